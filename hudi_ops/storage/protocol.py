@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
-type Bytes = bytes | bytearray | memoryview | pa.Buffer
+Bytes: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,43 @@
+# One image for Airflow's services and for Spark's: driver and executors must agree in Python, Spark and hudi_ops to the last
+# digit. It is filled from the same lock by the same commands as bin/bootstrap fills .venv.
+FROM python:3.11.13-slim-bookworm
+
+SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
+
+# Java's patch level follows Debian's security updates on purpose; procps has the ps that Spark's scripts call.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --uid 50000 --gid 0 --create-home --home-dir /home/hudi-ops hudi-ops
+
+WORKDIR /opt/hudi-ops
+
+# Before the code: a change of code then leaves this layer, the big one, as it is.
+COPY requirements.lock ./
+RUN python -m venv .tools/venv \
+    && .tools/venv/bin/python -m pip install --no-cache-dir uv==0.13.8 \
+    && .tools/venv/bin/uv venv --python /usr/local/bin/python .venv \
+    && .tools/venv/bin/uv pip sync --no-cache --python .venv/bin/python --require-hashes requirements.lock
+
+COPY pyproject.toml README.md LICENSE tables.yaml ./
+COPY docker/ docker/
+COPY hudi_ops/ hudi_ops/
+COPY spark_apps/ spark_apps/
+COPY dags/ dags/
+COPY plugins/ plugins/
+# A volume mounted on one of these folders takes over its owner.
+RUN .tools/venv/bin/uv pip install --no-cache --python .venv/bin/python --no-deps --editable . \
+    && install -d -o 50000 -g 0 -m 0770 airflow airflow/logs data work
+
+ENV PATH=/opt/hudi-ops/.venv/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYSPARK_PYTHON=/opt/hudi-ops/.venv/bin/python \
+    HUDI_OPS_HOME=/opt/hudi-ops \
+    AIRFLOW_HOME=/opt/hudi-ops/airflow \
+    AIRFLOW__CORE__DAGS_FOLDER=/opt/hudi-ops/dags \
+    AIRFLOW__CORE__PLUGINS_FOLDER=/opt/hudi-ops/plugins \
+    AIRFLOW__CORE__LOAD_EXAMPLES=False
+
+USER 50000
+CMD ["hudi-ops", "--help"]

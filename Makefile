@@ -1,0 +1,39 @@
+.DEFAULT_GOAL := help
+.PHONY: help install lint types test soak demo ui bench lock docker-lint
+
+# The programs of the environment that bin/bootstrap makes; no target needs it to be activated.
+VENV := .venv/bin
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: ## Set up Java, .venv and .interop (nothing happens if all is there)
+	bin/bootstrap --interop
+
+lint: install ## Check style, format, types and layers, without the tests
+	bin/test --static
+
+types: install ## Check types only (mypy, strict)
+	$(VENV)/mypy
+
+test: ## Run all checks and all tests, as continuous integration does
+	bin/test
+
+soak: ## Run all checks and all tests with larger bounds
+	bin/test --soak
+
+demo: ## Run the walk-through: real flights into a real table, through Airflow
+	bin/demo
+
+ui: ## Start Airflow's pages on this repository's dags and plugins
+	bin/ui
+
+bench: install ## Measure ingestion, beside Apache Hudi's own
+	$(VENV)/python -m benchmarks.ingest
+
+lock: ## Take changed dependencies into the lock files (newest of all: bin/lock --upgrade)
+	bin/lock
+
+docker-lint: install ## Lint Dockerfile and docker-compose.yaml
+	$(VENV)/hadolint --failure-threshold warning Dockerfile
+	$(VENV)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yaml

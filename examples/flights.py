@@ -1,0 +1,360 @@
+"""The demo: three waves of real flight events through the DAG `ingestion` into a real Hudi table, then a question.
+
+Run it with `bin/demo`, which installs what is missing. What it makes stays in `.demo` and `.airflow`; running it again
+takes nothing twice and says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+from flights_data import WAVES, mean_arrival_delay, read_source, wave, wave_files, write_wave
+
+from hudi_ops import Table
+from hudi_ops.config.tables_file import TableDeclaration, load_tables
+from hudi_ops.errors import HudiOpsError
+
+ROOT = Path(__file__).resolve().parent.parent
+DEMO = ROOT / ".demo"
+LOGS = DEMO / "logs"
+TABLE = "flights"
+
+
+class DemoFailure(Exception):
+    """A step of the demo failed; the message says which, why, and where its log is."""
+
+
+@dataclass
+class Wave:
+    """What one wave did: events delivered to the landing folder, and the result of the DAG run that took them."""
+
+    name: str
+    events: int = 0
+    files: int = 0
+    delivery_s: float = 0.0
+    dag_run_s: float = 0.0
+    result: dict[str, Any] = field(default_factory=dict)
+
+
+class Progress:
+    """One line that says what is going on: rewritten every second on a terminal, printed once elsewhere."""
+
+    def __init__(self) -> None:
+        self._on_terminal = sys.stderr.isatty()
+
+    def begin(self, text: str) -> None:
+        """A step begins."""
+        self._text, self._since = text, time.monotonic()
+        if not self._on_terminal:
+            print(f"{text} ...", file=sys.stderr, flush=True)
+
+    def tick(self) -> None:
+        """It is still going on."""
+        if self._on_terminal:
+            print(f"\r\033[K{self._text} ... {self.elapsed_s:.0f} s", end="", file=sys.stderr, flush=True)
+
+    def end(self, said: str = "done") -> None:
+        """It ended."""
+        start = "\r\033[K" if self._on_terminal else ""
+        print(f"{start}{self._text}: {said} ({self.elapsed_s:.1f} s)", file=sys.stderr, flush=True)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the step began."""
+        return time.monotonic() - self._since
+
+
+progress = Progress()
+
+
+def run_step(name: str, command: Sequence[str | Path], env: dict[str, str] | None = None) -> tuple[int, Path]:
+    """Run a command to its end, its output in a log of its own.
+
+    Args:
+        name: of the step, and of its log.
+        command: with its arguments.
+        env: variables on top of this process's own.
+
+    Returns:
+        Exit code, and where the log is.
+    """
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = LOGS / f"{name}.log"
+    with log.open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            [str(part) for part in command],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            cwd=ROOT,
+            env={**os.environ, **(env or {})},
+        )
+        try:
+            while True:
+                try:
+                    return process.wait(timeout=1), log
+                except subprocess.TimeoutExpired:
+                    progress.tick()
+        except BaseException:
+            process.terminate()
+            process.wait(timeout=30)
+            raise
+
+
+def must_run(name: str, command: Sequence[str | Path], env: dict[str, str] | None = None) -> str:
+    """As `run_step`, for a command that has to succeed.
+
+    Args:
+        name: of the step, and of its log.
+        command: with its arguments.
+        env: variables on top of this process's own.
+
+    Returns:
+        What it printed.
+
+    Raises:
+        DemoFailure: it ended with another code than 0.
+    """
+    code, log = run_step(name, command, env)
+    text = log.read_text(encoding="utf-8", errors="replace")
+    if code:
+        raise DemoFailure(f"{name} failed with exit code {code}:\n{_tail(text)}\n  Log: {log}")
+    return text
+
+
+def hudi_ops(*arguments: str) -> list[str]:
+    """The command line of `hudi-ops` with these arguments."""
+    return [str(Path(sys.executable).parent / "hudi-ops"), *arguments]
+
+
+def prepare_airflow() -> None:
+    """Create or upgrade Airflow's database; once for every version of Airflow."""
+    home = Path(os.environ.get("AIRFLOW_HOME") or ROOT / ".airflow")
+    stamp, wanted = home / "migrated", version("apache-airflow")
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return
+    progress.begin("Airflow: preparing its database")
+    must_run("airflow-db", [ROOT / "bin" / "airflow", "db", "migrate"])
+    stamp.write_text(wanted)
+    progress.end()
+
+
+def prepare_table(declaration: TableDeclaration, example: pa.Table) -> None:
+    """Create the table, unless it is there.
+
+    Args:
+        declaration: from tables.yaml.
+        example: a few rows with the table's schema.
+    """
+    if (Path(declaration.path) / ".hoodie" / "hoodie.properties").is_file():
+        return
+    progress.begin(f"Table {TABLE}: creating it in {_short(declaration.path)}")
+    like = DEMO / "flights-schema.parquet"
+    like.parent.mkdir(parents=True, exist_ok=True)
+    pyarrow.parquet.write_table(example, like)
+    options = ["--name", TABLE, "--key", ",".join(declaration.record_key), "--type", declaration.type]
+    options += ["--partition-by", ",".join(declaration.partition_by)] if declaration.partition_by else []
+    options += ["--ordering", declaration.ordering] if declaration.ordering else []
+    must_run("create", hudi_ops("create", TABLE, *options, "--buckets", str(declaration.buckets), "--like", str(like)))
+    progress.end()
+
+
+def ingest_wave(current: Wave, source: pa.Table, landing: Path, engine: str) -> None:
+    """Deliver one wave and have the DAG take it.
+
+    Args:
+        current: the wave; filled in.
+        source: all flights.
+        landing: the folder that the DAG takes files from.
+        engine: auto, local or spark.
+
+    Raises:
+        DemoFailure: the DAG run failed.
+    """
+    progress.begin(f"Wave {current.name}: writing its files to {_short(landing)}")
+    events = wave(source, current.name)
+    written = list(write_wave(events, current.name, landing))
+    current.files, current.events = len(written), events.num_rows if written else 0
+    current.delivery_s = progress.elapsed_s
+    progress.end(f"{events.num_rows:,} events in {len(written)} files" if written else "was delivered before")
+    progress.begin(f"Wave {current.name}: airflow dags test ingestion")
+    configuration = json.dumps({"table": TABLE, "operation": "upsert", "engine": engine})
+    name = f"ingestion-{WAVES.index(current.name) + 1}-{current.name}"
+    logical_date = datetime.now(UTC).isoformat()
+    code, log = run_step(
+        name,
+        [ROOT / "bin" / "airflow", "dags", "test", "ingestion", logical_date, "--conf", configuration],
+        # A demo says at once what is wrong.
+        env={"HUDI_OPS_RETRIES": "0", "HUDI_OPS_TABLES": str(ROOT / "tables.yaml"), "COLUMNS": "4000"},
+    )
+    current.dag_run_s = progress.elapsed_s
+    text = log.read_text(encoding="utf-8", errors="replace")
+    current.result = last_result(text)
+    if code or not current.result.get("ok"):
+        why = current.result.get("message") or _tail(text)
+        raise DemoFailure(f"the DAG run of wave {current.name} failed (exit code {code}):\n{why}\n  Log: {log}")
+    progress.end(str(current.result.get("note") or f"commit {current.result.get('instant')}"))
+
+
+def last_result(log: str) -> dict[str, Any]:
+    """The last line of the Spark application, as Airflow's log of the task repeats it; empty when there is none."""
+    result: dict[str, Any] = {}
+    start = log.find('{"app":')
+    while start >= 0:
+        with contextlib.suppress(ValueError):  # cut off, or text that looks alike
+            result, _ = json.JSONDecoder().raw_decode(log, start)
+        start = log.find('{"app":', start + 1)
+    return result
+
+
+def answers(declaration: TableDeclaration, source: pa.Table) -> dict[str, Any]:
+    """Mean arrival delay by carrier, from the table and straight from the source file; and whether they are equal."""
+    table = Table.open(declaration.path)
+    try:
+        rows = table.read(columns=["carrier", "arr_delay"])
+    finally:
+        table.close()
+    from_table, from_source = mean_arrival_delay(rows), mean_arrival_delay(source)
+    departed = source.num_rows - source["dep_time"].null_count
+    return {
+        "question": "mean arrival delay by carrier, minutes",
+        "equal": from_table == from_source and rows.num_rows == departed,
+        "rows_in_table": rows.num_rows,
+        "flights_departed_in_source": departed,
+        "by_carrier": {
+            carrier: {"flights": flights, "table": from_table.get(carrier, (0, None))[1], "source": mean}
+            for carrier, (flights, mean) in from_source.items()
+        },
+    }
+
+
+def demo(engine: str) -> dict[str, Any]:
+    """Everything between ZooKeeper's start and its stop.
+
+    Args:
+        engine: auto, local or spark.
+
+    Returns:
+        What `--json` prints.
+    """
+    started = time.monotonic()
+    declaration = load_tables(ROOT / "tables.yaml").get(TABLE)
+    progress.begin("Flights: reading the source file")
+    source = read_source()
+    progress.end(f"{source.num_rows:,} flights, every key once")
+    landing = Path(declaration.source or DEMO / "landing" / TABLE)
+    prepare_airflow()
+    prepare_table(declaration, wave(source.slice(0, 1), "scheduled"))
+    waves = []
+    for name in WAVES:
+        # What an earlier run delivered goes into one DAG run, together with the first wave that is missing behind it.
+        following = WAVES[WAVES.index(name) + 1 :]
+        is_delivered = all(file.exists() for file in wave_files(name, landing))
+        if is_delivered and following and all(file.exists() for file in wave_files(following[0], landing)):
+            continue
+        waves.append(Wave(name))
+        ingest_wave(waves[-1], source, landing, engine)
+    progress.begin("Answer: reading the table")
+    answer = answers(declaration, source)
+    progress.end(f"{answer['rows_in_table']:,} rows")
+    timeline = must_run("timeline", hudi_ops("timeline", TABLE, "--json"))
+    new_instants = [each.result["instant"] for each in waves if each.result.get("instant")]
+    return {
+        "demo": TABLE,
+        "ok": bool(answer["equal"]),
+        "table": declaration.path,
+        "waves": [each.__dict__ for each in waves],
+        "new_instants": new_instants,
+        "note": "" if new_instants else "nothing new: every file was taken before, so no instant was made",
+        "timeline": json.loads(timeline.strip().splitlines()[-1]),
+        "answer": answer,
+        "seconds": round(time.monotonic() - started, 1),
+    }
+
+
+def print_report(report: dict[str, Any]) -> None:
+    """The report for people."""
+    heading = f"{'wave':<10} {'events':>8} {'inserted':>9} {'updated':>8} {'deleted':>8} {'ignored':>8}"
+    print(f"\n{heading} {'engine':>7} {'ingest s':>9} {'DAG run s':>10}  instant")
+    for each in report["waves"]:
+        result = each["result"]
+        counts = f"{result.get('inserted', 0):>9,} {result.get('updated', 0):>8,} {result.get('deleted', 0):>8,}"
+        print(
+            f"{each['name']:<10} {each['events']:>8,} {counts} {result.get('ignored', 0):>8,} "
+            f"{result.get('engine') or '-':>7} {result.get('seconds', 0):>9.1f} {each['dag_run_s']:>10.1f}  "
+            f"{result.get('instant') or '-'}"
+        )
+    if report["note"]:
+        print(f"\n{report['note']}")
+    print(f"\nTimeline of {_short(report['table'])}")
+    print(must_run("timeline-text", hudi_ops("timeline", TABLE)).rstrip())
+    answer = report["answer"]
+    print(f"\n{answer['question']:<40}{'flights':>9} {'table':>10} {'source':>10}")
+    for carrier, row in answer["by_carrier"].items():
+        in_table = "missing" if row["table"] is None else f"{row['table']:.4f}"
+        print(f"  {carrier:<38}{row['flights']:>9,} {in_table:>10} {row['source']:>10.4f}")
+    equal = "equal" if answer["equal"] else "NOT EQUAL"
+    rows = f"{answer['rows_in_table']:,} rows in the table, {answer['flights_departed_in_source']:,} flights departed"
+    print(f"\n{equal}: table and source file; {rows}. {report['seconds']} s in all.")
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="bin/demo", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print the report also as one last JSON line")
+    parser.add_argument("--engine", default="auto", choices=["auto", "local", "spark"], help="where rows are merged")
+    parser.add_argument("--keep-zookeeper", action="store_true", help="leave the embedded ZooKeeper running at the end")
+    options = parser.parse_args()
+    was_started = False
+    try:
+        progress.begin("ZooKeeper: starting")
+        text = must_run("zookeeper", hudi_ops("zookeeper", "start", "--json"))
+        was_started = bool(json.loads(text.strip().splitlines()[-1]).get("was_started"))
+        progress.end("started" if was_started else "was running already")
+        report = demo(options.engine)
+        print_report(report)
+        if options.json:
+            print(json.dumps(report, default=str))
+        return 0 if report["ok"] else 1
+    except (DemoFailure, HudiOpsError, RuntimeError, OSError) as error:
+        print(f"\ndemo: {error}", file=sys.stderr)
+        if options.json:
+            print(json.dumps({"demo": TABLE, "ok": False, "error": type(error).__name__, "message": str(error)}))
+        return 1
+    except KeyboardInterrupt:
+        print("\ndemo: interrupted; run it again to go on", file=sys.stderr)
+        return 130
+    finally:
+        if was_started and not options.keep_zookeeper:
+            run_step("zookeeper-stop", hudi_ops("zookeeper", "stop"))
+
+
+def _short(path: str | Path) -> str:
+    try:
+        return str(Path(path).relative_to(ROOT))
+    except ValueError:
+        return str(path)
+
+
+def _tail(text: str, lines: int = 25) -> str:
+    width = shutil.get_terminal_size().columns * 3
+    return "\n".join("  | " + line[:width] for line in text.rstrip().splitlines()[-lines:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

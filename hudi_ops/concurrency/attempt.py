@@ -1,0 +1,91 @@
+"""One try of one write: take an instant, announce it, and find out in time that it was cancelled.
+
+The order is what keeps a crash harmless: lease, requested, inflight, and only then data. An inflight file without its requested
+one makes the whole table unreadable for Apache Hudi (fact 13), so undoing goes the other way round.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from hudi_ops.concurrency.lease import drop_lease, take_lease
+from hudi_ops.context import TableContext
+from hudi_ops.errors import AlreadyExists, Internal
+from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.names import inflight_name, requested_name
+from hudi_ops.timeline.reserve import known_times, next_after
+from hudi_ops.timeline.state import StateLoader, TableState
+
+logger = logging.getLogger(__name__)
+
+INSTANTS_TRIED_MAX = 1_000
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A write under way. `begun` was read before the instant was reserved: whatever completed since must be validated.
+
+    `epoch` is 0 for a fresh instant; higher ones come from TAKEOVER slots only.
+    """
+
+    instant: str
+    action: str
+    begun: TableState
+    epoch: int = 0
+
+
+def reserve_instant(ctx: TableContext, state: TableState) -> str:
+    """Take a unique instant by creating its lease, then look whether somebody was there before (reliability §0, 2).
+
+    A deleted lease frees its name, so the name alone proves nothing: an equal or newer time on the timeline means that this one
+    may have been used, and a later one is taken.
+    """
+    times = known_times(state.timeline, state.log)
+    for _ in range(INSTANTS_TRIED_MAX):
+        instant = next_after(times, ctx.clock.now_ms(), state.config.name)
+        if not take_lease(ctx, instant):
+            times |= {instant}
+            continue
+        newer = {
+            time for time in load_timeline(ctx.storage, state.config).known_times if len(time) == 17 and time >= instant
+        }
+        if not newer:
+            return instant
+        drop_lease(ctx, instant)
+        times |= newer
+    raise Internal(f"no free instant in {INSTANTS_TRIED_MAX} tries", table=state.config.name)
+
+
+def begin(ctx: TableContext, loader: StateLoader, action: str, plan: bytes = b"") -> Attempt:
+    """Reserve an instant and put it on the timeline, requested and inflight.
+
+    Args:
+        ctx: components of the table.
+        loader: where the state comes from.
+        action: pending word of the action, for example `commit`.
+        plan: content of the requested file; empty for ingestion.
+
+    Returns:
+        The attempt; its lease is the caller's to renew and to drop.
+    """
+    while True:
+        state = loader.load()
+        instant = reserve_instant(ctx, state)
+        folder = state.config.timeline_folder
+        requested = f"{folder}/{requested_name(instant, action)}"
+        inflight = f"{folder}/{inflight_name(instant, action)}"
+        for path, body in ((requested, plan), (inflight, b"")):
+            try:
+                ctx.storage.put_if_absent(path, body)
+            except AlreadyExists:
+                # The instant is ours by its lease: a retried request may have put the very file it now finds.
+                logger.info("%s was there already", path)
+        # A sleeper may have been cancelled, or archived past, before its files appeared (model, S1 and S5s).
+        after = loader.load()
+        if after.log.fate(instant) is None and instant > after.log.boundary:
+            logger.info("begun %s %s", action, instant)
+            return Attempt(instant, action, state)
+        ctx.storage.delete(inflight)
+        ctx.storage.delete(requested)
+        drop_lease(ctx, instant)

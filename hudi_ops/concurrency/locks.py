@@ -1,0 +1,59 @@
+"""The table lock as a component: it spares retries, it never decides.
+
+A lock can be lost in silence (a paused process, an expired session), so nothing may rely on it for safety: what decides is the
+next slot of the commit log (`timeline.commit_log`). Holding the lock only makes losing that race rare.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """Who holds a lock, as it is shown to people who wait for it.
+
+    `since_ms` is wall time in ms since 1970 UTC; `run` names the Airflow run or application, empty when there is none.
+    """
+
+    owner: str
+    host: str
+    purpose: str
+    since_ms: int
+    run: str = ""
+
+
+class Held(Protocol):
+    """A lock that was acquired once. Never re-acquired: each acquisition gives a new object."""
+
+    @property
+    def token(self) -> int:
+        """Grows with every acquisition of this lock by anyone; for logs only."""
+        ...
+
+    def still_mine(self) -> bool:
+        """False for good once the lock was lost, or may have been. True proves nothing."""
+        ...
+
+
+class LockProvider(Protocol):
+    """Mutual exclusion between the writers of one table."""
+
+    def acquire(self, timeout_s: float, purpose: str) -> AbstractContextManager[Held]:
+        """Wait for the lock, hold it inside the `with` block, release it at its end.
+
+        Args:
+            timeout_s: longest wait.
+            purpose: shown to others who wait, for example `ingest 20261121101500123`.
+
+        Raises:
+            Busy: not acquired in time; names the holder.
+            Unavailable: the lock service does not answer.
+        """
+        ...
+
+    def holder(self) -> LockHolder | None:
+        """Who holds the lock now, or None."""
+        ...

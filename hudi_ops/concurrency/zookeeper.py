@@ -1,0 +1,400 @@
+"""The table lock over ZooKeeper, shared with Apache Hudi's own writers.
+
+Its nodes look like those of Curator's `InterProcessMutex`, so that both exclude each other. Every wait has a limit, and
+whatever fails half-way gives its session up: a node in line that outlives its acquisition would block every writer.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, LockTimeout, NoNodeError
+from kazoo.handlers.threading import AsyncResult, KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.states import KazooState
+from kazoo.recipe.lock import Lock
+
+from hudi_ops.clock import SystemClock
+from hudi_ops.concurrency.lock_nodes import NODE_NAME, busy, first_in_line, from_node_data, lock_path, to_node_data
+from hudi_ops.concurrency.locks import Held, LockHolder
+from hudi_ops.errors import InvalidRequest, Unavailable
+
+logger = logging.getLogger(__name__)
+
+# How long giving a session up may keep the caller; it goes on in the background.
+_FAREWELL_S = 2.0
+# A holder that waited longer than this tells the others anew since when it holds.
+_STALE_SINCE_S = 1.0
+# How often nodes may vanish between two looks at them before something is wrong.
+_VANISHED_TRIES = 20
+_FAILURES = (KazooException, KazooTimeoutError, OSError)
+
+
+class ZooKeeperLock:
+    """A `LockProvider` over ZooKeeper that excludes Apache Hudi's `ZookeeperBasedLockProvider` too.
+
+    One session a lock, opened by its first use and kept; usable by many threads, only in the process that opened it.
+
+    Args:
+        hosts: ZooKeeper's connect string, as in `hoodie.write.lock.zookeeper.url`.
+        base_path: `hoodie.write.lock.zookeeper.base_path`, beginning with `/`.
+        lock_key: `hoodie.write.lock.zookeeper.lock_key`, by default in Hudi the table's name.
+        session_timeout_s: after so long without a sign of life ZooKeeper gives the lock to the next.
+        connect_timeout_s: longest wait for a connection, and for each answer.
+        owner: who we are, shown to others who wait.
+        run: the Airflow run or application, if there is one.
+
+    Raises:
+        InvalidRequest: hosts, path or key cannot be used.
+
+    Source: hudi-format-timeline §8.4; reliability §3.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        base_path: str,
+        lock_key: str,
+        *,
+        session_timeout_s: float = 15.0,
+        connect_timeout_s: float = 10.0,
+        owner: str,
+        run: str = "",
+    ) -> None:
+        self.hosts = hosts
+        self.path = lock_path(base_path, lock_key)
+        self._session_timeout_s = session_timeout_s
+        self._connect_timeout_s = connect_timeout_s
+        self._owner = owner
+        self._run = run
+        self._guard = threading.Lock()
+        self._client: Any = None
+        self._live: Any = None
+        self._pid = os.getpid()
+        _client(hosts, session_timeout_s, connect_timeout_s)  # connects to nothing; refuses a bad connect string now
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise InvalidRequest(
+            f"the ZooKeeper lock {self.path} cannot be sent to another process",
+            next_step="keep the lock, and the table object that has it, out of functions that run on Spark executors.",
+        )
+
+    @contextmanager
+    def acquire(self, timeout_s: float, purpose: str) -> Iterator[Held]:
+        """Wait for the lock, hold it inside the `with` block, release it at its end.
+
+        A release that ZooKeeper does not confirm raises nothing: the session is given up, which releases the lock too.
+
+        Args:
+            timeout_s: longest wait; connecting comes on top, at most `connect_timeout_s`.
+            purpose: shown to others who wait.
+
+        Raises:
+            Busy: not acquired in time; names the holder.
+            Unavailable: no server answers.
+            InvalidRequest: the lock was used in another process before.
+        """
+        held = self._acquire(timeout_s, purpose)
+        try:
+            yield held
+        finally:
+            self._release(held)
+
+    def holder(self) -> LockHolder | None:
+        """Who holds the lock now, or None.
+
+        Raises:
+            Unavailable: no server answers.
+            InvalidRequest: the lock was used in another process before.
+        """
+        client = self._connected()
+        try:
+            holder: LockHolder | None = client.retry(self._first_in_line, client)
+        except _FAILURES as error:
+            raise self._unavailable("who holds it could not be read") from error
+        return holder
+
+    def close(self) -> None:
+        """End the session, and with it whatever is held; the next use opens another."""
+        client = self._client
+        if client is not None and self._pid == os.getpid():
+            self._give_up(client)
+
+    def _acquire(self, timeout_s: float, purpose: str) -> _HeldNode:
+        deadline_s = time.monotonic() + timeout_s
+        client = self._connected()
+        try:
+            held = self._stand_in_line(client, purpose, deadline_s)
+            holder = None if held else client.retry(self._first_in_line, client)
+        except _FAILURES as error:
+            self._give_up(client)
+            raise self._unavailable(f"it could not be taken for {purpose}") from error
+        except BaseException:
+            # An interrupt (Ctrl-C, a task's time limit) leaves a node in line that nobody else would remove.
+            self._give_up(client)
+            raise
+        if held is None:
+            raise busy(self.path, holder, timeout_s)
+        return held
+
+    def _stand_in_line(self, client: Any, purpose: str, deadline_s: float) -> _HeldNode | None:
+        me = LockHolder(self._owner, socket.gethostname(), purpose, SystemClock().now_ms(), self._run)
+        for _ in range(_VANISHED_TRIES):
+            lock = _CuratorLock(client, self.path, to_node_data(me), deadline_s)
+            try:
+                if lock.wait():
+                    return self._hold(client, lock, me)
+                client.retry(self._forget, client, lock)
+                return None
+            except NoNodeError:
+                # Curator makes the parents as container nodes, which the server removes whenever they are empty.
+                with suppress(NoNodeError):
+                    client.retry(self._forget, client, lock)
+                if time.monotonic() >= deadline_s:
+                    return None
+        raise self._unavailable(f"its node vanished {_VANISHED_TRIES} times; a chroot in the hosts must exist")
+
+    def _hold(self, client: Any, lock: _CuratorLock, me: LockHolder) -> _HeldNode:
+        node = f"{self.path}/{lock.node}"
+        # Listening comes before looking: a loss in between is seen by one of them.
+        held = _HeldNode(client, node)
+        client.add_listener(held.on_state)
+        try:
+            now_ms = SystemClock().now_ms()
+            if now_ms - me.since_ms > _STALE_SINCE_S * 1000:
+                stat = client.retry(client.set, node, to_node_data(replace(me, since_ms=now_ms)).encode())
+            else:
+                stat = client.retry(client.exists, node)
+            if not held.found(stat):
+                raise NoNodeError
+        except BaseException:
+            client.remove_listener(held.on_state)
+            raise
+        logger.debug("took %s for %s, token %s", node, me.purpose, held.token)
+        return held
+
+    def _release(self, held: _HeldNode) -> None:
+        was_lost, held.lost = held.lost, True
+        if held.pid != os.getpid():
+            return  # a forked child runs through its parent's `with` blocks too
+        held.client.remove_listener(held.on_state)
+        if was_lost:
+            logger.warning("the lock %s was lost while it was held: others may have worked meanwhile", self.path)
+        if held.client is not self._client:
+            return  # its session ended, and the node with it
+        try:
+            # Tried again for a while: without an answer the lock stays taken until the session times out.
+            held.client.retry(held.client.delete, held.node)
+        except NoNodeError:
+            pass
+        except _FAILURES as error:
+            logger.warning("ZooKeeper at %s did not confirm the release of %s: %r", self.hosts, self.path, error)
+            self._give_up(held.client)
+
+    def _forget(self, client: Any, lock: _CuratorLock) -> None:  # kazoo does so too, but hides that it failed
+        for child in client.get_children(self.path):
+            if child.startswith(lock.prefix):
+                client.delete(f"{self.path}/{child}")
+
+    def _first_in_line(self, client: Any) -> LockHolder | None:
+        for _ in range(_VANISHED_TRIES):
+            try:
+                first = first_in_line(client.get_children(self.path))
+                if first is None:
+                    return None
+                data, stat = client.get(f"{self.path}/{first}")
+                return from_node_data(data, stat.ctime)
+            except NoNodeError:
+                continue  # left meanwhile: look again
+        return None
+
+    def _connected(self) -> Any:
+        with self._guard:
+            if self._client is None:
+                self._client = _client(self.hosts, self._session_timeout_s, self._connect_timeout_s)
+                self._pid = os.getpid()
+                # Called once a client: on one that is reconnecting it would wait for its own threads.
+                self._live = self._client.start_async()
+            elif self._pid != os.getpid():
+                raise InvalidRequest(
+                    f"the ZooKeeper lock {self.path} was opened by process {self._pid} and is used in {os.getpid()}",
+                    next_step="open the table anew in the process that was forked.",
+                )
+            client, live = self._client, self._live
+        if not live.wait(self._connect_timeout_s):
+            self._give_up(client)
+            raise self._unavailable(f"no server answered within {self._connect_timeout_s:g} s")
+        return client
+
+    def _give_up(self, client: Any) -> None:
+        with self._guard:
+            if self._client is client:
+                self._client = None
+        _end_session(client)
+
+    def _unavailable(self, why: str) -> Unavailable:
+        return Unavailable(
+            f"the lock {self.path} over ZooKeeper at {self.hosts}: {why}",
+            next_step="check that ZooKeeper runs and can be reached (the embedded one: `hudi-ops zookeeper status`).",
+            hosts=self.hosts,
+        )
+
+
+class _HeldNode:
+    """One acquisition: the lock node, and what is known of its session."""
+
+    def __init__(self, client: Any, node: str) -> None:
+        self.client = client
+        self.node = node
+        self.lost = False
+        self._token = 0
+        self._session_id = 0
+        self.pid = os.getpid()
+
+    @property
+    def token(self) -> int:
+        return self._token
+
+    def still_mine(self) -> bool:
+        # Suspended means "do not decide now"; the answer may be yes again once the same session is back.
+        if self.lost or self.pid != os.getpid() or self.client.state != KazooState.CONNECTED:
+            return False
+        try:
+            # Asked of the server: after a pause kazoo's threads need a moment to learn that the session is gone, and a
+            # node deleted by hand shows in no state at all.
+            stat = self.client.exists(self.node)
+        except _FAILURES:
+            return False
+        if stat is None or not self._is_mine(stat):
+            self.lost = True
+        return not self.lost and self.client.state == KazooState.CONNECTED
+
+    def on_state(self, state: str) -> None:
+        if state == KazooState.LOST:
+            self.lost = True
+
+    def found(self, stat: Any) -> bool:
+        """Remember what makes the node ours; False when it vanished, or belongs to a session that ended."""
+        if stat is not None:
+            self._token, self._session_id = stat.czxid, stat.ephemeralOwner
+        return stat is not None and self._is_mine(stat)
+
+    def _is_mine(self, stat: Any) -> bool:
+        client_id = self.client.client_id
+        session_id = client_id[0] if client_id else None
+        return bool(stat.czxid == self._token and stat.ephemeralOwner == self._session_id == session_id)
+
+
+class _CuratorLock(Lock):  # type: ignore[misc]
+    """kazoo's recipe with Curator's node names, and one deadline over all its waits."""
+
+    _NODE_NAME = NODE_NAME
+    _EXCLUDE_NAMES = [NODE_NAME]  # noqa: RUF012
+
+    def __init__(self, client: Any, path: str, identifier: str, deadline_s: float) -> None:
+        super().__init__(client, path, identifier)
+        self._deadline_s = deadline_s
+        self.wake_event = _DeadlineEvent(deadline_s)
+
+    def wait(self) -> bool:
+        """Whether the lock was acquired before the deadline."""
+        try:
+            return bool(self.acquire(timeout=max(0.0, self._deadline_s - time.monotonic())))
+        except LockTimeout:
+            return False
+
+
+class _DeadlineEvent(threading.Event):
+    """An event whose waits end at one deadline; kazoo starts its limit anew for each node ahead in line."""
+
+    def __init__(self, deadline_s: float) -> None:
+        super().__init__()
+        self._deadline_s = deadline_s
+
+    def wait(self, timeout: float | None = None) -> bool:
+        left_s = max(0.0, self._deadline_s - time.monotonic())
+        return super().wait(left_s if timeout is None else min(timeout, left_s))
+
+
+class _PatientResult(AsyncResult):  # type: ignore[misc]
+    """An answer that is awaited for so long and no longer; kazoo's synchronous calls have no limit of their own."""
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        return super().get(block, self._handler.answer_timeout_s if timeout is None else timeout)
+
+
+class _PatientHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's threads, with a limit for every answer."""
+
+    def __init__(self, answer_timeout_s: float) -> None:
+        super().__init__()
+        self.answer_timeout_s = answer_timeout_s
+
+    def async_result(self) -> _PatientResult:
+        return _PatientResult(self)
+
+
+def _client(hosts: str, session_timeout_s: float, answer_timeout_s: float, log: logging.Logger | None = None) -> Any:
+    try:
+        return KazooClient(
+            hosts or ",",  # kazoo would take nothing for port 2181 of this machine
+            timeout=session_timeout_s,
+            handler=_PatientHandler(answer_timeout_s),
+            # kazoo's own pause between tries grows to a minute, longer than any session lasts.
+            connection_retry={"max_tries": -1, "max_delay": 1.0},
+            command_retry={"max_tries": -1, "max_delay": 1.0, "deadline": answer_timeout_s},
+            logger=log,
+        )
+    except ValueError as error:
+        what = f"{hosts!r} is no ZooKeeper connect string ({error})"
+        raise InvalidRequest(what, expected="host:port[,host:port…][/chroot]", found=hosts) from error
+
+
+def _end_session(client: Any) -> None:
+    """Close the session, in the background where the server does not answer; it times out there in any case."""
+
+    def farewell() -> None:
+        try:
+            client.stop()
+            client.close()
+        except Exception:  # kazoo raises bare ones here, and nothing is left to be done
+            logger.debug("a ZooKeeper session could not be closed and will time out", exc_info=True)
+
+    thread = threading.Thread(target=farewell, name="zookeeper-farewell", daemon=True)
+    thread.start()
+    thread.join(_FAREWELL_S)
+
+
+def probe(hosts: str, timeout_s: float) -> None:
+    """Create and delete a node: a server that only listens, or only says `imok`, may still not serve.
+
+    Args:
+        hosts: ZooKeeper's connect string.
+        timeout_s: longest wait for the connection, and again for each of the two answers.
+
+    Raises:
+        Unavailable: the operation did not succeed in time.
+
+    Source: airflow §5.
+    """
+    # Its own logger: failing is what a probe is for, so kazoo's warnings would only be noise.
+    client = _client(hosts, timeout_s, answer_timeout_s=timeout_s, log=logging.Logger("probe", logging.CRITICAL + 1))
+    try:
+        if not client.start_async().wait(timeout_s):
+            raise Unavailable(f"no ZooKeeper server at {hosts} answered within {timeout_s:g} s", hosts=hosts)
+        node = f"/hudi-ops-probe-{uuid.uuid4().hex}"
+        client.create(node, b"", ephemeral=True)
+        client.delete(node)
+    except _FAILURES as error:
+        raise Unavailable(f"ZooKeeper at {hosts} was reached and does not serve: {error!r}", hosts=hosts) from error
+    finally:
+        _end_session(client)

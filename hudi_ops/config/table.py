@@ -1,0 +1,228 @@
+"""What `hoodie.properties` says of a table, as one frozen value; and the properties of a new table (format facts §1.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from hudi_ops.errors import Corrupt, InvalidRequest, Unsupported
+
+PROPERTIES_PATH = ".hoodie/hoodie.properties"
+BACKUP_PATH = ".hoodie/hoodie.properties.backup"
+
+READABLE_VERSIONS = (6, 8, 9)
+WRITABLE_VERSIONS = (9,)
+
+TableType = Literal["COPY_ON_WRITE", "MERGE_ON_READ"]
+MergeMode = Literal["COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING", "CUSTOM"]
+
+TABLE_TYPES: dict[str, TableType] = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
+
+
+class TableConfig(BaseModel):
+    """The table's persisted settings; field names follow their `hoodie.*` keys.
+
+    `raw` keeps every property as read, unknown ones included: what we rewrite must not lose them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    database: str = ""
+    table_type: TableType = "COPY_ON_WRITE"
+    version: int
+    layout: int
+    record_key_fields: tuple[str, ...] = ()
+    partition_fields: tuple[str, ...] = ()
+    ordering_fields: tuple[str, ...] = ()
+    key_generator: str = ""
+    merge_mode: MergeMode = "COMMIT_TIME_ORDERING"
+    hive_style: bool = False
+    url_encode: bool = False
+    drop_partition_columns: bool = False
+    populate_meta_fields: bool = True
+    base_file_format: str = "PARQUET"
+    timezone: str = "LOCAL"
+    timeline_folder: str = ".hoodie/timeline"
+    history_folder: str = ".hoodie/timeline/history"
+    create_schema: str = ""
+    metadata_partitions: tuple[str, ...] = ()
+    metadata_partitions_inflight: tuple[str, ...] = ()
+    raw: dict[str, str]
+
+    @property
+    def completed_write_action(self) -> str:
+        """Action name of a completed ingestion: `commit` on copy-on-write tables, `deltacommit` on merge-on-read ones."""
+        return "commit" if self.table_type == "COPY_ON_WRITE" else "deltacommit"
+
+    @property
+    def encodes_key_names(self) -> bool:
+        """Whether record keys read `field:value,…` instead of the bare value.
+
+        Source: format facts §6.5: several key fields, or the complex generator with one field (always so in version 9).
+        """
+        return len(self.record_key_fields) > 1 or self.key_generator == "COMPLEX"
+
+    @classmethod
+    def from_properties(cls, raw: Mapping[str, str], path: str = PROPERTIES_PATH) -> TableConfig:
+        """Read the settings out of the properties of a table.
+
+        Args:
+            raw: keys and values of `hoodie.properties`.
+            path: named in errors.
+
+        Raises:
+            Corrupt: a required key is missing or its value cannot be read.
+            Unsupported: a table version or base file format outside what this library opens.
+        """
+        for key in ("hoodie.table.name", "hoodie.table.version", "hoodie.timeline.layout.version"):
+            if not raw.get(key):
+                raise Corrupt(
+                    f"{path} has no {key}",
+                    expected=f"a value for {key}",
+                    found="no such key",
+                    next_step="restore the file from hoodie.properties.backup or from another copy of the table",
+                )
+        version, layout = _number(raw, "hoodie.table.version", path), _number(raw, "hoodie.timeline.layout.version", path)
+        if version not in READABLE_VERSIONS:
+            raise Unsupported(
+                f"table version {version} cannot be opened",
+                table=raw["hoodie.table.name"],
+                expected="version 6, 8 or 9",
+                found=str(version),
+                next_step="upgrade or downgrade the table with Apache Hudi, or upgrade hudi-ops",
+            )
+        base_format = raw.get("hoodie.table.base.file.format", "PARQUET").upper()
+        if base_format not in {"PARQUET", "HFILE"}:
+            raise Unsupported(f"base files of format {base_format} cannot be read", table=raw["hoodie.table.name"])
+        ordering = _csv(raw, "hoodie.table.ordering.fields") or _csv(raw, "hoodie.table.precombine.field")
+        timeline = raw.get("hoodie.timeline.path", "timeline")
+        history = raw.get("hoodie.timeline.history.path", "history")
+        timeline_folder = ".hoodie" if layout == 1 else f".hoodie/{timeline}"
+        return cls(
+            name=raw["hoodie.table.name"],
+            database=raw.get("hoodie.database.name", ""),
+            table_type=_choice(raw, "hoodie.table.type", "COPY_ON_WRITE", ("COPY_ON_WRITE", "MERGE_ON_READ"), path),
+            version=version,
+            layout=layout,
+            record_key_fields=_csv(raw, "hoodie.table.recordkey.fields"),
+            # Custom key generators write `field:type`; the name alone matters for reading.
+            partition_fields=tuple(f.split(":")[0] for f in _csv(raw, "hoodie.table.partition.fields")),
+            ordering_fields=ordering,
+            key_generator=raw.get("hoodie.table.keygenerator.type", ""),
+            merge_mode=_choice(
+                raw,
+                "hoodie.record.merge.mode",
+                "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING",
+                ("COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING", "CUSTOM"),
+                path,
+            ),
+            hive_style=_flag(raw, "hoodie.datasource.write.hive_style_partitioning", False),
+            url_encode=_flag(raw, "hoodie.datasource.write.partitionpath.urlencode", False),
+            drop_partition_columns=_flag(raw, "hoodie.datasource.write.drop.partition.columns", False),
+            populate_meta_fields=_flag(raw, "hoodie.populate.meta.fields", True),
+            base_file_format=base_format,
+            timezone=raw.get("hoodie.table.timeline.timezone", "LOCAL").upper(),
+            timeline_folder=timeline_folder,
+            history_folder=f"{timeline_folder}/{history}" if layout == 2 else ".hoodie/archived",
+            create_schema=raw.get("hoodie.table.create.schema", ""),
+            metadata_partitions=_csv(raw, "hoodie.table.metadata.partitions"),
+            metadata_partitions_inflight=_csv(raw, "hoodie.table.metadata.partitions.inflight"),
+            raw=dict(raw),
+        )
+
+
+class TableFacts(BaseModel):
+    """What a writer must know and Apache Hudi does not store; kept in the commit log.
+
+    `buckets` is the count of the simple bucket index, `hash_fields` the fields its hash is taken of.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    index: Literal["simple_bucket"] = "simple_bucket"
+    buckets: int
+    hash_fields: tuple[str, ...]
+
+
+def key_generator_of(record_key: tuple[str, ...], partition_by: tuple[str, ...]) -> str:
+    """The key generator that Apache Hudi infers from the numbers of key and partition fields (format facts §6.5)."""
+    if not partition_by:
+        return "NON_PARTITION"
+    return "SIMPLE" if len(record_key) == len(partition_by) == 1 else "COMPLEX"
+
+
+def new_table_properties(
+    *,
+    name: str,
+    table_type: TableType,
+    record_key: tuple[str, ...],
+    partition_by: tuple[str, ...],
+    ordering: str | None,
+    create_schema: str,
+    checksum: str,
+    url_encode: bool = False,
+) -> dict[str, str]:
+    """Every property of a new version 9 table (format facts §1.5, "v9 file to write").
+
+    Raises:
+        InvalidRequest: the name is not plain ASCII without control characters, which not every reader could open.
+    """
+    if not name.isascii() or not name.isprintable() or not name.strip() or any(c in name for c in "/\\ "):
+        raise InvalidRequest(
+            f"table name {name!r} cannot be used",
+            expected="printable ASCII without spaces or slashes",
+            found=repr(name),
+            next_step="choose another --name",
+        )
+    properties = {
+        "hoodie.table.name": name,
+        "hoodie.table.type": table_type,
+        "hoodie.table.version": "9",
+        "hoodie.table.initial.version": "9",
+        "hoodie.timeline.layout.version": "2",
+        "hoodie.timeline.path": "timeline",
+        "hoodie.timeline.history.path": "history",
+        "hoodie.archivelog.folder": "history",
+        "hoodie.table.recordkey.fields": ",".join(record_key),
+        "hoodie.table.keygenerator.type": key_generator_of(record_key, partition_by),
+        "hoodie.record.merge.mode": "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING",
+        "hoodie.datasource.write.hive_style_partitioning": "true",
+        "hoodie.datasource.write.partitionpath.urlencode": str(url_encode).lower(),
+        "hoodie.datasource.write.drop.partition.columns": "false",
+        "hoodie.populate.meta.fields": "true",
+        "hoodie.table.base.file.format": "PARQUET",
+        "hoodie.table.timeline.timezone": "UTC",
+        "hoodie.table.format": "native",
+        "hoodie.table.create.schema": create_schema,
+        "hoodie.table.checksum": checksum,
+    }
+    if partition_by:
+        properties["hoodie.table.partition.fields"] = ",".join(partition_by)
+    if ordering:
+        properties["hoodie.table.ordering.fields"] = ordering
+    return properties
+
+
+def _csv(raw: Mapping[str, str], key: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in raw.get(key, "").split(",") if part.strip())
+
+
+def _flag(raw: Mapping[str, str], key: str, default: bool) -> bool:
+    return raw.get(key, str(default)).strip().lower() == "true"
+
+
+def _number(raw: Mapping[str, str], key: str, path: str) -> int:
+    try:
+        return int(raw[key])
+    except ValueError:
+        raise Corrupt(f"{path}: {key} is not a number", expected="a whole number", found=repr(raw[key])) from None
+
+
+def _choice(raw: Mapping[str, str], key: str, default: str, choices: tuple[str, ...], path: str) -> str:
+    value = raw.get(key, default).upper()
+    if value not in choices:
+        raise Corrupt(f"{path}: {key} has an unknown value", expected=" or ".join(choices), found=repr(raw[key]))
+    return value

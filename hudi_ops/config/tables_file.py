@@ -1,0 +1,260 @@
+"""`tables.yaml`: the tables that DAGs, applications and the CLI know by name.
+
+DAG files read it on every parse, so this module imports pydantic and YAML only. Relative paths are relative
+to the file itself, so that a name means the same table wherever the process that reads it was started.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from hudi_ops.errors import InvalidRequest
+
+ENVIRONMENT_VARIABLE = "HUDI_OPS_TABLES"
+FILE_NAME = "tables.yaml"
+
+_URI = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_LOCK = re.compile(r"^zookeeper://[A-Za-z0-9_.\-\[\]:]+(,[A-Za-z0-9_.\-\[\]:]+)*(/[A-Za-z0-9_.\-]+)+/?$")
+_MAX_PROBLEMS = 5
+
+TableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.\-]*$", max_length=200)]
+# YAML has lists only; strict mode would refuse them for a tuple.
+ColumnNames = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class TableDeclaration(_Model):
+    """One table of `tables.yaml`: where it is, and what `hudi-ops create` makes of it."""
+
+    path: str = Field(min_length=1, description="Folder or URI of the table; relative to the file.")
+    record_key: ColumnNames = Field(min_length=1, description="Columns that identify a row.")
+    partition_by: ColumnNames = Field(default=(), description="Columns that name the partition; none: unpartitioned.")
+    ordering: str | None = Field(
+        default=None, min_length=1, description="Column whose larger value wins; none: latest commit."
+    )
+    buckets: int = Field(default=1, ge=1, le=100_000, description="Buckets (file groups) a partition.")
+    type: Literal["cow", "mor"] = Field(default="cow", description="Copy-on-write or merge-on-read.")
+    source: str | None = Field(
+        default=None, min_length=1, description="Folder that ingestion takes files from by default."
+    )
+
+    @field_validator("record_key", "partition_by")
+    @classmethod
+    def _no_column_twice(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"names a column twice: {', '.join(twice)}")
+        return names
+
+
+class TablesFile(_Model):
+    """A whole `tables.yaml`, with every path made absolute."""
+
+    file: Path = Field(description="Where it was read from.")
+    lock: str | None = Field(
+        default=None, description="Lock of all tables, zookeeper://host:port/path; none: one process only."
+    )
+    tables: dict[TableName, TableDeclaration] = Field(default_factory=dict)
+
+    @field_validator("lock")
+    @classmethod
+    def _lock_is_a_zookeeper_url(cls, lock: str | None) -> str | None:
+        if lock is not None and not _LOCK.match(lock):
+            raise ValueError("must read zookeeper://host:port/path")
+        return lock
+
+    @model_validator(mode="after")
+    def _no_path_twice(self) -> TablesFile:
+        seen: dict[str, str] = {}
+        for name, table in self.tables.items():
+            other = seen.setdefault(_absolute(table.path, self.file.parent), name)
+            if other != name:
+                raise ValueError(f"tables {other} and {name} have the same path {table.path}")
+        return self
+
+    def get(self, name: str) -> TableDeclaration:
+        """The declaration of one table.
+
+        Args:
+            name: its name in the file.
+
+        Raises:
+            InvalidRequest: no table of that name.
+        """
+        if name not in self.tables:
+            raise InvalidRequest(
+                f"{self.file} declares no table {name!r}",
+                expected=f"one of {', '.join(sorted(self.tables)) or '(none declared)'}",
+                found=name,
+                next_step=_did_you_mean(name, self.tables) or f"declare it in {self.file}, or give the table's path",
+            )
+        return self.tables[name]
+
+
+class TableLocation(_Model):
+    """What a TABLE argument means: where the table is and which lock guards it; a bare path has no `declaration`."""
+
+    name: str
+    path: str
+    lock: str | None
+    declaration: TableDeclaration | None
+
+
+def find_tables_file(path: str | Path | None = None, start: Path | None = None) -> Path | None:
+    """Path of the `tables.yaml` in force: argument, else environment, else upwards from `start`; None if there is none.
+
+    Args:
+        path: given by the caller; wins over everything.
+        start: folder to search upwards from; the current one by default.
+
+    Raises:
+        InvalidRequest: the argument or the environment names a file that does not exist.
+    """
+    for origin, given in (
+        ("argument", path),
+        (f"environment variable {ENVIRONMENT_VARIABLE}", os.environ.get(ENVIRONMENT_VARIABLE)),
+    ):
+        if given:
+            if not Path(given).is_file():
+                raise InvalidRequest(
+                    f"the tables file {given} does not exist",
+                    expected="a YAML file that declares tables",
+                    next_step=f"correct the {origin}",
+                )
+            return Path(given).absolute()
+    folder = (start or Path.cwd()).absolute()
+    return next((here / FILE_NAME for here in (folder, *folder.parents) if (here / FILE_NAME).is_file()), None)
+
+
+def load_tables(path: str | Path | None = None) -> TablesFile:
+    """Read and check the `tables.yaml` in force.
+
+    Args:
+        path: the file; None searches as `find_tables_file` does.
+
+    Returns:
+        The declarations, paths made absolute.
+
+    Raises:
+        InvalidRequest: no file, not YAML, or a value that is not allowed; names the file and the field.
+    """
+    file = find_tables_file(path)
+    if file is None:
+        raise InvalidRequest(
+            f"no {FILE_NAME} in {Path.cwd()} or above it",
+            next_step=f"create one, or point {ENVIRONMENT_VARIABLE} at yours",
+        )
+    content = _parse(file)
+    if "file" in content:  # a field of the model, but not one that the file may set
+        raise InvalidRequest(f"{file} is not valid:\n  file: unknown setting", next_step="remove it")
+    try:
+        read = TablesFile.model_validate({**content, "file": file})
+    except ValidationError as error:
+        raise InvalidRequest(_describe(file, error), next_step="correct the file") from error
+    return read.model_copy(
+        update={"tables": {name: _resolved(table, file.parent) for name, table in read.tables.items()}}
+    )
+
+
+def locate_table(table: str, tables_file: str | Path | None = None) -> TableLocation:
+    """Turn a TABLE argument, a name of `tables.yaml` or a path, into a place and its lock.
+
+    A path that `tables.yaml` declares gets that file's lock: two doors to one table must not use two locks.
+
+    Args:
+        table: a declared name, a folder or a URI.
+        tables_file: as for `load_tables`.
+
+    Raises:
+        InvalidRequest: neither a declared name nor a path.
+    """
+    file = find_tables_file(tables_file)
+    declared = load_tables(file) if file else None
+    if declared and table in declared.tables:
+        declaration = declared.tables[table]
+        return TableLocation(name=table, path=declaration.path, lock=declared.lock, declaration=declaration)
+    if not (_URI.match(table) or "/" in table or table in {".", ".."} or Path(table).is_dir()):
+        if declared:
+            declared.get(table)  # raises, with the names that exist
+        raise InvalidRequest(
+            f"{table!r} is neither a folder nor the name of a table, since there is no {FILE_NAME}",
+            next_step=f"give a path, or point {ENVIRONMENT_VARIABLE} at your {FILE_NAME}",
+        )
+    path = _absolute(table, Path.cwd())
+    for name, declaration in declared.tables.items() if declared else ():
+        if declaration.path == path:
+            return TableLocation(
+                name=name, path=path, lock=declared.lock if declared else None, declaration=declaration
+            )
+    return TableLocation(name=path.rstrip("/").rpartition("/")[2], path=path, lock=None, declaration=None)
+
+
+class _NoDuplicates(yaml.SafeLoader):
+    """YAML lets a later key replace an earlier one in silence: a table declared twice would lose the first one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"{key!r} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def _parse(file: Path) -> Mapping[str, Any]:
+    try:
+        content = yaml.load(file.read_text(encoding="utf-8"), Loader=_NoDuplicates)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise InvalidRequest(f"{file} cannot be read as YAML: {error}", next_step="correct the file") from error
+    if not isinstance(content, dict):
+        raise InvalidRequest(
+            f"{file} does not declare tables",
+            expected="a mapping with the key tables",
+            found="an empty file" if content is None else type(content).__name__,
+        )
+    return content
+
+
+def _describe(file: Path, error: ValidationError) -> str:
+    problems = []
+    for problem in error.errors()[:_MAX_PROBLEMS]:
+        where = ".".join(str(part) for part in problem["loc"]) or "file"
+        text = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            known = TablesFile.model_fields if len(problem["loc"]) == 1 else TableDeclaration.model_fields
+            guess = _did_you_mean(str(problem["loc"][-1]), [name for name in known if name != "file"])
+            text = f"unknown setting. {guess}".strip()
+        elif problem["type"] == "tuple_type":
+            text = f"must be a list of column names, found {problem['input']!r}"
+        elif problem["type"] != "missing":
+            text = (
+                f"{text}, found {problem['input']!r}" if not isinstance(problem["input"], (dict, TablesFile)) else text
+            )
+        problems.append(f"  {where}: {text}")
+    more = error.error_count() - len(problems)
+    problems += [f"  and {more} more"] if more > 0 else []
+    return f"{file} is not valid:\n" + "\n".join(problems)
+
+
+def _resolved(table: TableDeclaration, folder: Path) -> TableDeclaration:
+    source = _absolute(table.source, folder) if table.source else None
+    return table.model_copy(update={"path": _absolute(table.path, folder), "source": source})
+
+
+def _absolute(path: str, folder: Path) -> str:
+    return path.rstrip("/") if _URI.match(path) else os.path.normpath(folder / path)
+
+
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"Did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,139 @@
+"""The components that every protocol function gets. Settings are values (`config`), components are objects: they meet here.
+
+A protocol touches the world only through its context, so the same function runs in production and, step by step, under a
+scheduler that crashes it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from hudi_ops.clock import Clock, SystemClock
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.protocol import Engine
+from hudi_ops.storage.protocol import Storage
+
+
+class Ids(Protocol):
+    """Source of unique names; seeded in simulations."""
+
+    def new_id(self) -> str:
+        """A UUID as text."""
+        ...
+
+
+class RandomIds:
+    """Random UUIDs."""
+
+    def new_id(self) -> str:
+        """A random UUID, version 4, as text."""
+        return str(uuid.uuid4())
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who works: enough to tell people, and to tell on the same machine whether the process is gone.
+
+    `started` is the process's start in clock ticks since boot: a process id alone is used again after a while.
+    """
+
+    host: str
+    pid: int
+    started: str
+    run: str = ""
+
+    @classmethod
+    def of_this_process(cls) -> Owner:
+        """The owner that this process is; `run` names the Airflow run that started it, where there is one."""
+        run = "/".join(
+            value for key in ("AIRFLOW_CTX_DAG_ID", "AIRFLOW_CTX_TASK_ID", "AIRFLOW_CTX_DAG_RUN_ID")
+            if (value := os.environ.get(key))
+        )  # fmt: skip
+        return cls(_machine(), os.getpid(), _process_start(os.getpid()), run)
+
+    def is_gone(self) -> bool:
+        """True when this was a process of the same machine and boot, and it has ended. False means: cannot tell."""
+        if self.host != _machine() or not self.started:
+            return False
+        return _process_start(self.pid) != self.started
+
+    def __str__(self) -> str:
+        return f"{self.host.partition('#')[0]}:{self.pid}" + (f" ({self.run})" if self.run else "")
+
+
+class Beats(Protocol):
+    """Calls something again and again beside the work; simulations make beating an actor of its own."""
+
+    def every(self, interval_s: float, beat: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call `beat` each `interval_s` seconds until the context ends."""
+        ...
+
+
+class ThreadBeats:
+    """Beats from a thread, so that long work in the main thread does not starve them."""
+
+    @contextmanager
+    def every(self, interval_s: float, beat: Callable[[], None]) -> Iterator[None]:
+        """Call `beat` each `interval_s` seconds; its errors are the beat's own business and must be handled there."""
+        stop = threading.Event()
+
+        def run() -> None:
+            while not stop.wait(interval_s):
+                beat()
+
+        thread = threading.Thread(target=run, name="hudi-ops-lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
+@dataclass(frozen=True)
+class TableContext:
+    """Components for one table.
+
+    `locks` is typed as an object here because lock providers live a layer above; `concurrency` narrows it.
+    """
+
+    storage: Storage
+    locks: object
+    clock: Clock = field(default_factory=SystemClock)
+    engine: Engine = field(default_factory=LocalEngine)
+    ids: Ids = field(default_factory=RandomIds)
+    owner: Owner = field(default_factory=Owner.of_this_process)
+    beats: Beats = field(default_factory=ThreadBeats)
+    lock_timeout_s: float = 60.0
+
+
+def _machine() -> str:
+    # The boot id tells containers with one host name, and one machine before and after a restart, apart.
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        boot = ""
+    try:
+        # Process ids of two containers on one machine do not compare: their pid namespaces differ.
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return f"{socket.gethostname()}#{boot}#{namespace}"
+
+
+def _process_start(pid: int) -> str:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    # The command name in parentheses may hold anything; the fields after it are fixed: state first, start time 20th.
+    fields = text.rpartition(")")[2].split()
+    return "" if fields[0] == "Z" else fields[19]

@@ -1,0 +1,195 @@
+"""Base files: Parquet with Apache Hudi's footer. Bytes are made in memory and put in one go, so no reader meets half a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from hudi_ops.config.columns import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
+from hudi_ops.errors import Corrupt
+from hudi_ops.formats import parquet_footer
+from hudi_ops.formats.avro_schema import to_avro
+from hudi_ops.formats.bloom import BloomFilter
+from hudi_ops.formats.parquet_footer import BaseFileFooter
+from hudi_ops.kernels.meta_columns import meta_schema
+from hudi_ops.kernels.statistics import key_range
+from hudi_ops.storage.protocol import Storage
+
+BLOOM_HEADROOM = 1.5
+"""A new filter is sized for this many times its keys, so that rewrites can carry it over and add to it."""
+
+ROW_GROUP_ROWS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """How Parquet is written; defaults were measured (performance §3, §4.6): dictionaries on unique columns are the cost."""
+
+    compression: str = "zstd"
+    compression_level: int = 1
+    bloom_fpp: float = 1e-3
+    plain_columns: tuple[str, ...] = ()
+    """Columns written without dictionary, besides the record key and the sequence number."""
+
+
+class BaseFileReader:
+    """One open base file.
+
+    Args:
+        storage: where it lies.
+        path: below the table's root.
+
+    Raises:
+        Corrupt: not a Parquet file.
+        NotFound: it is gone: cleaned while this reader worked.
+    """
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._path = path
+        try:
+            self._file = pq.ParquetFile(storage.open_input(path))
+        except pa.ArrowInvalid as error:
+            raise Corrupt(
+                f"{path} is not a Parquet file: {error}",
+                expected="a Parquet base file",
+                next_step="run `hudi-ops verify`; restore the file from a copy",
+            ) from error
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns in the file."""
+        return self._file.schema_arrow
+
+    @property
+    def rows(self) -> int:
+        """Rows in the file."""
+        return int(self._file.metadata.num_rows)
+
+    @property
+    def footer(self) -> BaseFileFooter:
+        """Bloom filter, key range and Avro schema, as far as they are there."""
+        return parquet_footer.decode(self._file.metadata.metadata, self._path)
+
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """The named columns that the file has, all rows.
+
+        Raises:
+            Corrupt: a page cannot be decoded.
+        """
+        wanted = None if columns is None else [name for name in columns if name in self.schema.names]
+        try:
+            return self._file.read(columns=wanted)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise Corrupt(f"{self._path} cannot be read: {error}", next_step="run `hudi-ops verify`") from error
+
+
+def conform(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
+    """Rows of an older file in the table's schema of now: columns by name, new ones null, widened ones cast.
+
+    Raises:
+        Corrupt: a column cannot be cast to what the table's schema says.
+    """
+    columns = []
+    for field in schema:
+        if field.name not in rows.column_names:
+            columns.append(pa.chunked_array([pa.nulls(rows.num_rows, field.type)]))
+            continue
+        column = rows.column(field.name)
+        try:
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise Corrupt(
+                f"{path}: column {field.name} does not fit the table's schema: {error}",
+                expected=str(field.type),
+                found=str(column.type),
+            ) from error
+    return pa.table(columns, schema=schema)
+
+
+def with_meta(schema: pa.Schema) -> pa.Schema:
+    """The schema of a base file: meta columns, then the table's own."""
+    return pa.schema([*meta_schema(), *schema])
+
+
+def bloom_of(keys: pa.ChunkedArray, fpp: float, carried: BloomFilter | None, added: pa.ChunkedArray | None) -> BloomFilter:
+    """The filter of a new file; hashing every key again would cost as much as the write itself, so a rewrite adds to the old one.
+
+    Args:
+        keys: all record keys of the new file.
+        fpp: false-positive rate of a fresh filter.
+        carried: the replaced file's filter; keys deleted since make it say yes too often, never too seldom.
+        added: the keys that the replaced file did not have.
+    """
+    if carried is not None and added is not None and len(keys) <= carried.count:
+        return carried.with_keys(added) if len(added) else carried
+    return BloomFilter.build(keys, capacity=max(16, int(len(keys) * BLOOM_HEADROOM)), fpp=fpp)
+
+
+def encode_base_file(
+    rows: pa.Table,
+    table_name: str,
+    settings: WriterSettings,
+    carried: BloomFilter | None = None,
+    added_keys: pa.ChunkedArray | None = None,
+) -> pa.Buffer:
+    """The bytes of a base file; equal input gives equal bytes.
+
+    Args:
+        rows: meta columns first, then the table's columns.
+        table_name: names the Avro record in the footer.
+        settings: how Parquet is written.
+        carried: bloom filter of the file that this one replaces.
+        added_keys: record keys that the replaced file did not have; needed with `carried`.
+    """
+    keys = rows.column(RECORD_KEY)
+    bounds = key_range(keys)
+    data_schema = pa.schema([field for field in rows.schema if field.name not in META_COLUMNS])
+    footer = BaseFileFooter(
+        bloom=bloom_of(keys, settings.bloom_fpp, carried, added_keys),
+        min_key=bounds[0] if bounds else None,
+        max_key=bounds[1] if bounds else None,
+        avro_schema=json.dumps(_avro_with_meta(data_schema, table_name), separators=(",", ":")),
+    )
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        rows.schema.remove_metadata(),
+        compression=settings.compression,
+        compression_level=settings.compression_level,
+        use_dictionary=_dictionary_columns(rows, settings),
+        store_schema=False,
+        coerce_timestamps=None,
+        write_page_index=False,
+    ) as writer:
+        writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        writer.add_key_value_metadata(parquet_footer.encode(footer))
+    return sink.getvalue()
+
+
+def _avro_with_meta(schema: pa.Schema, table_name: str) -> dict[str, object]:
+    record = to_avro(schema, table_name)
+    meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
+    return {**record, "fields": [*meta, *record["fields"]]}
+
+
+def _dictionary_columns(rows: pa.Table, settings: WriterSettings) -> list[str]:
+    """Columns worth a dictionary: strings and small numbers that repeat in a sample of the rows."""
+    plain = {RECORD_KEY, COMMIT_SEQNO, *settings.plain_columns}
+    chosen = []
+    sample = rows.slice(0, 4096)
+    for field in rows.schema:
+        if field.name in plain:
+            continue
+        # Nested leaves stay plain: pyarrow wants their full Parquet paths, and a sample of them says little.
+        if pa.types.is_nested(field.type) or pa.types.is_boolean(field.type) or sample.num_rows == 0:
+            continue
+        distinct = pc.count_distinct(sample.column(field.name), mode="all").as_py()
+        if distinct * 2 <= sample.num_rows or sample.num_rows < 16:
+            chosen.append(field.name)
+    return chosen
+

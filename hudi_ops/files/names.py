@@ -1,0 +1,49 @@
+"""Names of data files: what they say, and how ours are made (format facts §6.1, half B §1.1)."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+
+_BASE = re.compile(r"(?P<file_id>[^_]+)_(?P<token>\d+-\d+-\d+)_(?P<instant>\d+)\.(?P<format>parquet|hfile|orc)")
+_LOG = re.compile(r"\.(?P<file_id>[^_]+)_(?P<instant>[^._]*)\.log\.(?P<version>\d+)(?:_(?P<token>\d+-\d+-\d+))?(?:\.cdc)?")
+_NAMESPACE = uuid.UUID("8f3d3a2e-5d0f-4c55-9a51-7f0c1f4be9a4")
+
+
+@dataclass(frozen=True, slots=True)
+class DataFileName:
+    """What a data file's name says; `instant` is the request time of its writer (of its base file, for version 6 logs)."""
+
+    file_id: str
+    instant: str
+    is_log: bool
+
+
+def parse_data_file(name: str) -> DataFileName | None:
+    """Read a base or log file name; None for anything else that lies in a partition."""
+    match = _BASE.fullmatch(name)
+    if match:
+        return DataFileName(match["file_id"], match["instant"], is_log=False)
+    match = _LOG.fullmatch(name)
+    return DataFileName(match["file_id"], match["instant"], is_log=True) if match else None
+
+
+def base_file_name(file_id: str, group_number: int, epoch: int, instant: str) -> str:
+    """Name of a base file of ours.
+
+    It follows from file group, instant and epoch alone, so that every attempt of a task writes the same name. `group_number`
+    stands where Apache Hudi puts the number of a task's partition; the epoch stands for its stage.
+    """
+    return f"{file_id}_{group_number}-{epoch}-0_{instant}.parquet"
+
+
+def bucket_file_id(table_id: str, partition_path: str, bucket: int, instant: str) -> str:
+    """File id of a bucket's first file: eight digits of the bucket, the rest from a name-based UUID (half B §6.2)."""
+    name = uuid.uuid5(_NAMESPACE, f"{table_id}/{partition_path}/{bucket}/{instant}")
+    return f"{bucket:08d}{str(name)[8:]}-0"
+
+
+def data_path(partition_path: str, name: str) -> str:
+    """Path of a data file below the table's root."""
+    return f"{partition_path}/{name}" if partition_path else name

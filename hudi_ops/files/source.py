@@ -1,0 +1,159 @@
+"""Reading source files: CSV, JSON lines and Parquet, strictly in the table's schema. What does not fit is an error, never a null."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.json as pajson
+import pyarrow.parquet as pq
+
+from hudi_ops.errors import InvalidRequest, NotFound
+from hudi_ops.storage.protocol import FileInfo, Storage
+
+_READERS = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+}
+SUFFIXES = tuple(sorted(_READERS))
+
+
+def source_format(name: str) -> str | None:
+    """`csv`, `json` or `parquet` by the name's ending (`.gz` after the first two is understood); None for others."""
+    plain = name.removesuffix(".gz") if not name.endswith(".parquet.gz") else name
+    return _READERS.get("." + plain.rpartition(".")[2].lower())
+
+
+def read_source(storage: Storage, file: FileInfo, schema: pa.Schema, required: Sequence[str]) -> pa.Table:
+    """One source file as a table with the columns of `schema`, in its order.
+
+    Args:
+        storage: where the source lies.
+        file: as listed; a file that changed since is refused.
+        schema: the table's columns, without meta columns.
+        required: columns that must be there; others of `schema` may be missing only if this list leaves them out.
+
+    Raises:
+        InvalidRequest: the file cannot be parsed, has a column the table does not know, lacks a required one, holds a value that
+            does not fit its column, or changed while it was read. Names the file and, where they can be told, field and row.
+    """
+    where = f"{storage.uri}/{file.path}"
+    kind = source_format(file.name)
+    try:
+        if kind == "parquet":
+            rows = pq.read_table(storage.open_input(file.path))
+        else:
+            body = pa.py_buffer(storage.get(file.path))
+            stream = pa.input_stream(body, compression="gzip" if file.name.endswith(".gz") else None)
+            rows = _read_csv(stream, schema, where) if kind == "csv" else _read_json(stream, schema, where)
+    except NotFound as error:
+        raise _changed(where, "deleted") from error
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(
+            f"{where} cannot be parsed: {error}",
+            expected=f"a {kind} file that fits the table's schema",
+            next_step="correct the file, or take it out of the source folder",
+            file=where,
+        ) from error
+    now = storage.head(file.path)
+    if now is None or (now.size_bytes, now.modified_ms) != (file.size_bytes, file.modified_ms):
+        raise _changed(where, "changed")
+    return fit_rows(rows, schema, required, where)
+
+
+def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: str) -> pa.Table:
+    """Rows in the columns, order and types of `schema`; missing columns that are not required stay out.
+
+    Raises:
+        InvalidRequest: an unknown, missing or repeated column, or a value that does not fit.
+    """
+    unknown = [name for name in rows.column_names if name not in schema.names]
+    if unknown:
+        raise InvalidRequest(
+            f"{where} has a column that the table does not: {unknown[0]}",
+            expected=f"columns {', '.join(schema.names)}",
+            found=", ".join(rows.column_names),
+            next_step="leave the column out; adding columns to a table is a later release",
+            file=where,
+            field=unknown[0],
+        )
+    missing = [name for name in required if name not in rows.column_names]
+    if missing or len(set(rows.column_names)) < rows.num_columns:
+        raise InvalidRequest(
+            f"{where} lacks column {missing[0]}" if missing else f"{where} has a column twice",
+            expected=f"columns {', '.join(required)}",
+            found=", ".join(rows.column_names),
+            next_step="rows are replaced as a whole, so every column must be there",
+            file=where,
+            field=missing[0] if missing else "",
+        )
+    fields = [field for field in schema if field.name in rows.column_names]
+    columns = [_cast(rows.column(field.name), field, where) for field in fields]
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field, where: str) -> pa.ChunkedArray:
+    try:
+        fitted = column if column.type == field.type else column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidRequest(
+            f"{where}: column {field.name} does not fit the table: {error}",
+            expected=str(field.type),
+            found=str(column.type),
+            next_step="correct the source; values are never cut or turned into nulls",
+            file=where,
+            field=field.name,
+        ) from error
+    if not field.nullable and fitted.null_count:
+        raise InvalidRequest(
+            f"{where}: column {field.name} holds a null",
+            expected=f"{field.type}, not null",
+            found=f"{fitted.null_count} nulls",
+            file=where,
+            field=field.name,
+        )
+    return fitted
+
+
+def _read_csv(stream: pa.NativeFile, schema: pa.Schema, where: str) -> pa.Table:
+    # Empty and unquoted is null, a quoted empty string is an empty string: the only reading that loses neither.
+    options = pacsv.ConvertOptions(
+        column_types={field.name: _csv_type(field) for field in schema},
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        null_values=[""],
+        timestamp_parsers=[pacsv.ISO8601],
+    )
+    return pacsv.read_csv(stream, convert_options=options)
+
+
+def _csv_type(field: pa.Field) -> pa.DataType:
+    # Zoned times are parsed by the cast later: the CSV reader refuses `2013-01-01T05:15:00` for a zoned column, and text with a
+    # zone for a plain one.
+    if pa.types.is_timestamp(field.type) and field.type.tz is not None:
+        return pa.string()
+    if pa.types.is_nested(field.type):
+        raise InvalidRequest(
+            f"column {field.name} cannot come from CSV", expected="a flat type", found=str(field.type), field=field.name
+        )
+    return field.type
+
+
+def _read_json(stream: pa.NativeFile, schema: pa.Schema, where: str) -> pa.Table:
+    options = pajson.ParseOptions(
+        explicit_schema=pa.schema([field.with_nullable(True) for field in schema]), unexpected_field_behavior="error"
+    )
+    return pajson.read_json(stream, parse_options=options)
+
+
+def _changed(where: str, how: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"{where} was {how} while it was read",
+        expected="files that stay as they are once they are in the source folder",
+        next_step="write files elsewhere and move them in when they are whole; then run the ingest again",
+        file=where,
+    )

@@ -1,0 +1,138 @@
+"""The Arrow types that a table can hold, and how others become one of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+
+from hudi_ops.errors import InvalidRequest, Unsupported
+
+LIST_ITEM: Final = "element"
+"""Name of a list's inner field, as Parquet has it."""
+
+MAX_PRECISION: Final = 38
+"""Most digits that a decimal may have, in Arrow's 128 bits as in Spark."""
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEPT: Final = {
+    pa.bool_(),
+    pa.int32(),
+    pa.int64(),
+    pa.float32(),
+    pa.float64(),
+    pa.string(),
+    pa.binary(),
+    pa.date32(),
+}
+_REPLACED: Final = {
+    pa.int8(): pa.int32(),
+    pa.int16(): pa.int32(),
+    pa.uint8(): pa.int32(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+    pa.date64(): pa.date32(),
+}
+_UNITS: Final = {"s": "ms", "ms": "ms", "us": "us", "ns": "us"}
+_LISTS: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
+
+
+def normalise(schema: pa.Schema) -> pa.Schema:
+    """Give the schema with which a table holds such data.
+
+    Types that Hudi and Spark lack become the smallest that hold all their values (`int8` to `int32`, `large_string` to
+    `string`); times with a zone become UTC, which moves no instant; seconds become milliseconds and nanoseconds
+    microseconds. Schema and field metadata are dropped.
+
+    Args:
+        schema: any Arrow schema.
+
+    Returns:
+        A schema to which data of `schema` can be cast; unchanged if applied again.
+
+    Raises:
+        Unsupported: a field's type has no counterpart; the field is named with its full path.
+        InvalidRequest: a field's name is no Avro name, or occurs twice.
+
+    Source: format facts §4, §6.3.
+    """
+    return pa.schema(_fields(list(schema), ""))
+
+
+def _fields(fields: list[pa.Field], parent: str) -> list[pa.Field]:
+    seen: set[str] = set()
+    for field in fields:
+        if not _NAME.fullmatch(field.name):
+            raise InvalidRequest(
+                f"The field name {parent + field.name!r} cannot stand in a table",
+                expected="letters, digits and _, not a digit first",
+                found=repr(field.name),
+                next_step="rename the field in the source",
+            )
+        if field.name in seen:
+            raise InvalidRequest(
+                f"The field {parent + field.name!r} occurs twice",
+                expected="each name once",
+                next_step="rename or drop one of them in the source",
+            )
+        seen.add(field.name)
+    return [pa.field(field.name, _type(field.type, parent + field.name), field.nullable) for field in fields]
+
+
+def _type(kind: pa.DataType, where: str) -> pa.DataType:
+    if kind in _KEPT:
+        return kind
+    if kind in _REPLACED:
+        return _REPLACED[kind]
+    if pa.types.is_dictionary(kind):
+        return _type(kind.value_type, where)
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp(_UNITS[kind.unit], None if kind.tz is None else "UTC")
+    if pa.types.is_decimal(kind):
+        return _decimal(kind, where)
+    if any(is_list(kind) for is_list in _LISTS):
+        item = kind.value_field
+        return pa.list_(pa.field(LIST_ITEM, _type(item.type, f"{where}[]"), item.nullable))
+    if pa.types.is_map(kind):
+        return _map(kind, where)
+    if pa.types.is_struct(kind) and kind.num_fields:
+        return pa.struct(_fields([kind.field(at) for at in range(kind.num_fields)], f"{where}."))
+    raise _unsupported(where, kind, "a boolean, number, string, binary, date, timestamp, decimal, list, map or struct")
+
+
+def _decimal(kind: pa.DataType, where: str) -> pa.DataType:
+    if kind.precision > MAX_PRECISION or not 0 <= kind.scale <= kind.precision:
+        raise _unsupported(where, kind, f"at most {MAX_PRECISION} digits, of which none to all after the point")
+    return pa.decimal128(kind.precision, kind.scale)
+
+
+def _map(kind: pa.DataType, where: str) -> pa.DataType:
+    key = _type(kind.key_type, f"{where}.key")
+    if key != pa.string():
+        raise _unsupported(where, kind, "a map with strings as keys")
+    item = kind.item_field
+    return pa.map_(key, pa.field("value", _type(item.type, f"{where}.value"), item.nullable))
+
+
+def _unsupported(where: str, kind: pa.DataType, expected: str) -> Unsupported:
+    return Unsupported(
+        f"The field {where!r} has a type that a table cannot hold",
+        expected=expected,
+        found=str(kind),
+        next_step="cast the field in the source",
+    )

@@ -1,0 +1,180 @@
+"""Avro schemas read as Arrow schemas: what Hudi writes for its tables, and every schema of its own metadata table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from hudi_ops.errors import Corrupt, Unsupported
+from hudi_ops.formats.arrow_types import LIST_ITEM
+
+_PLAIN: Final = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
+_LOGICAL: Final = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
+    ("long", "timestamp-nanos"): pa.timestamp("ns", "UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+    ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
+}
+
+
+def to_arrow(avro: Mapping[str, Any] | str, path: str = "") -> pa.Schema:
+    """Give the Arrow schema of an Avro record.
+
+    A union of null and one type is a nullable field, in either order; other unions become dense unions. Logical
+    types that are not known are passed over, as Avro asks.
+
+    Args:
+        avro: the schema, parsed or as JSON text.
+        path: file it came from, for errors.
+
+    Returns:
+        One field for each field of the record.
+
+    Raises:
+        Corrupt: not JSON, or not the Avro schema of a record.
+        Unsupported: a record that contains itself.
+
+    Source: Avro 1.11 specification; format facts §4.
+    """
+    try:
+        parsed = json.loads(avro) if isinstance(avro, str) else avro
+    except (ValueError, RecursionError) as error:
+        raise Corrupt(**_damage(path, "", str(error), "JSON")) from error
+    reader = _Reader(path)
+    kind = reader.read(parsed, "", "")
+    if not pa.types.is_struct(kind):
+        raise Corrupt(**_damage(path, "", str(kind), "a record"))
+    return pa.schema([kind.field(at) for at in range(kind.num_fields)])
+
+
+class _Reader:
+    """One walk through a schema; knows the names defined so far."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._named: dict[str, pa.DataType | None] = {}
+
+    def read(self, avro: Any, namespace: str, where: str) -> pa.DataType:
+        if isinstance(avro, str):
+            return self._by_name(avro, namespace, where)
+        if isinstance(avro, list):
+            return self._union(avro, namespace, where)
+        if not isinstance(avro, Mapping):
+            raise self._corrupt(where, repr(avro), "a type name, a union or a definition")
+        kind = avro.get("type")
+        if kind in ("record", "error", "enum", "fixed"):
+            return self._definition(avro, namespace, where)
+        if kind == "array":
+            return pa.list_(self._field(LIST_ITEM, avro.get("items"), namespace, f"{where}[]"))
+        if kind == "map":
+            return pa.map_(pa.string(), self._field("value", avro.get("values"), namespace, f"{where}.value"))
+        if isinstance(kind, str):
+            logical = avro.get("logicalType")
+            if kind == "bytes" and logical == "decimal":
+                return self._decimal(avro, where)
+            if isinstance(logical, str) and (kind, logical) in _LOGICAL:
+                return _LOGICAL[kind, logical]
+        return self.read(kind, namespace, where)
+
+    def _by_name(self, name: str, namespace: str, where: str) -> pa.DataType:
+        if name in _PLAIN:
+            return _PLAIN[name]
+        for full in (f"{namespace}.{name}", name):
+            if full in self._named:
+                kind = self._named[full]
+                if kind is None:
+                    raise Unsupported(
+                        f"The schema in {self._path or 'an Avro schema'} has a record that contains itself: {full}",
+                        expected="records without recursion",
+                        found=f"a recursion at {where!r}",
+                        next_step="flatten the record in the source",
+                        path=self._path,
+                    )
+                return kind
+        raise self._corrupt(where, repr(name), "the name of a type")
+
+    def _definition(self, avro: Mapping[str, Any], namespace: str, where: str) -> pa.DataType:
+        name = avro.get("name")
+        if not isinstance(name, str) or not name:
+            raise self._corrupt(where, repr(name), "a name")
+        space = avro.get("namespace", namespace)
+        full = name if "." in name else f"{space}.{name}"
+        self._named[full] = None
+        kind = self._defined(avro, full.rpartition(".")[0], where)
+        self._named[full] = kind
+        return kind
+
+    def _defined(self, avro: Mapping[str, Any], namespace: str, where: str) -> pa.DataType:
+        if avro["type"] == "enum":
+            return pa.string()
+        if avro["type"] == "fixed":
+            if avro.get("logicalType") == "decimal":
+                return self._decimal(avro, where)
+            size_bytes = avro.get("size")
+            if not isinstance(size_bytes, int) or not 0 <= size_bytes < 2**31:
+                raise self._corrupt(where, repr(size_bytes), "a size in bytes")
+            return pa.binary(size_bytes)
+        fields = avro.get("fields")
+        if not isinstance(fields, list):
+            raise self._corrupt(where, repr(fields), "a list of fields")
+        arrow = []
+        for field in fields:
+            if not isinstance(field, Mapping) or not isinstance(field.get("name"), str):
+                raise self._corrupt(where, repr(field), "a field with a name")
+            inside = f"{where}.{field['name']}".lstrip(".")
+            arrow.append(self._field(field["name"], field.get("type"), namespace, inside))
+        return pa.struct(arrow)
+
+    def _field(self, name: str, avro: Any, namespace: str, where: str) -> pa.Field:
+        kind = self.read(avro, namespace, where)
+        is_nullable = kind == pa.null() or (isinstance(avro, list) and "null" in avro)
+        return pa.field(name, kind, is_nullable)
+
+    def _union(self, branches: list[Any], namespace: str, where: str) -> pa.DataType:
+        kinds = [self.read(branch, namespace, where) for branch in branches if branch != "null"]
+        if not kinds:
+            return pa.null()
+        if len(kinds) == 1:
+            return kinds[0]
+        if len(kinds) > 127:
+            raise self._corrupt(where, f"{len(kinds)} branches", "a union of at most 127 types")
+        return pa.dense_union([pa.field(str(at), kind) for at, kind in enumerate(kinds)])
+
+    def _decimal(self, avro: Mapping[str, Any], where: str) -> pa.DataType:
+        precision, scale = avro.get("precision"), avro.get("scale", 0)
+        if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision <= 76:
+            raise self._corrupt(where, f"precision {precision!r}, scale {scale!r}", "a decimal of up to 76 digits")
+        if precision == 0:
+            raise self._corrupt(where, "precision 0", "at least one digit")
+        return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+
+    def _corrupt(self, where: str, found: str, expected: str) -> Corrupt:
+        return Corrupt(**_damage(self._path, where, found, expected))
+
+
+def _damage(path: str, where: str, found: str, expected: str) -> dict[str, str]:
+    at = f" at field {where!r}" if where else ""
+    return {
+        "what": f"The Avro schema in {path or 'a table'} is damaged{at}",
+        "expected": expected,
+        "found": found,
+        "next_step": "run `hudi-ops verify` on the table",
+        "path": path,
+    }

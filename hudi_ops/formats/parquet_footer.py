@@ -1,0 +1,102 @@
+"""What Hudi keeps in the footer of a base file: bloom filter, key range and Avro schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hudi_ops.errors import Corrupt
+from hudi_ops.formats import bloom
+from hudi_ops.formats.bloom import BloomFilter
+
+_BLOOM: Final = "org.apache.hudi.bloomfilter"
+_BLOOM_BEFORE_APACHE: Final = "com.uber.hoodie.bloomfilter"
+_BLOOM_TYPE: Final = "hoodie_bloom_filter_type_code"
+_MIN_KEY: Final = "hoodie_min_record_key"
+_MAX_KEY: Final = "hoodie_max_record_key"
+_AVRO_SCHEMA: Final = "parquet.avro.schema"
+_WRITER_MODEL: Final = "writer.model.name"
+
+
+@dataclass(frozen=True)
+class BaseFileFooter:
+    """Hudi's part of a base file's footer; None for what the file does not have.
+
+    Attributes:
+        bloom: filter over the file's record keys; Hudi's BLOOM index fails on files without one.
+        min_key: smallest record key by UTF-8 bytes; None in a file without rows.
+        max_key: largest record key by UTF-8 bytes; None in a file without rows.
+        avro_schema: Avro schema of the file with meta columns, as JSON text.
+    """
+
+    bloom: BloomFilter | None
+    min_key: str | None
+    max_key: str | None
+    avro_schema: str | None
+
+
+def encode(footer: BaseFileFooter) -> dict[str, str]:
+    """Give the footer's keys and values, to be written as Parquet key-value metadata.
+
+    Args:
+        footer: what to write; None is left out.
+
+    Returns:
+        Keys and values.
+
+    Source: format facts §6.3, §7.
+    """
+    values: dict[str, str] = {}
+    if footer.bloom is not None:
+        values[_BLOOM_TYPE], values[_BLOOM] = footer.bloom.encode()
+    if footer.min_key is not None:
+        values[_MIN_KEY] = footer.min_key
+    if footer.max_key is not None:
+        values[_MAX_KEY] = footer.max_key
+    if footer.avro_schema is not None:
+        values[_AVRO_SCHEMA] = footer.avro_schema
+        values[_WRITER_MODEL] = "avro"
+    return values
+
+
+def decode(metadata: Mapping[bytes, bytes] | None, path: str = "") -> BaseFileFooter:
+    """Read Hudi's part of a footer; other keys are passed over.
+
+    Args:
+        metadata: the Parquet file's key-value metadata; None when it has none.
+        path: the base file, for errors.
+
+    Returns:
+        What was found.
+
+    Raises:
+        Corrupt: a value is not UTF-8, or the bloom filter is damaged.
+
+    Source: format facts §6.3, §7.
+    """
+    values = metadata or {}
+    filter_text = _text(values, _BLOOM if _BLOOM.encode() in values else _BLOOM_BEFORE_APACHE, path)
+    bloom_filter = None
+    if filter_text is not None:
+        # Files from before there were kinds of filters have no type code.
+        bloom_filter = bloom.decode(_text(values, _BLOOM_TYPE, path) or bloom.SIMPLE, filter_text, path)
+    return BaseFileFooter(
+        bloom_filter, _text(values, _MIN_KEY, path), _text(values, _MAX_KEY, path), _text(values, _AVRO_SCHEMA, path)
+    )
+
+
+def _text(values: Mapping[bytes, bytes], key: str, path: str) -> str | None:
+    value = values.get(key.encode())
+    if value is None:
+        return None
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Corrupt(
+            f"The footer of {path or 'a base file'} is damaged",
+            expected=f"UTF-8 text under {key}",
+            found=str(error),
+            next_step="run `hudi-ops verify` on the table; rewrite the base file",
+            path=path,
+        ) from error

@@ -1,0 +1,99 @@
+"""Building blocks of the timeline's Avro schemas: types, fields and records, spelt as Apache Hudi does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+NAMESPACE: Final = "org.apache.hudi.avro.model"
+"""Namespace of all records; declared on the outermost one."""
+
+Schema = Any
+"""An Avro type: a name, a union (list) or a definition (dict)."""
+
+Field = dict[str, Any]
+"""One field of a record."""
+
+_NO_DEFAULT: Final = object()
+
+
+def array(items: Schema) -> Schema:
+    """An array of `items`."""
+    return {"type": "array", "items": items}
+
+
+def mapping(values: Schema) -> Schema:
+    """A map with the JVM's own strings as keys."""
+    return {"type": "map", "values": values, "avro.java.string": "String"}
+
+
+def record(name: str, *fields: Field) -> Schema:
+    """A record inside another one, or the input of `root`."""
+    return {"type": "record", "name": name, "fields": list(fields)}
+
+
+def field(name: str, type_: Schema, default: Any = _NO_DEFAULT) -> Field:
+    """A field, by default without a default."""
+    plain: Field = {"name": name, "type": type_}
+    return plain if default is _NO_DEFAULT else {**plain, "default": default}
+
+
+def nullable(name: str, type_: Schema) -> Field:
+    """A field that may be null, and is by default."""
+    return field(name, ["null", type_], None)
+
+
+def required(table: Iterable[tuple[str, Schema]]) -> list[Field]:
+    """Fields without null and default, from (name, type)."""
+    return [field(name, type_) for name, type_ in table]
+
+
+def optional(table: Iterable[tuple[str, Schema]]) -> list[Field]:
+    """Fields that may be null, and are by default, from (name, type)."""
+    return [nullable(name, type_) for name, type_ in table]
+
+
+def root(outermost: Schema) -> Mapping[str, Any]:
+    """Make a record a whole schema: give it the namespace, and define each record inside it only where it occurs first.
+
+    Args:
+        outermost: a record, with every record inside it spelt out.
+
+    Returns:
+        The schema, in which later occurrences of a record are references by name, as Avro demands.
+    """
+    seen: set[str] = set()
+
+    def once(schema: Schema) -> Schema:
+        if isinstance(schema, list):
+            return [once(branch) for branch in schema]
+        if not isinstance(schema, dict):
+            return schema
+        if schema["type"] == "record":
+            if schema["name"] in seen:
+                return schema["name"]
+            seen.add(schema["name"])
+            return {**schema, "fields": [{**each, "type": once(each["type"])} for each in schema["fields"]]}
+        return {key: once(value) if key in ("items", "values") else value for key, value in schema.items()}
+
+    named = once(outermost)
+    return {"type": "record", "name": named["name"], "namespace": NAMESPACE, "fields": named["fields"]}
+
+
+STRING: Final[Schema] = {"type": "string", "avro.java.string": "String"}
+"""A string that Java reads as `String`."""
+
+STRINGS: Final = array(STRING)
+"""An array of strings."""
+
+STRING_MAP: Final = mapping(STRING)
+"""A map of strings."""
+
+STRINGS_MAP: Final = mapping(STRINGS)
+"""A map of arrays of strings."""
+
+VERSION: Final[Field] = field("version", ["int", "null"], 1)
+"""The version of a record: int is the first branch of the union."""
+
+EXTRA_METADATA: Final = nullable("extraMetadata", STRING_MAP)
+"""Free keys and values."""

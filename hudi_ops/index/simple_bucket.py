@@ -1,0 +1,81 @@
+"""The simple bucket index: a row's bucket is a hash of its key, so finding its file group needs no look-up (half B §6.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hudi_ops.config.columns import RECORD_KEY
+from hudi_ops.config.table import TableConfig, TableFacts
+from hudi_ops.errors import Corrupt
+from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids
+from hudi_ops.kernels.keys import KeySpec, PartitionSpec, partition_paths, record_keys
+from hudi_ops.kernels.split import split_groups
+from hudi_ops.timeline.footprint import BUCKET_DIGITS
+from hudi_ops.view.file_group import DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class Tagger:
+    """All that is needed to route rows to buckets; picklable, so that executors tag where they read."""
+
+    keys: KeySpec
+    partitions: PartitionSpec
+    hash_fields: tuple[str, ...]
+    buckets: int
+
+    @classmethod
+    def of(cls, config: TableConfig, facts: TableFacts) -> Tagger:
+        """The tagger of a table."""
+        return cls(
+            keys=KeySpec(config.record_key_fields, config.encodes_key_names),
+            partitions=PartitionSpec(config.partition_fields, config.hive_style, config.url_encode),
+            hash_fields=facts.hash_fields,
+            buckets=facts.buckets,
+        )
+
+    def split(self, rows: pa.Table) -> list[tuple[str, int, pa.Table]]:
+        """Rows of each (partition path, bucket), with their record key as a first column; groups in ascending order.
+
+        Raises:
+            InvalidRequest: a key or partition value that is missing, null or cannot be used; names field and row.
+        """
+        keys = record_keys(rows, self.keys)
+        paths = partition_paths(rows, self.partitions)
+        buckets = bucket_ids(bucket_hash_values(keys, self.hash_fields), self.buckets)
+        tagged = rows.add_column(0, RECORD_KEY, keys)
+        names = paths.dictionary.to_pylist()
+        groups = split_groups(paths.indices.to_numpy(zero_copy_only=False), buckets)
+        if len(groups) == 1:
+            return [(names[groups[0].code], groups[0].bucket, tagged)]
+        return [(names[group.code], group.bucket, tagged.take(pa.array(group.rows))) for group in groups]
+
+
+def bucket_of(file_id: str) -> int | None:
+    """The bucket that a file id names, or None when its first eight characters are no number."""
+    digits = file_id[:BUCKET_DIGITS]
+    return int(digits) if len(digits) == BUCKET_DIGITS and digits.isdecimal() else None
+
+
+def groups_by_bucket(files: Iterable[DataFile], table: str) -> dict[tuple[str, int], DataFile]:
+    """The visible base file of each (partition path, bucket).
+
+    Raises:
+        Corrupt: two live file groups of one bucket, or a group without a bucket: the index cannot route to either.
+    """
+    found: dict[tuple[str, int], DataFile] = {}
+    for file in files:
+        bucket = bucket_of(file.file_id)
+        other = found.get((file.partition_path, bucket)) if bucket is not None else None
+        if bucket is None or other is not None:
+            raise Corrupt(
+                f"{file.path} does not fit the table's bucket index",
+                table=table,
+                expected="one live file group per bucket, its id beginning with eight digits",
+                found=f"also {other.path}" if other is not None else file.file_id,
+                next_step="run `hudi-ops verify`",
+            )
+        found[file.partition_path, bucket] = file
+    return found

@@ -1,0 +1,198 @@
+"""Record keys and partition paths of a batch, byte for byte as Apache Hudi's key generators write them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.kernels.statistics import first_null_row
+from hudi_ops.kernels.text import key_column, print_values
+
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+EMPTY_KEY_PART = "__empty__"
+
+_ENCODED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_DENSE_PAIRS_MAX = 1 << 22
+
+
+@dataclass(frozen=True)
+class KeySpec:
+    """How a table's record keys are made.
+
+    Attributes:
+        fields: the record key fields, in the table's order.
+        encode_names: False prints the bare value of the one field; True prints `f1:v1,f2:v2`.
+    """
+
+    fields: tuple[str, ...]
+    encode_names: bool
+
+
+@dataclass(frozen=True)
+class PartitionSpec:
+    """How a table's partition paths are made.
+
+    Attributes:
+        fields: the partition fields, one level each; none for a table without partitions.
+        hive_style: levels read `field=value`.
+        url_encode: `hoodie.datasource.write.partitionpath.urlencode`.
+    """
+
+    fields: tuple[str, ...]
+    hive_style: bool
+    url_encode: bool
+
+
+def record_keys(data: pa.Table, spec: KeySpec) -> pa.Array:
+    """The record key of every row.
+
+    Args:
+        data: rows with the key columns.
+        spec: how keys are made.
+
+    Returns:
+        One string array without nulls.
+
+    Raises:
+        InvalidRequest: a key column is missing; a key field is null, or all of them are empty strings (details: `row`,
+            `field`); or several fields without names.
+        Unsupported: a key field of a type without a safe text. Raised by `key_column`.
+
+    Source: format facts §6.5.
+    """
+    if not spec.fields or (len(spec.fields) > 1 and not spec.encode_names):
+        raise InvalidRequest(
+            f"A record key needs one field, or several with their names; got {', '.join(spec.fields) or 'none'}.",
+            next_step="Set hoodie.table.recordkey.fields to one or more columns.",
+        )
+    parts: list[pa.Array] = []
+    blank: npt.NDArray[np.bool_] | None = None
+    for field in spec.fields:
+        column = key_column(data, field)
+        _refuse_null(column, field)
+        text = print_values(column, field)
+        is_blank = pc.equal(text, "")
+        blank = np.asarray(is_blank) if blank is None else blank & np.asarray(is_blank)
+        parts.append(pc.if_else(is_blank, EMPTY_KEY_PART, text) if spec.encode_names else text)
+    if blank is not None and blank.any():
+        _refuse_row(int(np.argmax(blank)), spec.fields[0], "is empty", ", ".join(spec.fields))
+    if not spec.encode_names:
+        return parts[0]
+    pieces: list[pa.Array | pa.Scalar] = []
+    for place, (field, part) in enumerate(zip(spec.fields, parts, strict=True)):
+        pieces += [pa.scalar(f"{',' if place else ''}{field}:"), part]
+    return pc.binary_join_element_wise(*pieces, "")
+
+
+def partition_paths(data: pa.Table, spec: PartitionSpec) -> pa.DictionaryArray:
+    """The partition path of every row, dictionary-encoded; only distinct values are printed and encoded.
+
+    Args:
+        data: rows with the partition columns.
+        spec: how paths are made.
+
+    Returns:
+        int32 indices into distinct paths, which ascend; no nulls.
+
+    Raises:
+        InvalidRequest: a partition column is missing; or a value would lead elsewhere than to one folder below its
+            parent (details: `row`, `field`).
+        Unsupported: a field of a type without a safe text. Raised by `key_column`.
+
+    Source: format facts §6.5.
+    """
+    codes = np.zeros(data.num_rows, np.int64)
+    paths = np.array([""] if data.num_rows else [], object)
+    for level, field in enumerate(spec.fields):
+        field_codes, texts = _distinct_texts(key_column(data, field), field)
+        folders = _folders(texts, field_codes, field, spec, level)
+        codes, left, right = _pair(codes, field_codes, len(folders))
+        paths = paths[left] + "/" + folders[right] if level else folders[right]
+    # Different values may print the same (null and empty): the dictionary must hold each path once. Sorted, so that a
+    # path's rank does not hang on the order of rows.
+    distinct = pa.array(sorted(set(paths.tolist())), pa.string())
+    rank = np.asarray(pc.index_in(pa.array(paths.tolist(), pa.string()), value_set=distinct), np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(rank[codes], pa.int32()), distinct)
+
+
+def _distinct_texts(column: pa.Array, field: str) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Per row a code, and the text of each code; null and the empty string give the default partition."""
+    encoded = column.dictionary_encode(null_encoding="encode")
+    texts = print_values(encoded.dictionary, field).to_pylist()
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), [
+        text or DEFAULT_PARTITION for text in texts
+    ]
+
+
+def _folders(
+    texts: list[str], codes: npt.NDArray[np.int64], field: str, spec: PartitionSpec, level: int
+) -> npt.NDArray[np.object_]:
+    """The folder name of each distinct text of one field.
+
+    Raises:
+        InvalidRequest: a text that is no folder name.
+    """
+    folders = np.empty(len(texts), object)
+    for code, text in enumerate(texts):
+        value = _ENCODED.sub(lambda match: f"%{ord(match[0]):02X}", text) if spec.url_encode else text
+        folder = f"{field}={value}" if spec.hive_style else value
+        # `.hoodie` at the top is the table's own folder: data there would be taken for its metadata.
+        if (
+            "/" in value
+            or folder in {".", ".."}
+            or _CONTROL.search(value)
+            or (level == 0 and folder.startswith(".hoodie"))
+        ):
+            row = int(np.argmax(codes == code))
+            raise InvalidRequest(
+                f"Row {row}: the value {text!r} of the partition field {field!r} is not the name of a folder.",
+                expected="no '/', no control characters, not '.' or '..', not beginning with '.hoodie'",
+                found=repr(text),
+                next_step="Create the table with hoodie.datasource.write.partitionpath.urlencode=true, which encodes "
+                "'/' and control characters, or change the value.",
+                row=row,
+                field=field,
+                setting="hoodie.datasource.write.partitionpath.urlencode",
+            )
+        folders[code] = folder
+    return folders
+
+
+def _pair(
+    left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], width: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Codes of the pairs (left, right) that occur, and the two halves of each pair."""
+    combined = left * max(width, 1) + right
+    size = int(combined.max()) + 1 if len(combined) else 0
+    if size <= _DENSE_PAIRS_MAX:  # a table of all pairs is cheaper than sorting the rows
+        seen = np.zeros(size, bool)
+        seen[combined] = True
+        pairs = np.flatnonzero(seen)
+        codes = (np.cumsum(seen) - 1)[combined]
+    else:
+        pairs, codes = np.unique(combined, return_inverse=True)
+    return codes, pairs // max(width, 1), pairs % max(width, 1)
+
+
+def _refuse_null(column: pa.Array, field: str) -> None:
+    row = first_null_row(column)
+    if row is not None:
+        _refuse_row(row, field, "is null", field)
+
+
+def _refuse_row(row: int, field: str, state: str, fields: str) -> None:
+    raise InvalidRequest(
+        f"Row {row}: the record key {state} (field {fields}).",
+        expected="a value in every row",
+        found="null" if state == "is null" else "an empty string",
+        next_step="Correct the row, or choose key fields that always have a value.",
+        row=row,
+        field=field,
+    )

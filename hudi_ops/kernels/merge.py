@@ -1,0 +1,194 @@
+"""Which rows survive when a batch meets a base file: decisions only, as masks and row numbers; no row is moved here.
+
+The hash table is always made of the incoming keys, the small side; base rows are looked up, never sorted or grouped.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.kernels.ordering import comparable, comparable_pair
+
+
+class Ordering(enum.Enum):
+    """Which of two rows with one key is the newer (`hoodie.record.merge.mode`)."""
+
+    COMMIT_TIME = "COMMIT_TIME_ORDERING"
+    EVENT_TIME = "EVENT_TIME_ORDERING"
+
+
+class Operation(enum.Enum):
+    """What a batch does to the table."""
+
+    UPSERT = "upsert"
+    INSERT = "insert"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, eq=False)
+class MergePlan:
+    """The outcome of `plan_merge`.
+
+    Attributes:
+        keep_base: mask over the base rows that stay; None when all of them stay.
+        take_incoming: numbers of the incoming rows to write, ascending.
+        inserted: incoming rows whose key is new.
+        updated: incoming rows that replace a base row.
+        deleted: incoming deletes that remove a base row.
+        ignored: incoming rows and deletes that lost to a base row with a larger ordering value.
+        missed_deletes: incoming deletes whose key is not in the base.
+    """
+
+    keep_base: npt.NDArray[np.bool_] | None
+    take_incoming: npt.NDArray[np.int64]
+    inserted: int
+    updated: int
+    deleted: int
+    ignored: int
+    missed_deletes: int
+
+
+def combine(keys: pa.Array, ordering: pa.Array | None, mode: Ordering) -> pa.Array:
+    """The one winning row per key inside a batch.
+
+    By event time the largest ordering value wins, equal ones go to the last row, and a null loses to any value; by
+    commit time, or without an ordering column, the last row wins.
+
+    Args:
+        keys: record keys without nulls.
+        ordering: ordering value per row, or None.
+        mode: the table's merge mode.
+
+    Returns:
+        int64 row numbers, ascending.
+
+    Source: format facts, merge semantics §1.6.
+    """
+    encoded = keys.dictionary_encode()
+    codes, distinct = (
+        (encoded.indices.to_numpy(zero_copy_only=False), len(encoded.dictionary))
+        if isinstance(encoded, pa.DictionaryArray)
+        else (np.empty(0, np.int32), 0)
+    )
+    rows = np.arange(len(keys), dtype=np.int64)
+    if distinct == len(keys):
+        return pa.array(rows)
+    winners = np.empty(distinct, np.int64)
+    winners[codes] = rows  # numpy keeps the last of repeated assignments: the last row of each key
+    if mode is Ordering.EVENT_TIME and ordering is not None:
+        contested = np.flatnonzero(np.bincount(codes, minlength=distinct)[codes] > 1)
+        values = comparable(ordering).take(pa.array(contested))
+        ranked = pa.table({"code": codes[contested], "valid": values.is_valid(), "ordering": values})
+        # A null is the smallest: "valid" sorts it first, wherever Arrow would put it.
+        order = pc.sort_indices(ranked, sort_keys=[(name, "ascending") for name in ranked.column_names])
+        best = contested[order.to_numpy()]  # the sort is stable, so among equals the last row stays last
+        winners[codes[best]] = best
+    return pa.array(np.sort(winners))
+
+
+def plan_merge(
+    base_keys: pa.Array | pa.ChunkedArray,
+    base_ordering: pa.Array | pa.ChunkedArray | None,
+    incoming_keys: pa.Array,
+    incoming_ordering: pa.Array | None,
+    incoming_deletes: pa.Array | None,
+    mode: Ordering,
+) -> MergePlan:
+    """Decides, for every key that both sides have, which row survives.
+
+    By commit time the incoming row wins. By event time it wins when its ordering value is equal or larger; a null is
+    smaller than any value and equal to a null; deletes obey the same rule. Where a side has no ordering column at all,
+    the incoming row wins.
+
+    Args:
+        base_keys: record keys of the base file, in any order.
+        base_ordering: ordering values of the base rows.
+        incoming_keys: record keys of the batch, each once (see `combine`), no nulls.
+        incoming_ordering: ordering values of the batch.
+        incoming_deletes: true for rows that delete their key; a null counts as false; None when there are none.
+        mode: the table's merge mode.
+
+    Returns:
+        Masks and counts. Should the base hold a key more than once, the incoming row must win against each of its rows
+        and then replaces them all.
+
+    Raises:
+        InvalidRequest: the ordering values of both sides cannot be compared. Raised by `comparable_pair`.
+
+    Source: format facts, merge semantics §1.6; performance reference §4.7.
+    """
+    count = len(incoming_keys)
+    is_delete = _as_mask(incoming_deletes, count)
+    base_rows, partners = _matches(base_keys, incoming_keys)
+    loses = np.zeros(count, bool)
+    if mode is Ordering.EVENT_TIME and base_ordering is not None and incoming_ordering is not None and len(base_rows):
+        loses[partners[_is_late(base_ordering, incoming_ordering, base_rows, partners)]] = True
+    is_known = np.zeros(count, bool)
+    is_known[partners] = True
+    dropped = base_rows[~loses[partners]]
+    keep_base = None
+    if len(dropped):
+        keep_base = np.ones(len(base_keys), bool)
+        keep_base[dropped] = False
+    return MergePlan(
+        keep_base=keep_base,
+        take_incoming=np.flatnonzero(~is_delete & ~loses).astype(np.int64, copy=False),
+        inserted=int(np.count_nonzero(~is_delete & ~is_known)),
+        updated=int(np.count_nonzero(~is_delete & is_known & ~loses)),
+        deleted=int(np.count_nonzero(is_delete & is_known & ~loses)),
+        ignored=int(np.count_nonzero(loses)),
+        missed_deletes=int(np.count_nonzero(is_delete & ~is_known)),
+    )
+
+
+def existing(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which incoming keys the base already has: for `insert`, which must not write a key twice.
+
+    Args:
+        base_keys: record keys of the base file.
+        incoming_keys: record keys of the batch, each once, no nulls.
+
+    Returns:
+        A mask over the incoming keys.
+    """
+    found = np.zeros(len(incoming_keys), bool)
+    found[_matches(base_keys, incoming_keys)[1]] = True
+    return found
+
+
+def _matches(
+    base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Base rows whose key is incoming, and the incoming row each one meets."""
+    if pa.types.is_dictionary(base_keys.type):
+        base_keys = base_keys.cast(base_keys.type.value_type)
+    value_set = incoming_keys if incoming_keys.type == base_keys.type else incoming_keys.cast(base_keys.type)
+    found = pc.fill_null(pc.index_in(base_keys, value_set=value_set), -1)
+    partners = found.to_numpy() if isinstance(found, pa.ChunkedArray) else found.to_numpy(zero_copy_only=False)
+    base_rows = np.flatnonzero(partners >= 0)
+    return base_rows, partners[base_rows].astype(np.int64)
+
+
+def _is_late(
+    base_ordering: pa.Array | pa.ChunkedArray,
+    incoming_ordering: pa.Array,
+    base_rows: npt.NDArray[np.int64],
+    partners: npt.NDArray[np.int64],
+) -> npt.NDArray[np.bool_]:
+    """Per match, whether the incoming row is older than the base row."""
+    old, new = comparable_pair(base_ordering.take(pa.array(base_rows)), incoming_ordering.take(pa.array(partners)))
+    is_older = pc.fill_null(pc.less(new, old), False)
+    is_missing = pc.and_(new.is_null(), old.is_valid())
+    return np.asarray(pc.or_(is_older, is_missing), bool)
+
+
+def _as_mask(flags: pa.Array | None, length: int) -> npt.NDArray[np.bool_]:
+    if flags is None:
+        return np.zeros(length, bool)
+    return np.asarray(pc.fill_null(flags, False), bool)

@@ -1,0 +1,56 @@
+"""Ordering values made comparable: floating numbers as Java orders them, so that Arrow's NaN decides nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.errors import InvalidRequest
+
+
+def comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """`values` as one array of a type whose `<` and `==` are those of Java's `compareTo`; nulls stay null.
+
+    Doubles become integers that rank alike: -0.0 before 0.0, and NaN above everything (one NaN, whatever its bits).
+    Strings compare by UTF-8 bytes, as Spark does. Dictionary-encoded values are decoded.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if not pa.types.is_floating(values.type):
+        return values
+    missing = np.asarray(values.is_null())
+    numbers = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+    bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.int64)
+    return pa.array(np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits), mask=missing)
+
+
+def comparable_pair(
+    base: pa.Array | pa.ChunkedArray, incoming: pa.Array | pa.ChunkedArray
+) -> tuple[pa.Array, pa.Array]:
+    """Both sides in the base's type, made comparable.
+
+    Args:
+        base: ordering values in the table.
+        incoming: ordering values of the batch.
+
+    Returns:
+        (base, incoming), comparable with each other.
+
+    Raises:
+        InvalidRequest: the incoming values do not fit the base's type.
+    """
+    if isinstance(incoming, pa.ChunkedArray):
+        incoming = incoming.combine_chunks()
+    try:
+        converted = incoming if incoming.type == base.type else incoming.cast(base.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidRequest(
+            f"The ordering values of the incoming rows do not fit the table's: {error}",
+            expected=str(base.type),
+            found=str(incoming.type),
+            next_step="Deliver the ordering field in the table's type.",
+        ) from error
+    return comparable(base), comparable(converted)

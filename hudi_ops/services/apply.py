@@ -1,0 +1,129 @@
+"""Rolling a decision forward: what a slot says becomes visible. Idempotent, and done by whoever finds it undone (DESIGN §5)."""
+
+from __future__ import annotations
+
+import logging
+
+from hudi_ops.concurrency.transaction import Applier
+from hudi_ops.config.table import PROPERTIES_PATH
+from hudi_ops.context import TableContext
+from hudi_ops.errors import AlreadyExists, Conflict, Internal, NotFound
+from hudi_ops.formats import properties
+from hudi_ops.storage.claim import claim
+from hudi_ops.timeline.commit_log import refresh_log, slot_path
+from hudi_ops.timeline.entries import Complete, Entry, Properties, Void, decision_id_of, encode_entry
+from hudi_ops.timeline.names import State, completed_name
+from hudi_ops.timeline.properties_file import write_properties
+from hudi_ops.timeline.state import StateLoader, TableState
+
+logger = logging.getLogger(__name__)
+
+
+class TimelineApplier(Applier):
+    """Applies entries to the timeline and to `hoodie.properties`."""
+
+    def __init__(self, ctx: TableContext, loader: StateLoader) -> None:
+        self._ctx = ctx
+        self._loader = loader
+
+    def apply(self, state: TableState, slot: int, entry: Entry) -> bool:
+        """Make an entry visible.
+
+        Args:
+            state: read after the slot was, log before timeline.
+            slot: number of the slot.
+            entry: what it says.
+
+        Returns:
+            False when the entry was voided instead.
+        """
+        if isinstance(entry, Properties):
+            apply_properties(self._ctx, entry, first=False)
+            return True
+        if isinstance(entry, Complete):
+            return self._complete(state, slot, entry)
+        return True
+
+    def _complete(self, state: TableState, slot: int, entry: Complete) -> bool:
+        while True:
+            decided = state.log.fate(entry.instant)
+            if decided is None or decided[0] != slot:
+                return False
+            found = state.timeline.find(entry.instant, entry.action)
+            if (found is not None and found.is_completed) or entry.instant <= state.log.boundary:
+                return True
+            reason = _void_reason(state, entry)
+            if reason is None:
+                self._put_completed(state, entry)
+                return True
+            if self._void(state, slot, entry, reason):
+                return False
+            # The slot after the head we read was taken: what it says may change the verdict.
+            state = self._loader.load()
+
+    def _put_completed(self, state: TableState, entry: Complete) -> None:
+        path = state.timeline.path(completed_name(entry.instant, entry.action, entry.completion_time))
+        try:
+            self._ctx.storage.put_if_absent(path, self._ctx.storage.get(entry.payload))
+        except AlreadyExists:
+            # Name and bytes both follow from the slot: whoever put it, it is this file.
+            logger.info("%s was there already", path)
+        # An applier that slept here may wake an instant that was archived meanwhile (model, S5).
+        if refresh_log(self._ctx.storage, state.log).boundary >= entry.instant:
+            self._ctx.storage.delete(path)
+
+    def _void(self, state: TableState, slot: int, entry: Complete, reason: str) -> bool:
+        void = Void(
+            table_id=entry.table_id,
+            decision_id=f"void {slot}",
+            owner=str(self._ctx.owner),
+            at_ms=self._ctx.clock.now_ms(),
+            slot=slot,
+            reason=reason,
+        )
+        at = state.log.head + 1
+        outcome = claim(self._ctx.storage, slot_path(at), encode_entry(void), void.decision_id, decision_id_of)
+        if outcome.won:
+            logger.warning("slot %s voids %s %s: %s", at, entry.action, entry.instant, reason)
+        return outcome.won
+
+
+def apply_properties(ctx: TableContext, entry: Properties, *, first: bool) -> None:
+    """Fold an entry onto `hoodie.properties`, until the file says so.
+
+    Raises:
+        Internal: the file keeps changing under us.
+    """
+    for _ in range(10):
+        try:
+            current = properties.loads(ctx.storage.get(PROPERTIES_PATH), PROPERTIES_PATH)
+        except NotFound:
+            current = {}
+        wanted = {key: value for key, value in {**current, **entry.set}.items() if key not in entry.remove}
+        if wanted == current:
+            return
+        write_properties(ctx.storage, wanted, ctx.clock.now_ms(), first=first and not current)
+    raise Internal(f"{PROPERTIES_PATH} keeps changing while it is written", table=ctx.storage.uri)
+
+
+def _void_reason(state: TableState, entry: Complete) -> str | None:
+    """Why a decided completion can never become visible: somebody without slots came between, on the timeline."""
+    found = state.timeline.find(entry.instant, entry.action)
+    if found is None or State.INFLIGHT not in found.states:
+        return "its inflight file is gone: it was rolled back by a writer that does not know the commit log"
+    for other in state.timeline.completed_writes:
+        # What completed in an earlier slot has an earlier completion time, and later slots are applied later.
+        if other.completion_time >= entry.completion_time:
+            return f"{other.time} completed at {other.completion_time} without a slot"
+    return None
+
+
+def voided(instant: str, table: str) -> Conflict:
+    """The error of a writer whose completion was voided; nothing of it is visible."""
+    return Conflict(
+        "a writer without the commit log came between decision and completed file",
+        table=table,
+        instant=instant,
+        expected="Apache Hudi writers that take the same ZooKeeper lock",
+        next_step="run the same call again; check the lock settings of the other writer",
+    )

@@ -1,0 +1,119 @@
+"""The commit of a write: validate against what completed meanwhile, and decide its COMPLETE entry. No partition is listed here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.concurrency.conflicts import refuse_changed_properties, refuse_overlap
+from hudi_ops.concurrency.lease import drop_lease
+from hudi_ops.concurrency.markers import delete_markers
+from hudi_ops.errors import Cancelled, Conflict
+from hudi_ops.formats.avro_schema import to_avro
+from hudi_ops.services.apply import voided
+from hudi_ops.services.ledger import TAKEN_KEY, pointers
+from hudi_ops.services.session import Session
+from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, payload_path
+from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.entries import Complete, Entry
+from hudi_ops.timeline.footprint import Footprint, footprint_of
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import State
+from hudi_ops.timeline.reserve import known_times, next_after
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.schema import table_schema
+
+
+@dataclass(frozen=True)
+class Write:
+    """What an attempt wants to complete: its operation as Apache Hudi names it, its files, and its extra metadata."""
+
+    operation: str
+    stats: Sequence[WriteStat]
+    extra: Mapping[str, str] = field(default_factory=dict)
+    sources: frozenset[str] = frozenset()
+
+
+def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete:
+    """Decide that an attempt's files count, apply it, and clear its markers and lease.
+
+    Raises:
+        Conflict: something that overlaps completed first, or the table's settings changed. Nothing of the attempt is visible.
+        Cancelled: somebody cancelled the attempt.
+        OutcomeUnknown: decided or not; opening the table again settles it.
+    """
+    footprint = footprint_of(CommitMetadata(operation="", stats=tuple(write.stats)), by_bucket=True, sources=write.sources)
+
+    def prepare(state: TableState, slot: int) -> Entry | None:
+        _refuse_settled(attempt, state)
+        refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
+        refuse_overlap(footprint, attempt.instant, _completed_since(session, attempt, state))
+        now_ms = session.ctx.clock.now_ms()
+        completion = next_after(known_times(state.timeline, state.log), now_ms, state.config.name)
+        payload = payload_path(attempt.instant, attempt.epoch, slot)
+        session.ctx.storage.put(payload, _metadata(session, state, slot, write).to_bytes())
+        return Complete(
+            **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
+            instant=attempt.instant,
+            action=attempt.action,
+            epoch=attempt.epoch,
+            completion_time=completion,
+            payload=payload,
+        )
+
+    decided = session.decide(prepare, f"{write.operation.lower()} {attempt.instant}")
+    if decided is None or not isinstance(decided.entry, Complete) or not decided.applied:
+        raise voided(attempt.instant, attempt.begun.config.name)
+    session.drop_lost_payloads(attempt.instant, decided)
+    delete_markers(session.ctx.storage, attempt.instant)
+    drop_lease(session.ctx, attempt.instant)
+    return decided.entry
+
+
+def _metadata(session: Session, state: TableState, slot: int, write: Write) -> CommitMetadata:
+    newest = session.commits.newest_with(state.timeline, POINTER_KEY)
+    carried = pointers(newest.extra) if newest is not None else {}
+    schema = to_avro(table_schema(state.config, state.timeline, session.commits), state.config.name)
+    pointer = Pointer(state.log.table_id, slot, state.log.properties_slot, state.log.archive_slot)
+    extra = {"schema": json.dumps(schema, separators=(",", ":")), **carried, **write.extra, POINTER_KEY: pointer.encode()}
+    return CommitMetadata(operation=write.operation, stats=tuple(write.stats), extra=extra)
+
+
+def _refuse_settled(attempt: Attempt, state: TableState) -> None:
+    fate = state.log.fate(attempt.instant)
+    if fate is not None and isinstance(fate[1], Complete):
+        raise Conflict("the attempt was completed already", table=state.config.name, instant=attempt.instant)
+    if fate is not None:
+        raise Cancelled(
+            f"{attempt.action} was cancelled: {getattr(fate[1], 'reason', '')}",
+            table=state.config.name,
+            instant=attempt.instant,
+            next_step="run the same call again; it takes a new instant",
+        )
+    found = state.timeline.find(attempt.instant, attempt.action)
+    if found is None or State.INFLIGHT not in found.states or attempt.instant <= state.log.boundary:
+        raise Conflict(
+            "the attempt's inflight file is gone: somebody rolled it back",
+            table=state.config.name,
+            instant=attempt.instant,
+            next_step="run the same call again; if Apache Hudi writes here too, give its writers the LAZY cleaning policy",
+        )
+
+
+def _completed_since(
+    session: Session, attempt: Attempt, state: TableState
+) -> Iterator[tuple[Instant, Footprint | None]]:
+    """(instant, footprint) of every write that completed since the attempt began, with a slot or without."""
+    seen = {(one.time, one.completion_time) for one in attempt.begun.timeline.completed_writes}
+    for instant in state.timeline.completed_writes:
+        if (instant.time, instant.completion_time) in seen:
+            continue
+        metadata = session.commits.metadata(state.timeline, instant)
+        if metadata is None:
+            yield instant, None
+            continue
+        taken = metadata.extra.get(TAKEN_KEY)
+        sources = frozenset({taken}) if taken else frozenset()
+        yield instant, footprint_of(metadata, by_bucket=True, sources=sources)

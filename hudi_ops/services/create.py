@@ -1,0 +1,154 @@
+"""Making a table: its first slot holds all of it, the properties file follows, then an empty first commit.
+
+The empty commit keeps a completed write on the timeline before any pending one: readers that list take files older than the
+timeline's start for rows (format facts, fact 7).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hudi_ops.concurrency.attempt import begin
+from hudi_ops.config.columns import IS_DELETED, META_COLUMNS
+from hudi_ops.config.table import PROPERTIES_PATH, TableFacts, TableType, new_table_properties
+from hudi_ops.errors import InvalidRequest, Unsupported
+from hudi_ops.formats.arrow_types import normalise
+from hudi_ops.formats.avro_schema import to_avro
+from hudi_ops.formats.properties import table_checksum
+from hudi_ops.kernels.keys import KeySpec, record_keys
+from hudi_ops.services.apply import apply_properties
+from hudi_ops.services.commit import Write, complete_write
+from hudi_ops.services.session import Session
+from hudi_ops.storage.claim import claim
+from hudi_ops.timeline.commit_log import read_slot, slot_path
+from hudi_ops.timeline.entries import Properties, decision_id_of, encode_entry
+
+logger = logging.getLogger(__name__)
+
+BUCKETS_MAX = 99_999_999
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A table to be made. `schema` holds its columns without meta columns; `buckets` counts per partition."""
+
+    name: str
+    schema: pa.Schema
+    record_key: tuple[str, ...]
+    partition_by: tuple[str, ...] = ()
+    ordering: str | None = None
+    table_type: TableType = "COPY_ON_WRITE"
+    buckets: int = 1
+    url_encode: bool = False
+
+
+def create_table(session: Session, definition: Definition) -> bool:
+    """Make the table, or finish what an earlier call with the same definition began.
+
+    Returns:
+        False when the table was there already, made from the same definition.
+
+    Raises:
+        InvalidRequest: the definition cannot be a table, or another table lies there.
+    """
+    schema = check_definition(definition)
+    properties = new_table_properties(
+        name=definition.name,
+        table_type=definition.table_type,
+        record_key=definition.record_key,
+        partition_by=definition.partition_by,
+        ordering=definition.ordering,
+        create_schema=json.dumps(to_avro(schema, definition.name), separators=(",", ":")),
+        checksum=table_checksum(definition.name),
+        url_encode=definition.url_encode,
+    )
+    facts = TableFacts(buckets=definition.buckets, hash_fields=definition.record_key)
+    ctx = session.ctx
+    first = read_slot(ctx.storage, 0)
+    if first is None:
+        if ctx.storage.head(PROPERTIES_PATH) is not None:
+            raise _already(session, "a table that another program made")
+        table_id = ctx.ids.new_id()
+        entry = Properties(
+            table_id=table_id,
+            decision_id=f"create {table_id}",
+            owner=str(ctx.owner),
+            at_ms=ctx.clock.now_ms(),
+            set=properties,
+            facts=facts,
+        )
+        claim(ctx.storage, slot_path(0), encode_entry(entry), entry.decision_id, decision_id_of)
+        first = read_slot(ctx.storage, 0)
+    if not isinstance(first, Properties) or first.set != properties or first.facts != facts:
+        raise _already(session, "a table with another definition")
+    existed = ctx.storage.head(PROPERTIES_PATH) is not None
+    if not existed:
+        apply_properties(ctx, first, first=True)
+    ensure_first_commit(session)
+    logger.info("%s table %s at %s", "found" if existed else "created", definition.name, ctx.storage.uri)
+    return not existed
+
+
+def ensure_first_commit(session: Session) -> None:
+    """Complete an empty write when the timeline holds no completed one."""
+    state = session.loader.load()
+    if state.timeline.completed_writes:
+        return
+    attempt = begin(session.ctx, session.loader, state.config.completed_write_action)
+    with session.keep(attempt.instant):
+        complete_write(session, attempt, Write(operation="UPSERT", stats=()))
+
+
+def check_definition(definition: Definition) -> pa.Schema:
+    """The schema as it will be stored, if the definition can be a table.
+
+    Raises:
+        InvalidRequest: an unknown, repeated or missing column, or a number out of range.
+        Unsupported: a column type that a table cannot hold, or that cannot be a key.
+    """
+    schema = normalise(definition.schema)
+    names = schema.names
+    if not definition.record_key:
+        raise InvalidRequest("a table needs a record key", next_step="pass --key with one or several columns")
+    for role, fields in (
+        ("key", definition.record_key),
+        ("partition", definition.partition_by),
+        ("ordering", (definition.ordering,) if definition.ordering else ()),
+    ):
+        for field in fields:
+            if field not in names:
+                raise InvalidRequest(
+                    f"{role} column {field} is not in the schema",
+                    expected=f"one of {', '.join(names)}",
+                    found=field,
+                    field=field,
+                )
+        if len(set(fields)) < len(fields):
+            raise InvalidRequest(f"a {role} column is named twice", found=", ".join(fields))
+    taken = [name for name in names if name in META_COLUMNS]
+    if taken:
+        raise InvalidRequest(f"column {taken[0]} is added by Hudi itself", next_step="leave it out of the schema")
+    if not 1 <= definition.buckets <= BUCKETS_MAX:
+        raise InvalidRequest(
+            f"{definition.buckets} buckets are not possible", expected=f"1 to {BUCKETS_MAX}", next_step="pass --buckets"
+        )
+    if IS_DELETED in names and schema.field(IS_DELETED).type != pa.bool_():
+        raise InvalidRequest(f"column {IS_DELETED} must be boolean", found=str(schema.field(IS_DELETED).type))
+    if definition.ordering and pa.types.is_nested(schema.field(definition.ordering).type):
+        raise Unsupported(f"column {definition.ordering} cannot order rows", found="a nested type")
+    # The kernels know which types can be keys; asking them with no rows keeps that in one place.
+    record_keys(schema.empty_table(), KeySpec(definition.record_key, len(definition.record_key) > 1))
+    return schema
+
+
+def _already(session: Session, what: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"{session.ctx.storage.uri} already holds {what}",
+        expected="a path without a table",
+        found=what,
+        next_step="choose another path, or open the table that is there (`hudi-ops show`)",
+    )

@@ -1,0 +1,298 @@
+"""Ingest: source rows are tagged, merged bucket by bucket and committed; each source file is taken exactly once.
+
+All that can be wrong with the input is found before the table is touched: rows are read, cast, keyed and tagged first, and only
+then is an instant reserved.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from hudi_ops.concurrency.attempt import Attempt, begin
+from hudi_ops.config.table import WRITABLE_VERSIONS, TableConfig
+from hudi_ops.engine.protocol import Engine, Scattered
+from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest, Unsupported
+from hudi_ops.files.base_file import WriterSettings
+from hudi_ops.files.names import bucket_file_id
+from hudi_ops.index.simple_bucket import Tagger, groups_by_bucket
+from hudi_ops.kernels.merge import Operation, Ordering
+from hudi_ops.services.commit import Write, complete_write
+from hudi_ops.services.create import ensure_first_commit
+from hudi_ops.services.ledger import POINTER_PREFIX, TAKEN_KEY, Ledger, ledger_path
+from hudi_ops.services.recover import recover
+from hudi_ops.services.rollback import cancel_write, roll_back
+from hudi_ops.services.session import Session
+from hudi_ops.services.write_tasks import (
+    BucketResult,
+    BucketTask,
+    SourceSummary,
+    SourceTask,
+    chunk_key,
+    find_duplicates,
+    merge_and_write,
+    read_and_tag,
+)
+from hudi_ops.storage.protocol import FileInfo, Storage
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.listing import StorageListing
+from hudi_ops.view.schema import table_schema
+from hudi_ops.view.snapshot import TableView
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class IngestResult:
+    """What an ingest did. `instant` is None when there was nothing to do; bytes are of the files written; times in seconds."""
+
+    table: str
+    operation: str
+    instant: str | None
+    completed_at: str | None
+    engine: str
+    engine_reason: str
+    files: int
+    rows_in: int
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    ignored: int = 0
+    file_groups: int = 0
+    bytes_written: int = 0
+    seconds: float = 0.0
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What to ingest: files of a source with the ledger they belong to, or rows in memory."""
+
+    operation: Operation
+    source: Storage | None = None
+    files: tuple[FileInfo, ...] = ()
+    ledger: Ledger | None = None
+    rows: pa.Table | None = None
+
+
+def parse_operation(name: str) -> Operation:
+    """The operation of that name.
+
+    Raises:
+        InvalidRequest: none has it.
+    """
+    try:
+        return Operation(name.lower())
+    except ValueError:
+        raise InvalidRequest(
+            f"unknown operation {name!r}",
+            expected=" or ".join(operation.value for operation in Operation),
+            found=name,
+            next_step="pass --operation upsert, insert or delete",
+        ) from None
+
+
+def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_s: float) -> IngestResult:
+    """Write a batch into the table and commit it.
+
+    Raises:
+        InvalidRequest: the batch does not fit the table. The table is byte for byte as it was.
+        Unsupported: the table needs something that is not written yet.
+        Conflict: another action that overlaps completed first; what this attempt wrote was rolled back.
+    """
+    state = session.loader.load()
+    refuse_unwritable(state)
+    schema = table_schema(state.config, state.timeline, session.commits)
+    with engine.scatter(read_and_tag, _source_tasks(state, batch, schema)) as scattered:
+        summaries: Sequence[SourceSummary] = scattered.summaries
+        groups = sorted({(path, bucket) for summary in summaries for path, bucket, _ in summary.groups})
+        rows_in = sum(summary.rows for summary in summaries)
+        if batch.operation is Operation.INSERT:
+            _refuse_duplicates(session, state, schema, scattered, groups)
+        if not rows_in and batch.ledger is None:
+            return _nothing(session, state, batch, engine, reason, "nothing new: the batch has no rows")
+        recover(session)
+        ensure_first_commit(session)
+        attempt = begin(session.ctx, session.loader, state.config.completed_write_action)
+        try:
+            with session.keep(attempt.instant):
+                tasks = _bucket_tasks(session, attempt, batch, schema, groups)
+                results: list[BucketResult] = scattered.gather(merge_and_write, [(task.key, task) for task in tasks])
+                entry = complete_write(session, attempt, _write_of(session, attempt, batch, results))
+        except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
+            # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
+            _undo(session, attempt, error)
+            raise error.at(table=state.config.name, instant=attempt.instant) from error
+    return IngestResult(
+        table=state.config.name,
+        operation=batch.operation.value,
+        instant=attempt.instant,
+        completed_at=entry.completion_time,
+        engine=engine.name,
+        engine_reason=reason,
+        files=len(batch.files),
+        rows_in=rows_in,
+        inserted=sum(result.inserted for result in results),
+        updated=sum(result.updated for result in results),
+        deleted=sum(result.deleted for result in results),
+        ignored=sum(result.ignored for result in results),
+        file_groups=sum(result.stat is not None for result in results),
+        bytes_written=sum(result.stat.file_size_in_bytes for result in results if result.stat is not None),
+        seconds=round(session.ctx.clock.monotonic_s() - started_s, 3),
+    )
+
+
+def nothing_new(session: Session, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:
+    """The result of an ingest whose source has nothing that was not taken before. What dead attempts left is cleared all the same."""
+    state = session.loader.load()
+    refuse_unwritable(state)
+    recover(session)
+    return _nothing(session, state, batch, engine, reason, note)
+
+
+def refuse_unwritable(state: TableState) -> None:
+    """Refuse tables that need what is not written yet.
+
+    Raises:
+        Unsupported: names the feature.
+    """
+    config: TableConfig = state.config
+    problem = ""
+    if config.version not in WRITABLE_VERSIONS:
+        problem = f"its version is {config.version}"
+    elif config.table_type != "COPY_ON_WRITE":
+        problem = "it is merge-on-read: log files are not written yet"
+    elif config.metadata_partitions or config.metadata_partitions_inflight:
+        partitions = config.metadata_partitions + config.metadata_partitions_inflight
+        problem = f"it has a metadata table ({', '.join(partitions)}), which is not kept yet"
+    elif not config.populate_meta_fields:
+        problem = "it has no meta columns (hoodie.populate.meta.fields=false)"
+    elif config.drop_partition_columns:
+        problem = "it drops partition columns from its files"
+    elif config.merge_mode == "CUSTOM":
+        problem = "it merges rows by a custom class"
+    elif len(config.ordering_fields) > 1:
+        problem = f"it orders by several fields ({', '.join(config.ordering_fields)})"
+    if problem:
+        raise Unsupported(
+            f"this table cannot be written: {problem}",
+            table=config.name,
+            expected="a copy-on-write table of version 9 without a metadata table",
+            found=problem,
+            next_step="write it with Apache Hudi; `hudi-ops read` and `hudi-ops show` work where files allow",
+        )
+
+
+def _source_tasks(state: TableState, batch: Batch, schema: pa.Schema) -> list[SourceTask]:
+    tagger = Tagger.of(state.config, state.log.properties.facts)
+    required = tuple(schema.names)
+    if batch.operation is Operation.DELETE:
+        # Only what routes a row must be there; other columns may be, and are checked, but say nothing.
+        required = tuple(dict.fromkeys(state.config.record_key_fields + state.config.partition_fields))
+    if batch.rows is not None:
+        return [SourceTask(0, tagger, schema, required, rows=batch.rows)]
+    return [
+        SourceTask(ordinal, tagger, schema, required, storage=batch.source, file=file)
+        for ordinal, file in enumerate(batch.files)
+    ]
+
+
+def _bucket_tasks(
+    session: Session, attempt: Attempt, batch: Batch, schema: pa.Schema, groups: Sequence[tuple[str, int]]
+) -> list[BucketTask]:
+    """One task a bucket, upon the base files that are visible in the state the attempt began from."""
+    state = attempt.begun
+    live = _live_buckets(session, state, groups)
+    tasks = []
+    for partition, bucket in groups:
+        base = live.get((partition, bucket))
+        fresh_id = bucket_file_id(state.log.table_id, partition, bucket, attempt.instant)
+        tasks.append(
+            BucketTask(
+                storage=session.ctx.storage,
+                table_name=state.config.name,
+                schema=schema,
+                ordering=state.config.ordering_fields[0] if state.config.ordering_fields else None,
+                mode=Ordering(state.config.merge_mode),
+                operation=batch.operation,
+                partition_path=partition,
+                bucket=bucket,
+                file_id=base.file_id if base is not None else fresh_id,
+                base=base,
+                instant=attempt.instant,
+                epoch=attempt.epoch,
+                settings=WriterSettings(),
+            )
+        )
+    return tasks
+
+
+def _live_buckets(
+    session: Session, state: TableState, groups: Sequence[tuple[str, int]]
+) -> dict[tuple[str, int], DataFile]:
+    listing = StorageListing(session.ctx.storage, is_partitioned=bool(state.config.partition_fields))
+    view = TableView(state.config, state.timeline, session.commits, listing)
+    return groups_by_bucket(view.base_files(sorted({partition for partition, _ in groups})), state.config.name)
+
+
+def _refuse_duplicates(
+    session: Session, state: TableState, schema: pa.Schema, scattered: Scattered, groups: Sequence[tuple[str, int]]
+) -> None:
+    live = _live_buckets(session, state, groups)
+    tasks = [
+        BucketTask(
+            storage=session.ctx.storage,
+            table_name=state.config.name,
+            schema=schema,
+            ordering=None,
+            mode=Ordering.COMMIT_TIME,
+            operation=Operation.INSERT,
+            partition_path=partition,
+            bucket=bucket,
+            file_id="",
+            base=live.get((partition, bucket)),
+        )
+        for partition, bucket in groups
+    ]
+    for task, key in zip(tasks, scattered.gather(find_duplicates, [(t.key, t) for t in tasks]), strict=True):
+        if key is not None:
+            raise InvalidRequest(
+                f"an insert would write key {key} twice",
+                table=state.config.name,
+                expected="keys that the table does not have, each once",
+                found=f"{key} in partition {task.partition_path or '.'}",
+                next_step="use --operation upsert to replace rows that are there",
+                record_key=key,
+            )
+
+
+def _write_of(session: Session, attempt: Attempt, batch: Batch, results: Sequence[BucketResult]) -> Write:
+    stats = [result.stat for result in results if result.stat is not None]
+    if batch.ledger is None:
+        return Write(batch.operation.value.upper(), stats)
+    ledger = batch.ledger.with_files(batch.files)
+    path = ledger_path(attempt.instant, ledger.source_id)
+    session.ctx.storage.put(path, ledger.encode())
+    extra = {POINTER_PREFIX + ledger.source_id: path, TAKEN_KEY: ledger.source_id}
+    return Write(batch.operation.value.upper(), stats, extra, frozenset({ledger.source_id}))
+
+
+def _undo(session: Session, attempt: Attempt, error: HudiOpsError) -> None:
+    found = session.loader.load().timeline.find(attempt.instant)
+    if cancel_write(session, attempt.instant, f"{type(error).__name__}: {error.what}") and found is not None:
+        roll_back(session, found)
+
+
+def _nothing(session: Session, state: TableState, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:
+    return IngestResult(
+        state.config.name, batch.operation.value, None, None, engine.name, reason, len(batch.files), 0, note=note
+    )

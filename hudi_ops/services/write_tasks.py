@@ -1,0 +1,230 @@
+"""The two pure tasks of an ingest, run by any engine: read and tag a source, then merge and write one bucket.
+
+They run on executors: everything they need comes in their input, and what they made goes back as a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from hudi_ops.concurrency.markers import put_marker
+from hudi_ops.config.columns import FILE_NAME, IS_DELETED, RECORD_KEY
+from hudi_ops.engine.protocol import Chunk, Produced
+from hudi_ops.errors import AlreadyExists, InvalidRequest
+from hudi_ops.files.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, with_meta
+from hudi_ops.files.names import base_file_name, data_path
+from hudi_ops.files.source import fit_rows, read_source
+from hudi_ops.formats import partition_metadata
+from hudi_ops.index.simple_bucket import Tagger
+from hudi_ops.kernels.hashing import group_hash
+from hudi_ops.kernels.merge import MergePlan, Operation, Ordering, combine, existing, plan_merge
+from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
+from hudi_ops.storage.protocol import FileInfo, Storage
+from hudi_ops.timeline.commit_metadata import WriteStat
+from hudi_ops.timeline.names import ms_of_instant
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.listing import PARTITION_METADATA
+
+
+@dataclass(frozen=True)
+class SourceTask:
+    """One source to read and tag: a file of `storage`, or rows in memory. `ordinal` orders rows of different sources."""
+
+    ordinal: int
+    tagger: Tagger
+    schema: pa.Schema
+    required: tuple[str, ...]
+    storage: Storage | None = None
+    file: FileInfo | None = None
+    rows: pa.Table | None = None
+
+
+@dataclass(frozen=True)
+class SourceSummary:
+    """What a source held: rows in all, and rows of each (partition path, bucket)."""
+
+    rows: int
+    groups: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True)
+class BucketTask:
+    """One bucket to merge and write.
+
+    `base` is its visible base file, None for its first; `file_id` names the group that is written.
+    """
+
+    storage: Storage
+    table_name: str
+    schema: pa.Schema
+    ordering: str | None
+    mode: Ordering
+    operation: Operation
+    partition_path: str
+    bucket: int
+    file_id: str
+    base: DataFile | None
+    instant: str = ""
+    epoch: int = 0
+    settings: WriterSettings = WriterSettings()
+
+    @property
+    def key(self) -> str:
+        """Key of the chunks that this bucket's rows come in."""
+        return chunk_key(self.partition_path, self.bucket)
+
+
+@dataclass(frozen=True)
+class BucketResult:
+    """What a bucket's task did; `stat` is None when nothing had to be written."""
+
+    stat: WriteStat | None
+    inserted: int
+    updated: int
+    deleted: int
+    ignored: int
+
+
+def chunk_key(partition_path: str, bucket: int) -> str:
+    """Key of a bucket's chunks."""
+    return f"{bucket:08d}/{partition_path}"
+
+
+def read_and_tag(task: SourceTask) -> Produced:
+    """First task: rows of one source, split by the bucket they belong to.
+
+    Raises:
+        InvalidRequest: the source does not fit the table; names file, field and row.
+    """
+    if task.rows is not None:
+        where, rows = "the rows given", fit_rows(task.rows, task.schema, task.required, "the rows given")
+    else:
+        assert task.storage is not None and task.file is not None  # noqa: S101 - one of the two is given
+        where = f"{task.storage.uri}/{task.file.path}"
+        rows = read_source(task.storage, task.file, task.schema, task.required)
+    try:
+        parts = task.tagger.split(rows)
+    except InvalidRequest as error:
+        error.what = f"{where}: {error.what}"
+        raise
+    chunks = tuple(Chunk(chunk_key(path, bucket), task.ordinal, part) for path, bucket, part in parts)
+    return Produced(SourceSummary(rows.num_rows, tuple((p, b, part.num_rows) for p, b, part in parts)), chunks)
+
+
+def find_duplicates(task: BucketTask, tables: Sequence[pa.Table]) -> str | None:
+    """A record key that an insert must not write: the bucket has it, or the rows hold it twice. None when all are new."""
+    keys = pa.concat_tables(tables).column(RECORD_KEY).combine_chunks()
+    winners = combine(keys, None, Ordering.COMMIT_TIME)
+    if len(winners) < len(keys):
+        twice = np.setdiff1d(np.arange(len(keys)), winners.to_numpy())
+        return str(keys[int(twice[0])])
+    if task.base is None:
+        return None
+    known = existing(BaseFileReader(task.storage, task.base.path).read([RECORD_KEY]).column(RECORD_KEY), keys)
+    return str(keys[int(np.flatnonzero(known)[0])]) if known.any() else None
+
+
+def merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResult:
+    """Second task: merge a bucket's incoming rows into its base file and write the next one, marker first."""
+    incoming = pa.concat_tables(tables).combine_chunks()
+    reader = BaseFileReader(task.storage, task.base.path) if task.base is not None else None
+    incoming, plan = _resolve(task, incoming, reader)
+    result = BucketResult(None, plan.inserted, plan.updated, plan.deleted, plan.ignored)
+    if plan.keep_base is None and len(plan.take_incoming) == 0:
+        return result
+    name = base_file_name(task.file_id, group_hash(task.partition_path, task.bucket), task.epoch, task.instant)
+    fresh = _fresh_rows(task, incoming.take(pa.array(plan.take_incoming)), name)
+    carried = _carried_rows(task, plan, reader, name)
+    rows = fresh if carried is None else pa.concat_tables([carried, fresh])
+    old_bloom = reader.footer.bloom if reader is not None else None
+    body = encode_base_file(rows, task.table_name, task.settings, old_bloom, fresh.column(RECORD_KEY))
+    path = data_path(task.partition_path, name)
+    put_marker(task.storage, task.instant, path, replaces=task.base is not None)
+    _put_partition_metadata(task)
+    task.storage.put(path, body)
+    return replace(result, stat=_stat(task, path, plan, rows.num_rows, body.size))
+
+
+def _resolve(
+    task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None
+) -> tuple[pa.Table, MergePlan]:
+    """One winner per incoming key, and what it does to the base; reads keys and ordering values only."""
+    ordering = task.ordering if task.ordering in incoming.column_names else None
+    winners = combine(_array(incoming, RECORD_KEY), _array(incoming, ordering), task.mode)
+    if len(winners) < incoming.num_rows:
+        incoming = incoming.take(winners)
+    if task.operation is Operation.DELETE:
+        # A delete by key says nothing of event time: it removes whatever is there.
+        deletes, ordering = pa.repeat(True, incoming.num_rows), None
+    else:
+        deletes = _array(incoming, IS_DELETED if IS_DELETED in incoming.column_names else None)
+    if reader is None:
+        base_keys, base_ordering = pa.array([], pa.string()), None
+    else:
+        heads = reader.read([RECORD_KEY, *([ordering] if ordering else [])])
+        base_keys = heads.column(RECORD_KEY)
+        base_ordering = heads.column(ordering) if ordering in heads.column_names else None
+    keys = _array(incoming, RECORD_KEY)
+    return incoming, plan_merge(base_keys, base_ordering, keys, _array(incoming, ordering), deletes, task.mode)
+
+
+def _fresh_rows(task: BucketTask, rows: pa.Table, name: str) -> pa.Table:
+    number = group_hash(task.partition_path, task.bucket)
+    if rows.num_rows == 0:
+        return with_meta(task.schema).empty_table()
+    with_keys = add_meta_columns(
+        conform(rows.drop_columns([RECORD_KEY]), task.schema, "the rows given"),
+        keys=_array(rows, RECORD_KEY),
+        partition_path=task.partition_path,
+        instant=task.instant,
+        file_name=name,
+        seqno_prefix=f"{task.instant}_{number}_",
+    )
+    return with_keys.cast(with_meta(task.schema))
+
+
+def _carried_rows(task: BucketTask, plan: MergePlan, reader: BaseFileReader | None, name: str) -> pa.Table | None:
+    if reader is None or task.base is None:
+        return None
+    schema = with_meta(task.schema)
+    rows = conform(reader.read([column for column in schema.names if column != FILE_NAME]), schema, task.base.path)
+    kept = rows if plan.keep_base is None else rows.filter(pa.array(plan.keep_base))
+    return with_file_name(kept, name).cast(schema)
+
+
+def _put_partition_metadata(task: BucketTask) -> None:
+    depth = len(task.partition_path.split("/")) if task.partition_path else 0
+    body = partition_metadata.dumps(task.instant, depth, ms_of_instant(task.instant))
+    path = data_path(task.partition_path, PARTITION_METADATA)
+    if task.base is None and task.storage.head(path) is None:
+        try:
+            task.storage.put_if_absent(path, body)
+        except AlreadyExists:
+            return  # another bucket of the partition was first; any writer's file will do
+
+
+def _stat(task: BucketTask, path: str, plan: MergePlan, rows: int, size_bytes: int) -> WriteStat:
+    return WriteStat(
+        file_id=task.file_id,
+        path=path,
+        partition_path=task.partition_path,
+        prev_commit=task.base.instant if task.base is not None else "null",
+        prev_base_file=task.base.name if task.base is not None else None,
+        num_writes=rows,
+        num_inserts=plan.inserted,
+        num_update_writes=plan.updated,
+        num_deletes=plan.deleted,
+        total_write_bytes=size_bytes,
+        file_size_in_bytes=size_bytes,
+    )
+
+
+def _array(rows: pa.Table, column: str | None) -> pa.Array | None:
+    if column is None:
+        return None
+    combined = rows.column(column).combine_chunks()
+    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined

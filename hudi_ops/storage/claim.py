@@ -1,0 +1,95 @@
+"""Claiming a name: the only interpreter of a failed conditional put.
+
+A failed `put_if_absent` does not say who owns the name. A request that the client library sent twice reports
+`AlreadyExists` to its winner; a store that answers 409 reports it when nothing exists; a lost reply says nothing. So
+nothing else in this library may conclude "won" or "lost" from such an error: it calls `claim`, which reads back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hudi_ops.errors import AlreadyExists, Internal, NotFound, OutcomeUnknown, Unavailable
+from hudi_ops.storage.protocol import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """Who owns the name.
+
+    Attributes:
+        won: the name holds the claimer's decision.
+        body: the bytes under the name. They count, not the claimer's memory: an earlier try of the same decision may
+            have put other bytes (another completion time) before it was taken for failed.
+    """
+
+    won: bool
+    body: bytes
+
+
+def claim(
+    storage: Storage,
+    path: str,
+    entry_bytes: bytes,
+    decision_id: str,
+    read_id: Callable[[bytes], str],
+    *,
+    attempts: int = 5,
+) -> Claimed:
+    """Create the name for this decision, or learn whose it is.
+
+    The name must never be deleted: a name that was and is gone is won again by whoever slept.
+
+    Args:
+        storage: where the name lies.
+        path: the name.
+        entry_bytes: the body to put; holds the decision's id.
+        decision_id: id of the decision, the same for every try of it, and of no other decision.
+        read_id: the decision's id out of a body.
+        attempts: how often to put, at most.
+
+    Returns:
+        Won, or lost, with the bytes that lie under the name.
+
+    Raises:
+        OutcomeUnknown: no try could be settled, and one of them may have landed or may land later.
+        Unavailable: every try was refused without effect.
+        Internal: the body does not hold the decision's id.
+        Corrupt: what lies under the name is no entry, by the word of `read_id`.
+
+    Source: DESIGN §5, `claim()`; reliability §4.4.
+    """
+    if read_id(entry_bytes) != decision_id:
+        raise Internal(
+            f"the entry for {path} is not of the decision that claims it",
+            expected=decision_id,
+            found=read_id(entry_bytes),
+        )
+    unsettled: AlreadyExists | OutcomeUnknown | None = None
+    refused: Unavailable | None = None
+    for _ in range(attempts):
+        try:
+            storage.put_if_absent(path, entry_bytes)
+            return Claimed(True, entry_bytes)
+        except (AlreadyExists, OutcomeUnknown) as error:
+            unsettled = error
+        except Unavailable as error:
+            refused = error
+        try:
+            body = storage.get(path)
+        except NotFound:
+            continue  # a 409 without a winner, or a put that may still land: try again
+        except Unavailable as error:
+            refused = error
+            continue
+        return Claimed(read_id(body) == decision_id, body)
+    if unsettled is None and refused is not None:
+        raise refused
+    # Also after a last try that was surely refused: an earlier one may still land.
+    raise OutcomeUnknown(
+        f"{path} could not be settled in {attempts} tries",
+        expected="an entry, ours or another's",
+        found=f"{type(unsettled).__name__} on putting, nothing on reading back",
+        next_step="delete nothing; open the table again, which settles it",
+    ) from unsettled

@@ -1,0 +1,169 @@
+"""Single steps on a local disk, and what its error numbers mean to a caller of the storage contract."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import NoReturn
+
+from hudi_ops.errors import InvalidRequest, NotFound, OutcomeUnknown, Unavailable, Unsupported
+from hudi_ops.storage.protocol import Bytes, FileInfo
+
+ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
+"""No *file* lies under the path: nothing at all, a folder, or a path that leads through a file."""
+
+_BAD_NAME = frozenset({errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.EILSEQ, errno.EINVAL})
+_NO_LINKS = frozenset({errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+# Checked before anything is changed. Any other failure of link or rename may come after the effect: a network disk that
+# lost the reply.
+_REFUSED = frozenset({errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ELOOP, errno.EMFILE, errno.ENFILE})
+_NEXT_STEPS = {
+    errno.ENOSPC: "free space on the disk, then try again",
+    errno.EDQUOT: "raise the quota or free space, then try again",
+    errno.EACCES: "give this user the right to read and write there",
+    errno.EPERM: "give this user the right to read and write there",
+    errno.EROFS: "mount the disk for writing",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+}
+
+
+def fail_untouched(error: OSError, path: str, deed: str) -> NoReturn:
+    """The disk failed and nothing landed.
+
+    Raises:
+        Unavailable: always; `deed` completes "could not be".
+    """
+    raise Unavailable(
+        f"{path} could not be {deed}: {_cause(error)}",
+        next_step=_NEXT_STEPS.get(error.errno or 0, "see to the disk, then try again"),
+        errno=error.errno,
+    ) from error
+
+
+def fail_reading(error: OSError, path: str) -> NoReturn:
+    """A read failed.
+
+    Raises:
+        NotFound: no file lies there.
+        InvalidRequest: nor ever could.
+        Unavailable: the disk did not give it.
+    """
+    if error.errno in ABSENT:
+        raise NotFound(f"no file under {path}") from error
+    if error.errno in _BAD_NAME:
+        fail_name(error, path)
+    fail_untouched(error, path, "read")
+
+
+def fail_naming(error: OSError, path: str, *, by_link: bool) -> NoReturn:
+    """A link or rename of a complete temp file failed.
+
+    Raises:
+        InvalidRequest: the file system cannot have a file there.
+        Unsupported: it has no hard links.
+        Unavailable: refused; nothing landed.
+        OutcomeUnknown: done or not.
+    """
+    if error.errno in _BAD_NAME:
+        fail_name(error, path)
+    if by_link and error.errno in _NO_LINKS:
+        raise Unsupported(
+            f"{path} could not be created exclusively: {_cause(error)}",
+            expected="a file system with hard links, the temp folder on the same one",
+            next_step="keep the table on such a file system",
+        ) from error
+    if error.errno in _REFUSED or error.errno in _NO_LINKS:
+        fail_untouched(error, path, "written")
+    raise OutcomeUnknown(
+        f"{path} may have been written or not: {_cause(error)}",
+        next_step="open the table again, which settles it",
+    ) from error
+
+
+def fail_name(error: OSError, path: str) -> NoReturn:
+    """The file system cannot hold a file under this path.
+
+    Raises:
+        InvalidRequest: always.
+    """
+    raise InvalidRequest(f"{path} cannot name a file here: {_cause(error)}", next_step="choose another path") from error
+
+
+def file_info(path: str, found: os.stat_result) -> FileInfo | None:
+    """Size and change time of a regular file; None for folders, sockets and the like."""
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return FileInfo(path, found.st_size, modified_ms(found))
+
+
+def modified_ms(found: os.stat_result) -> int:
+    """Time of the last change in ms since 1970 UTC."""
+    return found.st_mtime_ns // 1_000_000
+
+
+def write_durably(file: Path, body: Bytes) -> None:
+    """Create the file with this body and wait until the disk has it; makes the folder above it.
+
+    Raises:
+        OSError: the disk's own; the file may be there in part.
+    """
+    # Not tempfile: its files are private to their owner, and the name they are linked to keeps the mode.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        descriptor = os.open(file, flags, 0o666)
+    except FileNotFoundError:
+        make_folder(file.parent)
+        descriptor = os.open(file, flags, 0o666)
+    with open(descriptor, "wb", buffering=0) as raw:
+        rest = _flat(body)
+        while rest.nbytes:
+            # One write takes at most 2 GiB, and less on a disk that runs full.
+            rest = rest[raw.write(rest) :]
+        os.fsync(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder and those above it, durably; one that is there is fine.
+
+    Raises:
+        OSError: the disk's own; `FileNotFoundError` when a folder above vanished meanwhile.
+    """
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        # Perhaps made a moment ago and not durable yet; journals keep order, so the sync of a name in it covers it.
+        return
+    except FileNotFoundError:
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in the folder are on the disk.
+
+    Raises:
+        OSError: the disk's own.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some network disks know no fsync of folders: there a name is durable when the server has answered.
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _flat(body: Bytes) -> memoryview:
+    view = memoryview(body)
+    if not view.nbytes:
+        return memoryview(b"")  # an empty view of a wider format cannot be cast
+    return (view if view.c_contiguous else memoryview(view.tobytes())).cast("B")
+
+
+def _cause(error: OSError) -> str:
+    return error.strerror or str(error)

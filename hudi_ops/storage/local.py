@@ -1,0 +1,320 @@
+"""Storage on a local or mounted disk: a body is written aside, made durable, and only then gets its name.
+
+The invariant kept here: under a name lies a whole body or nothing, whoever is killed whenever. So a name appears by
+link(2) (`put_if_absent`: one winner) or rename(2) (`put`), never by opening it for writing. What a killed process
+leaves behind is a file in the temp folder, which no listing shows and `sweep_temp` removes.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import TypeAlias
+from uuid import uuid4
+
+import pyarrow as pa
+
+from hudi_ops.errors import AlreadyExists, InvalidRequest, OutcomeUnknown
+from hudi_ops.storage import disk
+from hudi_ops.storage.paths import check_folder, check_path, is_inside
+from hudi_ops.storage.protocol import Bytes, FileInfo, Folder
+
+logger = logging.getLogger(__name__)
+
+# How often a put makes its folders again while others delete the last file in them: each round needs a prune to fall
+# between mkdir and link, so that a hundred in a row means something else is wrong.
+_FOLDER_ATTEMPTS = 100
+
+_FilesAndFolders: TypeAlias = tuple[list[FileInfo], list[str]]
+
+
+class LocalStorage:
+    """Files below one folder. Safe between threads and processes; pickles as its root, so Spark workers may have it.
+
+    Args:
+        root: the folder; made by the first put. A relative one is taken from the working folder now, not later.
+        temp_folder: where bodies are written aside, relative to the root and on the same file system. Hidden from
+            listings, and closed to callers.
+
+    Raises:
+        InvalidRequest: the temp folder is not a relative path.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], temp_folder: str = ".hoodie/.hudi_ops_tmp") -> None:
+        # abspath, not resolve: a root reached through a link keeps the name its users know it by.
+        self._root = Path(os.path.abspath(root))  # noqa: PTH100
+        self._temp_folder = check_path(temp_folder)
+
+    def __repr__(self) -> str:
+        return f"LocalStorage({str(self._root)!r})"
+
+    @property
+    def uri(self) -> str:
+        """`file:///data/trips`, percent-encoded where a URI asks for it."""
+        return self._root.as_uri()
+
+    @property
+    def root(self) -> Path:
+        """The root as a path, for readers that take no URI."""
+        return self._root
+
+    def get(self, path: str) -> bytes:
+        """Whole content.
+
+        Raises:
+            NotFound: no file there.
+            Unavailable: the disk did not give it.
+        """
+        try:
+            return self._file(path).read_bytes()
+        except OSError as error:
+            disk.fail_reading(error, path)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """Random access through `pread`.
+
+        Not a memory map: on a bad block or a truncated file a map kills the process (SIGBUS) where a read raises, an
+        empty file cannot be mapped, and column chunks are decoded into fresh memory anyway.
+
+        Raises:
+            NotFound: no file there.
+            Unavailable: the disk did not give it. Later reads are Arrow's own and raise `OSError`.
+        """
+        file = self._file(path)
+        try:
+            return pa.OSFile(str(file), "rb")
+        except OSError as error:
+            if error.errno is None and file.is_dir():  # Arrow's own refusal carries no number
+                error = IsADirectoryError(errno.EISDIR, str(error))
+            disk.fail_reading(error, path)
+
+    def head(self, path: str) -> FileInfo | None:
+        """Size and change time, or None when no file lies there.
+
+        Raises:
+            Unavailable: the disk did not say.
+        """
+        try:
+            return disk.file_info(path, self._file(path).stat())
+        except OSError as error:
+            if error.errno in disk.ABSENT:
+                return None
+            disk.fail_reading(error, path)
+
+    def list(self, prefix: str = "") -> Sequence[FileInfo]:
+        """Every file under the folder, at any depth, sorted by path.
+
+        Raises:
+            Unavailable: a folder could not be read.
+        """
+        found: list[FileInfo] = []
+        pending = [self._folder(prefix)]
+        while pending:
+            files, folders = self._scan(pending.pop())
+            found += files
+            pending += folders
+        # A walk yields a/b before a-b; the order of whole paths is the order that object stores list in.
+        return sorted(found, key=attrgetter("path"))
+
+    def list_folder(self, prefix: str = "") -> Folder:
+        """Files and folders directly under the folder; folders without any file below are left out.
+
+        Raises:
+            Unavailable: a folder could not be read.
+        """
+        files, folders = self._scan(self._folder(prefix))
+        names = sorted(folder.rpartition("/")[2] for folder in folders if self._holds_file(folder))
+        return Folder(tuple(sorted(files, key=attrgetter("path"))), tuple(names))
+
+    def put(self, path: str, body: Bytes) -> None:
+        """Create or replace.
+
+        Raises:
+            Unavailable: not written.
+            OutcomeUnknown: the name may show the new body, or lose it at a power cut.
+        """
+        self._publish(path, body, by_link=False)
+
+    def put_if_absent(self, path: str, body: Bytes) -> None:
+        """Create, unless something lies there.
+
+        Raises:
+            AlreadyExists: something lies there; on a network disk it may be this very body.
+            Unavailable: not written.
+            OutcomeUnknown: written or not.
+            InvalidRequest: a folder lies there.
+            Unsupported: the file system has no hard links.
+        """
+        target = self._file(path)
+        try:
+            self._publish(path, body, by_link=True)
+        except FileExistsError as error:
+            if target.is_dir():
+                disk.fail_name(IsADirectoryError(errno.EISDIR, "a folder lies there"), path)
+            # Whoever lost acts upon this name: it must not be one that a power cut could still take back.
+            self._sync_name(path, target.parent)
+            raise AlreadyExists(f"{path} exists below {self._root}") from error
+
+    def delete(self, path: str) -> None:
+        """Remove a file, and its folders once they are empty; removing nothing succeeds.
+
+        Raises:
+            Unavailable: it may still be there.
+        """
+        target = self._file(path)
+        try:
+            target.unlink()
+            # Undoing relies on order across folders (outputs before inflight): each removal is durable before the next.
+            disk.sync_folder(self._prune(target.parent))
+        except OSError as error:
+            # On a folder: Linux says EISDIR, POSIX EPERM.
+            if error.errno in disk.ABSENT or (error.errno == errno.EPERM and target.is_dir()):
+                return
+            disk.fail_untouched(error, path, "deleted")
+
+    def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
+        """Remove what killed puts left in the temp folder.
+
+        Args:
+            older_than_ms: age from which a file is nobody's; a living put that loses its file raises `Unavailable`.
+            now_ms: the present, in ms since 1970 UTC.
+
+        Returns:
+            Number of files removed.
+
+        Raises:
+            Unavailable: the temp folder could not be read or changed.
+        """
+        removed = 0
+        for found in self._scan(self._temp_folder)[0]:
+            if now_ms - found.modified_ms < older_than_ms:
+                continue
+            try:
+                (self._root / found.path).unlink(missing_ok=True)
+            except OSError as error:
+                disk.fail_untouched(error, found.path, "swept")
+            removed += 1
+        return removed
+
+    def _file(self, path: str) -> Path:
+        return self._root / self._open_to_callers(check_path(path))
+
+    def _folder(self, prefix: str) -> str:
+        return self._open_to_callers(check_folder(prefix))
+
+    def _open_to_callers(self, path: str) -> str:
+        if path == self._temp_folder or is_inside(path, self._temp_folder):
+            raise InvalidRequest(
+                f"{path} lies in the temp folder of the storage, whose files belong to unfinished writes",
+                next_step="choose another path",
+            )
+        return path
+
+    def _publish(self, path: str, body: Bytes, *, by_link: bool) -> None:
+        # Write aside, name, make the name durable. The link's FileExistsError is left to the caller.
+        target = self._file(path)
+        temp = self._root / self._temp_folder / f"{os.getpid()}-{uuid4().hex}"
+        try:
+            try:
+                disk.write_durably(temp, body)
+            except OSError as error:
+                disk.fail_untouched(error, path, "written")
+            self._give_name(path, temp, target, by_link=by_link)
+        finally:
+            self._discard(temp)
+        self._sync_name(path, target.parent)
+
+    def _give_name(self, path: str, temp: Path, target: Path, *, by_link: bool) -> None:
+        for _ in range(_FOLDER_ATTEMPTS):
+            try:
+                if by_link:
+                    target.hardlink_to(temp)
+                else:
+                    temp.replace(target)
+                return
+            except FileExistsError:
+                raise
+            except FileNotFoundError:
+                self._make_parent(path, target, temp)
+            except OSError as error:
+                disk.fail_naming(error, path, by_link=by_link)
+        disk.fail_untouched(OSError(errno.ENOENT, "its folder was removed again and again"), path, "written")
+
+    def _make_parent(self, path: str, target: Path, temp: Path) -> None:
+        if not temp.exists():
+            disk.fail_untouched(OSError(errno.ENOENT, "its temp file was swept away"), path, "written")
+        try:
+            disk.make_folder(target.parent)
+        except FileNotFoundError:
+            return  # pruned again while it was being made: the caller tries again
+        except OSError as error:
+            disk.fail_naming(error, path, by_link=False)
+
+    def _discard(self, temp: Path) -> None:
+        try:
+            temp.unlink(missing_ok=True)
+        except OSError as error:
+            # The name is decided already; a stray temp file is what sweep_temp is for.
+            logger.warning("temp file %s stays behind until it is swept: %s", temp, error)
+
+    def _sync_name(self, path: str, folder: Path) -> None:
+        try:
+            disk.sync_folder(folder)
+        except FileNotFoundError:
+            # The file was deleted and its folder pruned meanwhile; the deleter made that durable.
+            return
+        except OSError as error:
+            raise OutcomeUnknown(
+                f"{path} has its name, but the disk did not confirm it: {error.strerror}",
+                next_step="open the table again, which settles it",
+            ) from error
+
+    def _prune(self, folder: Path) -> Path:
+        """Remove empty folders upwards and return the first that stays."""
+        while folder != self._root and folder.parent != self._root / ".hoodie" and folder != self._root / ".hoodie":
+            try:
+                folder.rmdir()
+            except FileNotFoundError:
+                pass  # another deleter was faster; its parent may be empty all the same
+            except OSError:
+                break  # not empty, or not ours to remove: an empty folder is never listed, so nothing is lost
+            folder = folder.parent
+        return folder
+
+    def _scan(self, folder: str) -> _FilesAndFolders:
+        # Files directly in a folder, and the paths of its folders; what vanishes meanwhile is left out.
+        lead = f"{folder}/" if folder else ""
+        files, folders = [], []
+        try:
+            with os.scandir(self._root / folder) as entries:
+                for entry in entries:
+                    path = lead + entry.name
+                    if entry.is_dir():
+                        if path != self._temp_folder:
+                            folders.append(path)
+                    elif (info := _entry_info(path, entry)) is not None:
+                        files.append(info)
+        except OSError as error:
+            if error.errno not in disk.ABSENT:
+                disk.fail_untouched(error, folder or "the root", "listed")
+        return files, folders
+
+    def _holds_file(self, folder: str) -> bool:
+        pending = [folder]
+        while pending:
+            files, folders = self._scan(pending.pop())
+            if files:
+                return True
+            pending += folders
+        return False
+
+
+def _entry_info(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
+    try:
+        return disk.file_info(path, entry.stat())
+    except FileNotFoundError:
+        return None  # deleted since the folder was read, or a link to nothing

@@ -1,0 +1,241 @@
+"""A storage that fails on purpose, at one operation or several: the seam for crash and error sweeps.
+
+A sweep runs a protocol once for every operation and fault:
+
+    for number in itertools.count(1):
+        storage = FaultyStorage(fresh_state(), FaultPlan.at(number, Fault.CRASH_AFTER))
+        ...
+        if not storage.fired:
+            break
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+
+from hudi_ops.errors import AlreadyExists, HudiOpsError, OutcomeUnknown, Unavailable
+from hudi_ops.storage.protocol import Bytes, FileInfo, Folder, Storage
+
+Result = TypeVar("Result")
+
+_MUTATIONS = frozenset({"put", "put_if_absent", "delete"})
+
+
+class Fault(Enum):
+    """Ways in which a storage call goes wrong.
+
+    Source: reliability §6, fault kinds.
+    """
+
+    CRASH_BEFORE = "F1"
+    CRASH_AFTER = "F2"
+    ERROR_BEFORE = "F3"
+    ERROR_AFTER = "F4"
+    LANDS_LATER = "F5"
+    EXISTS_THOUGH_ABSENT = "F6"
+    EXISTS_BY_ITSELF = "F7"
+
+    def applies_to(self, operation: str) -> bool:
+        """Whether an operation can go wrong in this way; a plan that says otherwise changes nothing there."""
+        if self in {Fault.EXISTS_THOUGH_ABSENT, Fault.EXISTS_BY_ITSELF}:
+            return operation == "put_if_absent"
+        if self in {Fault.ERROR_AFTER, Fault.LANDS_LATER}:
+            return operation in _MUTATIONS
+        return True
+
+
+class Crash(BaseException):
+    """The process died at this storage call. Not an `Exception`: nothing but the test may catch it."""
+
+
+class Plan(Protocol):
+    """Decides which call goes wrong, and how."""
+
+    def fault_at(self, number: int, point: str) -> Fault | None:
+        """Asked before each counted operation: its number from 1, and its point, `operation:path`."""
+        ...
+
+
+@dataclass(frozen=True)
+class FaultPlan:
+    """Faults by number of the operation, counted from 1."""
+
+    faults: Mapping[int, Fault] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, number: int, fault: Fault) -> FaultPlan:
+        """One fault."""
+        return cls({number: fault})
+
+    def fault_at(self, number: int, point: str) -> Fault | None:
+        """The fault planned for this number."""
+        return self.faults.get(number)
+
+
+class FaultyStorage:
+    """Wraps a storage; counts its calls and disturbs those that the plan names. Safe between threads.
+
+    After a crash every call raises `Crash`: a dead process does no more I/O. What other threads had already handed to
+    the inner storage may still land, as with a real one.
+
+    Args:
+        inner: the storage that holds the state; look at it for what a crash has left.
+        plan: which operations go wrong.
+        only_mutations: count (and so disturb) only put, put_if_absent and delete.
+        lag_operations: after how many further operations a put of `Fault.LANDS_LATER` lands; without it, at `land()`.
+    """
+
+    def __init__(
+        self,
+        inner: Storage,
+        plan: Plan | None = None,
+        *,
+        only_mutations: bool = False,
+        lag_operations: int | None = None,
+    ) -> None:
+        self.inner = inner
+        self._plan = plan or FaultPlan()
+        self._only_mutations = only_mutations
+        self._lag_operations = lag_operations
+        self._lock = threading.Lock()
+        self._history: list[str] = []
+        self._fired: list[str] = []
+        self._late: list[tuple[int, Callable[[], object]]] = []
+        self._dead = False
+
+    @property
+    def dead(self) -> bool:
+        """Whether the process that uses this storage has crashed."""
+        return self._dead
+
+    @property
+    def history(self) -> Sequence[str]:
+        """Points of the counted operations, `operation:path`, in order; operation n is `history[n - 1]`."""
+        with self._lock:
+            return tuple(self._history)
+
+    @property
+    def operations(self) -> int:
+        """Number of operations counted."""
+        with self._lock:
+            return len(self._history)
+
+    @property
+    def fired(self) -> Sequence[str]:
+        """Faults that took place: kind, number and point, such as `F2 7 put:a/b`."""
+        with self._lock:
+            return tuple(self._fired)
+
+    @property
+    def in_flight(self) -> int:
+        """Number of effects that have not landed yet."""
+        with self._lock:
+            return len(self._late)
+
+    def land(self) -> None:
+        """Let the oldest late effect land; nothing when there is none. The dead's requests land too."""
+        with self._lock:
+            effect = self._late.pop(0)[1] if self._late else None
+        if effect is not None:
+            _carry_out(effect)
+
+    @property
+    def uri(self) -> str:
+        """The inner storage's."""
+        return self.inner.uri
+
+    def get(self, path: str) -> bytes:
+        """As the inner storage, unless disturbed."""
+        return self._call("get", path, partial(self.inner.get, path))
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """As the inner storage, unless disturbed; reads through the opened file are not counted."""
+        return self._call("open_input", path, partial(self.inner.open_input, path))
+
+    def head(self, path: str) -> FileInfo | None:
+        """As the inner storage, unless disturbed."""
+        return self._call("head", path, partial(self.inner.head, path))
+
+    def list(self, prefix: str = "") -> Sequence[FileInfo]:
+        """As the inner storage, unless disturbed."""
+        return self._call("list", prefix, partial(self.inner.list, prefix))
+
+    def list_folder(self, prefix: str = "") -> Folder:
+        """As the inner storage, unless disturbed."""
+        return self._call("list_folder", prefix, partial(self.inner.list_folder, prefix))
+
+    def put(self, path: str, body: Bytes) -> None:
+        """As the inner storage, unless disturbed."""
+        self._call("put", path, partial(self.inner.put, path, body))
+
+    def put_if_absent(self, path: str, body: Bytes) -> None:
+        """As the inner storage, unless disturbed."""
+        self._call("put_if_absent", path, partial(self.inner.put_if_absent, path, body))
+
+    def delete(self, path: str) -> None:
+        """As the inner storage, unless disturbed."""
+        self._call("delete", path, partial(self.inner.delete, path))
+
+    def _call(self, operation: str, path: str, effect: Callable[[], Result]) -> Result:
+        self._refuse_the_dead()
+        if self._only_mutations and operation not in _MUTATIONS:
+            return effect()
+        point = f"{operation}:{path}"
+        with self._lock:
+            self._history.append(point)
+            number = len(self._history)
+            due = [late for at, late in self._late if at <= number]
+            self._late = [(at, late) for at, late in self._late if at > number]
+        for late in due:
+            _carry_out(late)
+        fault = self._plan.fault_at(number, point)
+        if fault is None or not fault.applies_to(operation):
+            result = effect()
+            self._refuse_the_dead()  # another thread crashed the process: nobody is left to hear the answer
+            return result
+        with self._lock:
+            self._fired.append(f"{fault.value} {number} {point}")
+        raise self._disturb(fault, number, point, effect)
+
+    def _disturb(self, fault: Fault, number: int, point: str, effect: Callable[[], object]) -> BaseException:
+        story = f"injected {fault.value} at operation {number}, {point}"
+        if fault is Fault.CRASH_BEFORE:
+            self._dead = True
+            return Crash(story)
+        if fault is Fault.ERROR_BEFORE:
+            return Unavailable(story)
+        if fault is Fault.EXISTS_THOUGH_ABSENT:
+            return AlreadyExists(story)
+        if fault is Fault.LANDS_LATER:
+            with self._lock:
+                at = number + self._lag_operations if self._lag_operations is not None else _NEVER
+                self._late.append((at, effect))
+            return OutcomeUnknown(story)
+        if fault is Fault.CRASH_AFTER:
+            _carry_out(effect)
+            self._dead = True
+            return Crash(story)
+        # A request that is refused by the store reports so: only what took effect can lose its reply or be sent twice.
+        effect()
+        return OutcomeUnknown(story) if fault is Fault.ERROR_AFTER else AlreadyExists(story)
+
+    def _refuse_the_dead(self) -> None:
+        if self._dead:
+            raise Crash("a storage call of a process that is dead")
+
+
+_NEVER = 1 << 62
+
+
+def _carry_out(effect: Callable[[], object]) -> None:
+    try:
+        effect()
+    except HudiOpsError:
+        return  # refused by the store, and nobody is left to be told

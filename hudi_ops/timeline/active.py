@@ -1,0 +1,109 @@
+"""The active timeline: one listing of the timeline folder, as an immutable value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from hudi_ops.config.table import TableConfig
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import State, TimelineFile, completes_as, parse_file_name
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Instants by request time, each in its highest state.
+
+    Pending and completed files of one action are one instant: `compaction` and `commit` compare equal (format facts §2.2).
+    """
+
+    folder: str
+    layout: int
+    instants: tuple[Instant, ...]
+
+    def __iter__(self) -> Iterator[Instant]:
+        return iter(self.instants)
+
+    @cached_property
+    def by_time(self) -> dict[str, tuple[Instant, ...]]:
+        """Instants by request time: a savepoint shares the time of the commit it protects."""
+        grouped: dict[str, tuple[Instant, ...]] = {}
+        for one in self.instants:
+            grouped[one.time] = (*grouped.get(one.time, ()), one)
+        return grouped
+
+    @cached_property
+    def completed_writes(self) -> tuple[Instant, ...]:
+        """Completed commits, delta commits and replace commits, by request time."""
+        return tuple(one for one in self.instants if one.is_completed and one.is_write)
+
+    @cached_property
+    def pending(self) -> tuple[Instant, ...]:
+        """Instants without a completed file, by request time."""
+        return tuple(one for one in self.instants if not one.is_completed)
+
+    @cached_property
+    def start(self) -> str:
+        """Request time of the first completed write; files of older instants count as committed (format facts, fact 7).
+
+        Empty when nothing was completed.
+        """
+        return self.completed_writes[0].time if self.completed_writes else ""
+
+    @cached_property
+    def known_times(self) -> frozenset[str]:
+        """Every request and completion time on the timeline."""
+        return frozenset(one.time for one in self.instants) | frozenset(
+            one.completion_time for one in self.instants if one.completion_time
+        )
+
+    def find(self, time: str, kind: str | None = None) -> Instant | None:
+        """The instant of that request time; `kind` tells a savepoint from its commit."""
+        for one in self.by_time.get(time, ()):
+            if (one.kind != "savepoint") if kind is None else (one.kind == completes_as(kind)):
+                return one
+        return None
+
+    def path(self, file_name: str) -> str:
+        """Path of a timeline file below the table's root."""
+        return f"{self.folder}/{file_name}"
+
+
+def timeline_of(files: Iterable[TimelineFile], folder: str, layout: int) -> Timeline:
+    """Fold timeline files into instants."""
+    grouped: dict[tuple[str, str], list[TimelineFile]] = {}
+    for file in files:
+        grouped.setdefault((file.time, completes_as(file.action)), []).append(file)
+    instants = []
+    for (time, _), members in grouped.items():
+        highest = max(members, key=lambda file: file.state)
+        # The plain `I.inflight` says commit; a requested file beside it may say that it is a compaction.
+        words = {file.action for file in members if file.state is not State.COMPLETED} or {highest.action}
+        action = next((word for word in sorted(words) if completes_as(word) != word), min(words))
+        instants.append(
+            Instant(
+                time=time,
+                action=action,
+                state=highest.state,
+                completion_time=highest.completion_time,
+                file_name=highest.name,
+                states=frozenset(file.state for file in members),
+            )
+        )
+    return Timeline(folder, layout, tuple(sorted(instants, key=lambda one: (one.time, one.kind))))
+
+
+def load_timeline(storage: Storage, config: TableConfig) -> Timeline:
+    """List the active timeline.
+
+    In layout 1 a completed file carries no completion time; its request time stands in, as its order was the only one then.
+    """
+    listed = storage.list_folder(config.timeline_folder)
+    files = [parsed for info in listed.files if (parsed := parse_file_name(info.name, config.layout)) is not None]
+    if config.layout == 1:
+        files = [
+            TimelineFile(f.name, f.time, f.action, f.state, f.time) if f.state is State.COMPLETED else f for f in files
+        ]
+    return timeline_of(files, config.timeline_folder, config.layout)

@@ -1,0 +1,161 @@
+"""The commit log: numbered slots, each created once, never changed, never deleted. What a slot says is what happened.
+
+A committer validates against everything up to the head, then claims the next slot; a stale one finds it taken. This is the
+fence that holds when the lock does not (DESIGN §5). The log is never listed, but for tables whose commits carry no pointer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from hudi_ops.errors import NotFound
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.entries import Archive, Complete, Entry, Properties, Void, decode_entry
+
+FOLDER = ".hoodie/.commit_log"
+POINTER_KEY = "hudi_ops.commit_log"
+"""Key of a completed commit's extra metadata that holds its `Pointer`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """Where a completed instant stands in the log: its own slot, and the slots of the last PROPERTIES and ARCHIVE before it.
+
+    `archive_slot` is -1 when nothing was archived.
+    """
+
+    table_id: str
+    slot: int
+    properties_slot: int
+    archive_slot: int = -1
+
+    def encode(self) -> str:
+        """As the value of `POINTER_KEY`."""
+        return json.dumps(
+            {
+                "table_id": self.table_id,
+                "slot": self.slot,
+                "properties_slot": self.properties_slot,
+                "archive_slot": self.archive_slot,
+            }
+        )
+
+    @classmethod
+    def decode(cls, extra: Mapping[str, str]) -> Pointer | None:
+        """The pointer in a commit's extra metadata, or None in a foreign commit."""
+        text = extra.get(POINTER_KEY)
+        return cls(**json.loads(text)) if text else None
+
+
+def slot_path(slot: int) -> str:
+    """Path of a slot.
+
+    >>> slot_path(20007)
+    '.hoodie/.commit_log/00000002/000000020007.json'
+    """
+    return f"{FOLDER}/{slot // 10_000:08d}/{slot:012d}.json"
+
+
+def payload_folder(instant: str) -> str:
+    """Folder of the bytes that an instant's tries to complete pointed to."""
+    return f"{FOLDER}/payload/{instant}"
+
+
+def payload_path(instant: str, epoch: int, slot: int) -> str:
+    """Path of the bytes that a COMPLETE in `slot` points to; the slot is in the bytes too, so each try has its own."""
+    return f"{payload_folder(instant)}/{epoch}-{slot}"
+
+
+@dataclass(frozen=True)
+class Log:
+    """Entries from `base` to the head, oldest first, with what the table's properties entry said.
+
+    Entries of another table's id (a sleeper from before the folder was re-created) keep their slot and say nothing.
+    """
+
+    table_id: str
+    base: int
+    entries: tuple[Entry, ...]
+    properties_slot: int
+    properties: Properties
+    archive_slot: int = -1
+    boundary: str = ""
+
+    @property
+    def head(self) -> int:
+        """Number of the newest slot."""
+        return self.base + len(self.entries) - 1
+
+    def since(self, slot: int) -> Iterator[tuple[int, Entry]]:
+        """(slot, entry) of this table's entries after `slot`."""
+        for number, entry in enumerate(self.entries, start=self.base):
+            if number > slot and entry.table_id == self.table_id:
+                yield number, entry
+
+    def fate(self, instant: str) -> tuple[int, Entry] | None:
+        """The slot that decides `instant`: its first CANCEL, or its first COMPLETE that no VOID names."""
+        voided = {entry.slot for _, entry in self.since(self.base - 1) if isinstance(entry, Void)}
+        for number, entry in self.since(self.base - 1):
+            if entry.kind in {"COMPLETE", "CANCEL"} and getattr(entry, "instant", "") == instant and number not in voided:
+                return number, entry
+        return None
+
+    def completes(self) -> Iterator[tuple[int, Complete]]:
+        """(slot, entry) of every COMPLETE that no VOID names."""
+        voided = {entry.slot for _, entry in self.since(self.base - 1) if isinstance(entry, Void)}
+        for number, entry in self.since(self.base - 1):
+            if isinstance(entry, Complete) and number not in voided:
+                yield number, entry
+
+
+def read_slot(storage: Storage, slot: int) -> Entry | None:
+    """The entry in `slot`, or None when it is free.
+
+    Raises:
+        Corrupt: the slot's bytes are no entry.
+    """
+    path = slot_path(slot)
+    try:
+        return decode_entry(storage.get(path), path)
+    except NotFound:
+        return None
+
+
+def load_log(storage: Storage, pointer: Pointer | None) -> Log | None:
+    """Read the log from the newest completed instant's pointer upwards; from its beginning when there is none.
+
+    Returns:
+        None when the table has no log: it was not made by this library.
+    """
+    first = read_slot(storage, 0) if pointer is None else read_slot(storage, pointer.properties_slot)
+    if not isinstance(first, Properties):
+        return None
+    log = Log(
+        table_id=first.table_id,
+        base=pointer.slot + 1 if pointer else 0,
+        entries=(),
+        properties_slot=pointer.properties_slot if pointer else 0,
+        properties=first,
+    )
+    if pointer is not None and pointer.archive_slot >= 0:
+        archived = read_slot(storage, pointer.archive_slot)
+        if isinstance(archived, Archive):
+            log = replace(log, archive_slot=pointer.archive_slot, boundary=archived.boundary)
+    return refresh_log(storage, log)
+
+
+def refresh_log(storage: Storage, log: Log) -> Log:
+    """Probe upwards from the head that is known; slots never change, so what was read stays."""
+    while (entry := read_slot(storage, log.head + 1)) is not None:
+        slot = log.head + 1
+        log = replace(log, entries=(*log.entries, entry))
+        if entry.table_id != log.table_id:
+            continue
+        if isinstance(entry, Properties):
+            log = replace(log, properties_slot=slot, properties=entry)
+        elif isinstance(entry, Archive):
+            log = replace(log, archive_slot=slot, boundary=max(log.boundary, entry.boundary))
+    return log
+

@@ -1,0 +1,121 @@
+"""What the commit log says: its kinds of entry, and their bytes (DESIGN §5).
+
+Source: RFC-79 (decide once), RFC-22 (order of completion); the log replaces their lock-guarded files.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from hudi_ops.config.table import TableFacts
+from hudi_ops.errors import Corrupt
+
+
+class _Entry(BaseModel):
+    """What every entry carries: the table's id, the decision's id (the same for every try of one decision), who, and when."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    table_id: str
+    decision_id: str
+    owner: str
+    at_ms: int
+
+
+class Plan(_Entry):
+    """A service's plan is published."""
+
+    kind: Literal["PLAN"] = "PLAN"
+    instant: str
+    action: str
+    footprint: str = ""
+
+
+class Takeover(_Entry):
+    """Who may work on an instant from now on."""
+
+    kind: Literal["TAKEOVER"] = "TAKEOVER"
+    instant: str
+    epoch: int
+
+
+class Complete(_Entry):
+    """An instant counts; `payload` is the path of the exact bytes of its completed file."""
+
+    kind: Literal["COMPLETE"] = "COMPLETE"
+    instant: str
+    action: str
+    epoch: int
+    completion_time: str
+    payload: str
+
+
+class Cancel(_Entry):
+    """An instant will never complete."""
+
+    kind: Literal["CANCEL"] = "CANCEL"
+    instant: str
+    reason: str
+
+
+class Void(_Entry):
+    """A COMPLETE in `slot` could not be applied."""
+
+    kind: Literal["VOID"] = "VOID"
+    slot: int
+    reason: str
+
+
+class Properties(_Entry):
+    """Keys of `hoodie.properties` to set and to remove; `facts` is the whole of what Apache Hudi does not store."""
+
+    kind: Literal["PROPERTIES"] = "PROPERTIES"
+    set: dict[str, str] = {}
+    remove: tuple[str, ...] = ()
+    facts: TableFacts
+
+
+class Archive(_Entry):
+    """Instants up to `boundary` leave the active timeline; `history` names the file that keeps them."""
+
+    kind: Literal["ARCHIVE"] = "ARCHIVE"
+    boundary: str
+    history: str
+
+
+Entry = Annotated[
+    Plan | Takeover | Complete | Cancel | Void | Properties | Archive, Field(discriminator="kind")
+]
+_ADAPTER: TypeAdapter[Entry] = TypeAdapter(Entry)
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """The slot's bytes: one JSON object."""
+    return entry.model_dump_json().encode()
+
+
+def decode_entry(data: bytes, path: str = "") -> Entry:
+    """Read a slot.
+
+    Raises:
+        Corrupt: not an entry of a kind this version knows; deciding on past it would not be safe.
+    """
+    try:
+        return _ADAPTER.validate_json(data)
+    except ValidationError as error:
+        raise Corrupt(
+            f"{path or 'a commit log slot'} is not a commit log entry",
+            expected="a JSON object with a known kind",
+            found=repr(data[:80]),
+            next_step="if a newer hudi-ops wrote it, upgrade; otherwise run `hudi-ops verify`",
+        ) from error
+
+
+def decision_id_of(data: bytes) -> str:
+    """The decision id in a slot's bytes, for `storage.claim`; empty when there is none."""
+    try:
+        return decode_entry(data).decision_id
+    except Corrupt:
+        return ""

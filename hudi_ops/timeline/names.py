@@ -1,0 +1,136 @@
+"""The grammar of instant times and of timeline file names, both layouts (format facts §2.1, §2.2).
+
+Instant times are text: `yyyyMMddHHmmssSSS`, compared as strings everywhere, by Apache Hudi too.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+
+from hudi_ops.errors import InvalidRequest
+
+
+class State(IntEnum):
+    """How far an instant has come; the highest state on storage counts."""
+
+    REQUESTED = 0
+    INFLIGHT = 1
+    COMPLETED = 2
+
+
+COMPLETED_ACTIONS = frozenset(
+    {"commit", "deltacommit", "replacecommit", "clean", "rollback", "restore", "savepoint", "indexing", "schemacommit"}
+)
+WRITE_ACTIONS = frozenset({"commit", "deltacommit", "replacecommit"})
+_COMPLETES_AS = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
+_PENDING_ACTIONS = COMPLETED_ACTIONS | _COMPLETES_AS.keys()
+_NAME = re.compile(r"(?P<time>\d+)(?:_(?P<completion>\d+))?\.(?P<rest>[a-z.]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineFile:
+    """One file of the timeline, as its name tells it.
+
+    `action` is the word in the name (`compaction` while pending, `commit` once complete); `completion_time` is empty unless
+    the name carries one.
+    """
+
+    name: str
+    time: str
+    action: str
+    state: State
+    completion_time: str = ""
+
+
+def completes_as(action: str) -> str:
+    """The action name under which `action` completes: a compaction as `commit`, a clustering as `replacecommit`."""
+    return _COMPLETES_AS.get(action, action)
+
+
+def parse_file_name(name: str, layout: int) -> TimelineFile | None:
+    """What a file name in the timeline folder says; None for names that are not timeline files.
+
+    Apache Hudi skips unknown names too, which is what lets us keep files of our own there.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    time, completion, rest = match["time"], match["completion"] or "", match["rest"]
+    if rest == "inflight":
+        return TimelineFile(name, time, "commit", State.INFLIGHT)
+    action, _, suffix = rest.partition(".")
+    if suffix == "requested" and action in _PENDING_ACTIONS and not completion:
+        return TimelineFile(name, time, action, State.REQUESTED)
+    if suffix == "inflight" and action in _PENDING_ACTIONS and not completion:
+        return TimelineFile(name, time, action, State.INFLIGHT)
+    if suffix or action not in COMPLETED_ACTIONS or (layout == 2) != bool(completion):
+        return None
+    return TimelineFile(name, time, action, State.COMPLETED, completion)
+
+
+def requested_name(time: str, action: str) -> str:
+    """Name of a requested file; `action` is the pending word, for example `compaction`."""
+    return f"{time}.{action}.requested"
+
+
+def inflight_name(time: str, action: str) -> str:
+    """Name of an inflight file: plain `I.inflight` for commits, in both layouts."""
+    return f"{time}.inflight" if action == "commit" else f"{time}.{action}.inflight"
+
+
+def completed_name(time: str, action: str, completion_time: str) -> str:
+    """Name of a completed file in layout 2; `action` may be the pending word."""
+    return f"{time}_{completion_time}.{completes_as(action)}"
+
+
+def instant_of_ms(ms: int) -> str:
+    """The instant time of a moment, in UTC.
+
+    >>> instant_of_ms(1795255260123)
+    '20261121060100123'
+    """
+    moment = datetime.fromtimestamp(ms // 1000, tz=UTC)
+    return f"{moment:%Y%m%d%H%M%S}{ms % 1000:03d}"
+
+
+def ms_of_instant(time: str) -> int:
+    """The moment of an instant time read as UTC, in ms since 1970; 14-digit instants count as their last millisecond.
+
+    Raises:
+        InvalidRequest: not a calendar time; the metadata table's bootstrap instants are such.
+    """
+    padded = time + "999" if len(time) == 14 else time
+    try:
+        moment = datetime.strptime(padded[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+        if len(padded) != 17:
+            raise ValueError(padded)
+        return int(moment.timestamp()) * 1000 + int(padded[14:])
+    except ValueError:
+        raise InvalidRequest(
+            f"{time!r} is not an instant time", expected="yyyyMMddHHmmssSSS, 17 digits", found=repr(time)
+        ) from None
+
+
+def parse_instant(text: str) -> str:
+    """An instant time from what people type: 17 or 14 digits, or an ISO date or time (UTC unless it names a zone).
+
+    Raises:
+        InvalidRequest: neither.
+    """
+    if re.fullmatch(r"\d{17}|\d{14}", text):
+        return text if len(text) == 17 else text + "999"
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidRequest(
+            f"{text!r} is not an instant",
+            expected="yyyyMMddHHmmssSSS or an ISO time",
+            found=repr(text),
+            next_step="copy an instant from `hudi-ops timeline`",
+        ) from None
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return instant_of_ms(since // timedelta(milliseconds=1))

@@ -1,0 +1,70 @@
+"""Reading and rewriting `hoodie.properties`, with Apache Hudi's own recovery from a half-done update (format facts §1.4)."""
+
+from __future__ import annotations
+
+from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH, TableConfig
+from hudi_ops.errors import Corrupt, InvalidRequest, NotFound
+from hudi_ops.formats import properties
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.names import instant_of_ms
+
+
+def read_properties(storage: Storage) -> dict[str, str]:
+    """The properties in force: those of the file, or of its backup when the file is missing, empty or fails its checksum.
+
+    Raises:
+        InvalidRequest: neither file is there: the path is not a table.
+        Corrupt: a file is there, and neither it nor the backup can be read.
+    """
+    problem: Corrupt | None = None
+    for path in (PROPERTIES_PATH, BACKUP_PATH):
+        try:
+            values = properties.loads(storage.get(path), path)
+            _check(values, path)
+        except NotFound:
+            continue
+        except Corrupt as error:
+            problem = problem or error
+            continue
+        return values
+    if problem is not None:
+        raise problem
+    raise InvalidRequest(
+        f"{storage.uri} is not a Hudi table",
+        expected=PROPERTIES_PATH,
+        found="no such file",
+        next_step="check the path, or make a table with `hudi-ops create`",
+    )
+
+
+def load_config(storage: Storage) -> TableConfig:
+    """The table's settings.
+
+    Raises:
+        InvalidRequest: the path is not a table.
+        Corrupt: the file and its backup are broken.
+        Unsupported: a table version that cannot be opened.
+    """
+    return TableConfig.from_properties(read_properties(storage))
+
+
+def write_properties(storage: Storage, values: dict[str, str], now_ms: int, *, first: bool) -> None:
+    """Replace the file in one atomic put; readers see the old or the new one, never neither."""
+    instant = instant_of_ms(now_ms)
+    stamp = f"{instant[:4]}-{instant[4:6]}-{instant[6:8]}T{instant[8:10]}:{instant[10:12]}:{instant[12:14]}.{instant[14:]}Z"
+    comment = f"Properties saved on {stamp}" if first else f"Updated at {stamp}"
+    storage.put(PROPERTIES_PATH, properties.dumps(values, comment=comment, now_ms=now_ms))
+
+
+def _check(values: dict[str, str], path: str) -> None:
+    found = values.get("hoodie.table.checksum")
+    if found is None:
+        return
+    expected = properties.table_checksum(values.get("hoodie.table.name", ""), values.get("hoodie.database.name", ""))
+    if found != expected:
+        raise Corrupt(
+            f"{path} fails its checksum",
+            expected=f"hoodie.table.checksum={expected}",
+            found=found,
+            next_step="an update of the file was cut short: restore it from a copy of the table",
+        )

@@ -1,0 +1,47 @@
+"""Which times may be taken: unique instants, and completion times that rise strictly. Pure functions over what was listed."""
+
+from __future__ import annotations
+
+from hudi_ops.errors import Unavailable
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.commit_log import Log
+from hudi_ops.timeline.entries import Complete, Plan
+from hudi_ops.timeline.names import instant_of_ms, ms_of_instant
+
+CLOCK_AHEAD_MS_MAX = 60_000
+"""How far the table's newest time may lie ahead of this machine's clock before we refuse to decide."""
+
+
+def known_times(timeline: Timeline, log: Log | None) -> frozenset[str]:
+    """Every request and completion time that the timeline or the loaded part of the log names."""
+    times = set(timeline.known_times)
+    for _, entry in log.since(log.base - 1) if log is not None else ():
+        if isinstance(entry, Complete):
+            times.update((entry.instant, entry.completion_time))
+        elif isinstance(entry, Plan):
+            times.add(entry.instant)
+    return frozenset(times)
+
+
+def next_after(times: frozenset[str], now_ms: int, table: str) -> str:
+    """The first time that is not before now and above every one of `times`.
+
+    Raises:
+        Unavailable: the table's newest time lies more than a minute ahead of this clock: one of the two clocks is wrong, and
+            times taken now would push the table further ahead.
+    """
+    newest = max((time for time in times if len(time) == 17), default="")
+    now = instant_of_ms(now_ms)
+    if newest < now:
+        return now
+    ahead_ms = ms_of_instant(newest) - now_ms
+    if ahead_ms > CLOCK_AHEAD_MS_MAX:
+        raise Unavailable(
+            f"this machine's clock is {ahead_ms / 1000:.0f} s behind the table's newest instant",
+            table=table,
+            instant=newest,
+            expected=f"a clock at or after {newest}",
+            found=now,
+            next_step="set this machine's clock (NTP), or wait until it has passed that instant",
+        )
+    return instant_of_ms(ms_of_instant(newest) + 1)

@@ -1,0 +1,22 @@
+"""Values of a view: base and log files, as listed, with what their names say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One base or log file. `path` is relative to the table's root, sizes in bytes."""
+
+    partition_path: str
+    path: str
+    file_id: str
+    instant: str
+    size_bytes: int
+    is_log: bool = False
+
+    @property
+    def name(self) -> str:
+        """Last segment of the path."""
+        return self.path.rpartition("/")[2]

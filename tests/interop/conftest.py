@@ -1,0 +1,38 @@
+"""The peers of the interop tests: Apache Hudi on Spark in its own environment, and the `hudi` package in ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hudi import HudiReadOptions, HudiTableBuilder
+
+from tests.interop.apache_hudi import HudiPeer, interop_environment
+
+HudiRsReader = Callable[..., pa.Table]
+
+
+@pytest.fixture(scope="session")
+def apache_hudi() -> Iterator[HudiPeer]:
+    """Apache Hudi 1.1.1: one Spark session for the run, started by the first call. Fails without the environment."""
+    interop_environment()
+    with HudiPeer() as peer:
+        yield peer
+
+
+@pytest.fixture(scope="session")
+def hudi_rs() -> HudiRsReader:
+    """Reads a table through the `hudi` package: `hudi_rs(path, as_of=None)`."""
+    return read_with_hudi_rs
+
+
+def read_with_hudi_rs(path: Path | str, as_of: str | None = None) -> pa.Table:
+    """Snapshot, or the table as of a request time; a new table object each time, since it loads the timeline once."""
+    table = HudiTableBuilder.from_base_uri(str(path)).build()
+    options = HudiReadOptions()
+    if as_of is not None:
+        options = options.with_as_of_timestamp(as_of)
+    batches = table.read(options)
+    return pa.Table.from_batches(batches) if batches else table.get_schema_with_meta_fields().empty_table()

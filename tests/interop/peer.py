@@ -1,0 +1,230 @@
+"""Apache Hudi as a peer: one Spark 3.5 session that answers JSON commands, run by the interop environment's Python.
+
+Goal: tests ask the real Apache Hudi to read, write and service a table without loading Spark 3.5 into their process.
+Method: one command a line on stdin, one answer a line on stdout: `{"ok": …}` or `{"error": …}` with type, message and
+Java trace. Rows travel as Arrow IPC files. What Spark and the JVM print goes to stderr: stdout belongs to the answers.
+
+Usage: .interop/venv/bin/python tests/interop/peer.py BUNDLE_JAR
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+
+QUERY_TYPE = "hoodie.datasource.query.type"
+
+# Every write by the peer: no metadata table (procedures and SQL would build one and rewrite hoodie.properties), no
+# compaction or clustering after it, and UTC: a LOCAL table written after a UTC one hangs in the instant generator.
+WRITE_DEFAULTS = {
+    "hoodie.metadata.enable": "false",
+    "hoodie.compact.inline": "false",
+    "hoodie.clustering.inline": "false",
+    "hoodie.table.timeline.timezone": "UTC",
+    "hoodie.upsert.shuffle.parallelism": "1",
+    "hoodie.insert.shuffle.parallelism": "1",
+    "hoodie.bulkinsert.shuffle.parallelism": "1",
+    "hoodie.delete.shuffle.parallelism": "1",
+}
+READ_DEFAULTS = {"hoodie.metadata.enable": "false"}
+
+
+def start_session(jar: str) -> SparkSession:
+    """Starts Spark with Apache Hudi's bundle, in UTC, on two cores."""
+    return (
+        SparkSession.builder
+        .master("local[2]")
+        .appName("interop-peer")
+        .config("spark.jars", jar)
+        .config("spark.driver.extraClassPath", jar)  # Class.forName through py4j looks here only
+        .config("spark.serializer", "org.apache.spark.serializer.KryoSerializer")
+        .config("spark.kryo.registrator", "org.apache.spark.HoodieSparkKryoRegistrar")
+        .config("spark.sql.extensions", "org.apache.spark.sql.hudi.HoodieSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.hudi.catalog.HoodieCatalog")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.driver.extraJavaOptions", "-Duser.timezone=UTC")
+        .config("spark.sql.execution.arrow.pyspark.enabled", "true")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.default.parallelism", "1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "2g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.warehouse.dir", str(Path.cwd() / "warehouse"))
+        .getOrCreate()
+    )
+
+
+class Peer:
+    """The commands; each method named `do_<command>` takes the request's fields and returns a JSON-able answer."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.jvm: Any = spark._jvm
+        spark.conf.set("hoodie.metadata.enable", "false")  # procedures and SQL take their options from the session
+
+    def do_ping(self) -> dict[str, str]:
+        """Versions of what answers."""
+        return {"spark": self.spark.version, "java": self.jvm.System.getProperty("java.version")}
+
+    def do_read(
+        self,
+        path: str,
+        out: str,
+        as_of: str | None = None,
+        columns: list[str] | None = None,
+        where: str | None = None,
+        options: dict[str, str] | None = None,
+    ) -> dict[str, int]:
+        """Snapshot, or the table as of a request time, into the Arrow file `out`; `_hoodie_*` columns included."""
+        reader = self.spark.read.format("hudi").options(**{**READ_DEFAULTS, **(options or {})})
+        if as_of is not None:
+            reader = reader.option("as.of.instant", as_of)
+        return self._collect(reader.load(path), out, columns, where)
+
+    def do_incremental(
+        self, path: str, out: str, begin: str = "000", end: str | None = None, options: dict[str, str] | None = None
+    ) -> dict[str, int]:
+        """Rows of the commits completed in (begin, end], into the Arrow file `out`."""
+        reader = self.spark.read.format("hudi").options(**{**READ_DEFAULTS, **(options or {})})
+        reader = reader.option(QUERY_TYPE, "incremental").option("hoodie.datasource.read.begin.instanttime", begin)
+        if end is not None:
+            reader = reader.option("hoodie.datasource.read.end.instanttime", end)
+        return self._collect(reader.load(path), out, None, None)
+
+    def do_write(
+        self,
+        path: str,
+        data: str,
+        operation: str = "upsert",
+        mode: str = "append",
+        options: dict[str, str] | None = None,
+    ) -> dict[str, int]:
+        """Writes the Parquet file `data` with Apache Hudi's Spark data source."""
+        frame = self.spark.read.parquet(data)
+        merged = {**WRITE_DEFAULTS, "hoodie.datasource.write.operation": operation, **(options or {})}
+        frame.write.format("hudi").options(**merged).mode(mode).save(path)
+        return {}
+
+    def do_sql(
+        self,
+        statement: str,
+        out: str | None = None,
+        tables: dict[str, str] | None = None,
+        conf: dict[str, str] | None = None,
+    ) -> dict[str, int]:
+        """One SQL statement or procedure; `tables` registers paths under names first, `conf` holds for it alone."""
+        for name, path in (tables or {}).items():
+            self.spark.sql(f"DROP TABLE IF EXISTS {name}")
+            self.spark.sql(f"CREATE TABLE {name} USING hudi LOCATION '{path}'")
+        before = {key: self.spark.conf.get(key, None) for key in conf or {}}
+        try:
+            for key, value in (conf or {}).items():
+                self.spark.conf.set(key, value)
+            frame = self.spark.sql(statement)
+            return {} if out is None else self._collect(frame, out, None, None)
+        finally:
+            for key, value in before.items():
+                self.spark.conf.unset(key) if value is None else self.spark.conf.set(key, value)
+
+    def do_timeline(self, path: str) -> dict[str, Any]:
+        """The table as `HoodieTableMetaClient` sees it: version, active instants, number of archived instants."""
+        client = self._meta_client(path)
+        instants = [
+            {
+                "time": instant.requestedTime(),
+                "completed_at": instant.getCompletionTime(),
+                "action": instant.getAction(),
+                "state": instant.getState().toString(),
+            }
+            for instant in client.getActiveTimeline().getInstants()
+        ]
+        return {
+            "version": client.getTableConfig().getTableVersion().versionCode(),
+            "instants": instants,
+            "archived": client.getArchivedTimeline().countInstants(),
+        }
+
+    def do_bucket_id(self, keys: list[str], fields: str, buckets: int) -> list[int]:
+        """Buckets of record keys by Apache Hudi's own `BucketIdentifier`."""
+        identifier = self.jvm.org.apache.hudi.index.bucket.BucketIdentifier
+        return [int(identifier.getBucketId(key, fields, buckets)) for key in keys]
+
+    def _meta_client(self, path: str) -> Any:
+        conf = self.jvm.org.apache.hudi.storage.hadoop.HadoopStorageConfiguration(
+            self.spark.sparkContext._jsc.hadoopConfiguration()
+        )
+        builder = self.jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()
+        return builder.setConf(conf).setBasePath(path).build()
+
+    def _collect(self, frame: DataFrame, out: str, columns: list[str] | None, where: str | None) -> dict[str, int]:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        if where is not None:
+            frame = frame.where(where)
+        if columns is not None:
+            frame = frame.select(*columns)
+        batches = frame._collect_as_arrow()
+        table = pa.Table.from_batches(batches) if batches else to_arrow_schema(frame.schema).empty_table()
+        with pa.OSFile(out, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        return {"rows": table.num_rows}
+
+
+def describe(error: Exception) -> dict[str, str]:
+    """The error as tests show it: for a JVM one, the messages down the chain of causes, and the trace's head."""
+    if not isinstance(error, Py4JJavaError):
+        text = getattr(error, "desc", None) or str(error)  # pyspark's own SQL errors keep the Java text there
+        return {"type": type(error).__name__, "message": text, "java": getattr(error, "stackTrace", None) or ""}
+    causes: list[str] = []
+    java = error.java_exception
+    while java is not None and len(causes) < 10:
+        causes.append(str(java.toString()))
+        java = java.getCause()
+    return {"type": causes[0].split(":")[0], "message": "\n  caused by ".join(causes), "java": str(error)[:6000]}
+
+
+def serve(peer: Peer, answers: Any) -> None:
+    """Answers commands until `stop` or the end of stdin."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        number, command = request.pop("id"), request.pop("command")
+        started = time.perf_counter()
+        if command == "stop":
+            return
+        answer: dict[str, Any] = {"id": number}
+        try:
+            answer["ok"] = getattr(peer, f"do_{command}")(**request)
+        except Exception as error:  # the peer must outlive whatever a test provokes; the test sees the error
+            answer["error"] = describe(error)
+        answer["seconds"] = round(time.perf_counter() - started, 3)
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def main() -> None:
+    """Keeps stdout for the answers, starts Spark, serves, stops Spark."""
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)  # the JVM inherits descriptor 1: its chatter must not mix with the answers
+        started = time.perf_counter()
+        spark = start_session(sys.argv[1])
+        spark.sparkContext.setLogLevel("WARN")
+        seconds = round(time.perf_counter() - started, 3)
+        answers.write(json.dumps({"id": 0, "ok": Peer(spark).do_ping(), "seconds": seconds}) + "\n")
+        answers.flush()
+        try:
+            serve(Peer(spark), answers)
+        finally:
+            spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""What importing costs, and who may import whom.
+
+Goal: a DAG file, a CLI call and a Spark worker start fast, and the layers hold. Method: fresh interpreters, and
+import-linter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ["pyspark", "airflow", "pandas"]
+
+# The one module that is there to talk to Spark.
+SPARK_ROOM = "hudi_ops.engine.spark"
+
+
+def loaded_after(modules: list[str]) -> list[str]:
+    """Which heavy packages a fresh interpreter holds after importing the modules."""
+    program = (
+        "import importlib, json, sys\n"
+        "modules, heavy = json.loads(sys.argv[1])\n"
+        "for name in modules: importlib.import_module(name)\n"
+        "print(json.dumps([name for name in heavy if name in sys.modules]))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, json.dumps([modules, HEAVY])],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stderr
+    return list(json.loads(result.stdout))
+
+
+def all_modules() -> list[str]:
+    files = sorted((ROOT / "hudi_ops").rglob("*.py"))
+    names = [".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for file in files]
+    assert "hudi_ops.errors" in names
+    return names
+
+
+def test_the_package_is_light():
+    assert loaded_after(["hudi_ops"]) == []
+
+
+def test_only_the_spark_engine_needs_spark():
+    assert loaded_after([name for name in all_modules() if name != SPARK_ROOM]) == []
+
+
+def test_layers_hold():
+    program = Path(sys.executable).parent / "lint-imports"
+    result = subprocess.run(
+        [str(program), "--no-logo", "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "NO_COLOR": "1"},
+    )
+    assert result.returncode == 0, result.stdout + result.stderr

@@ -1,0 +1,150 @@
+"""`tables.yaml`: what is declared is found under its name, and what is wrong is said with file, field and a way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from hudi_ops.config.tables_file import find_tables_file, load_tables, locate_table
+from hudi_ops.errors import InvalidRequest
+
+FULL = """
+lock: zookeeper://127.0.0.1:21810/hudi_ops/locks
+tables:
+  trips:
+    path: data/trips
+    record_key: [id, city]
+    partition_by: [city]
+    ordering: ts
+    buckets: 4
+    type: mor
+    source: landing/trips
+  remote: {path: "s3://bucket/trips/", record_key: [id]}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("HUDI_OPS_TABLES", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(folder: Path, content: str) -> Path:
+    file = folder / "tables.yaml"
+    file.write_text(content, encoding="utf-8")
+    return file
+
+
+def test_a_declaration_is_read_with_absolute_paths(folder: Path) -> None:
+    trips = load_tables(write(folder, FULL)).get("trips")
+    assert trips.path == str(folder / "data/trips")
+    assert trips.source == str(folder / "landing/trips")
+    assert (trips.record_key, trips.partition_by, trips.ordering) == (("id", "city"), ("city",), "ts")
+    assert (trips.buckets, trips.type) == (4, "mor")
+
+
+def test_a_uri_is_left_alone_and_defaults_are_filled_in(folder: Path) -> None:
+    remote = load_tables(write(folder, FULL)).get("remote")
+    assert remote.path == "s3://bucket/trips"
+    assert (remote.partition_by, remote.ordering, remote.buckets, remote.type, remote.source) == (
+        (),
+        None,
+        1,
+        "cow",
+        None,
+    )
+
+
+def test_declarations_are_frozen(folder: Path) -> None:
+    tables = load_tables(write(folder, FULL))
+    with pytest.raises(ValidationError):
+        tables.get("trips").path = "elsewhere"
+
+
+def test_the_argument_wins_over_the_environment_and_that_over_the_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = write(folder, FULL)
+    argument, environment = folder / "a.yaml", folder / "e.yaml"
+    for file in (argument, environment):
+        file.write_text(FULL)
+    below = folder / "x" / "y"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert find_tables_file() == here
+    monkeypatch.setenv("HUDI_OPS_TABLES", str(environment))
+    assert find_tables_file() == environment
+    assert find_tables_file(argument) == argument
+
+
+def test_a_named_file_must_exist(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidRequest, match=r"nowhere\.yaml does not exist(.|\n)*correct the argument"):
+        load_tables("nowhere.yaml")
+    monkeypatch.setenv("HUDI_OPS_TABLES", "gone.yaml")
+    with pytest.raises(InvalidRequest, match=r"gone\.yaml does not exist(.|\n)*HUDI_OPS_TABLES"):
+        load_tables()
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("tables: [", "cannot be read as YAML"),
+        ("", "expected a mapping .* found an empty file"),
+        ("- trips", "expected a mapping .* found list"),
+        ("tables: {t: {path: x, record_key: [a]}, t: {path: y, record_key: [a]}}", "'t' stands twice"),
+        ("tables: {t: {path: x}}", r"tables\.t\.record_key: Field required"),
+        ("tables: {t: {path: x, record_key: a}}", r"tables\.t\.record_key: must be a list of column names, found 'a'"),
+        ("tables: {t: {path: x, record_key: []}}", r"tables\.t\.record_key: .*at least 1"),
+        ("tables: {t: {path: x, record_key: [a, a]}}", "names a column twice: a"),
+        ("tables: {t: {path: x, record_key: [1]}}", r"tables\.t\.record_key\.0: .*string"),
+        ("tables: {t: {path: x, record_key: [a], partiton_by: [b]}}", "unknown setting. Did you mean 'partition_by'"),
+        ("tables: {t: {path: x, record_key: [a], buckets: '2'}}", r"tables\.t\.buckets: .*integer, found '2'"),
+        ("tables: {t: {path: x, record_key: [a], buckets: 0}}", r"tables\.t\.buckets: .*greater than or equal to 1"),
+        ("tables: {t: {path: x, record_key: [a], type: copy}}", r"tables\.t\.type: .*'cow' or 'mor', found 'copy'"),
+        ("tables: {a/b: {path: x, record_key: [a]}}", "pattern"),
+        ("tables: {a: {path: x, record_key: [k]}, b: {path: ./x/, record_key: [k]}}", "a and b have the same path"),
+        ("lock: redis://x\ntables: {}", "lock: must read zookeeper://host:port/path, found 'redis://x'"),
+        ("locks: x\ntables: {}", "locks: unknown setting. Did you mean 'lock'"),
+        ("file: x\ntables: {}", "file: unknown setting"),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_and_field(folder: Path, content: str, says: str) -> None:
+    file = write(folder, content)
+    with pytest.raises(InvalidRequest, match=says) as caught:
+        load_tables()
+    assert str(file) in str(caught.value)
+
+
+def test_an_unknown_table_names_the_known_ones(folder: Path) -> None:
+    write(folder, FULL)
+    with pytest.raises(InvalidRequest, match=r"no table 'trps'(.|\n)*remote, trips(.|\n)*Did you mean 'trips'"):
+        locate_table("trps")
+
+
+def test_a_name_and_its_path_share_the_lock(folder: Path) -> None:
+    write(folder, FULL)
+    by_name, by_path = locate_table("trips"), locate_table("./data/trips/")
+    assert by_name == by_path
+    assert by_name.lock == "zookeeper://127.0.0.1:21810/hudi_ops/locks"
+
+
+def test_a_path_that_is_not_declared_has_no_lock(folder: Path) -> None:
+    write(folder, FULL)
+    other = locate_table("elsewhere/rides")
+    assert (other.name, other.path, other.lock, other.declaration) == (
+        "rides",
+        str(folder / "elsewhere/rides"),
+        None,
+        None,
+    )
+    assert locate_table("s3://bucket/other").path == "s3://bucket/other"
+
+
+def test_without_a_file_only_paths_are_tables(folder: Path) -> None:
+    (folder / "rides").mkdir()
+    assert locate_table("rides").path == str(folder / "rides")
+    with pytest.raises(InvalidRequest, match="neither a folder nor the name of a table"):
+        locate_table("trips")

@@ -1,0 +1,68 @@
+"""Base file footers: Hudi's key names, and what old and foreign files have."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hudi_ops.errors import Corrupt
+from hudi_ops.formats import parquet_footer
+from hudi_ops.formats.bloom import BloomFilter
+from hudi_ops.formats.parquet_footer import BaseFileFooter
+
+BLOOM = BloomFilter.build(pa.array(["a", "\u00fc"]), capacity=10)
+FULL = BaseFileFooter(BLOOM, "a", "\u00fc", '{"type":"record"}')
+
+
+def _stored(values: dict[str, str]) -> dict[bytes, bytes]:
+    """The values after a real Parquet file."""
+    out = io.BytesIO()
+    pq.write_table(pa.table({"c": [1]}).replace_schema_metadata(values), out)
+    return pq.read_metadata(out).metadata
+
+
+def test_footer_survives_a_parquet_file():
+    values = parquet_footer.encode(FULL)
+    assert set(values) == {
+        "org.apache.hudi.bloomfilter",
+        "hoodie_bloom_filter_type_code",
+        "hoodie_min_record_key",
+        "hoodie_max_record_key",
+        "parquet.avro.schema",
+        "writer.model.name",
+    }
+    assert values["writer.model.name"] == "avro"
+    assert parquet_footer.decode(_stored(values)) == FULL
+
+
+def test_nothing_in_nothing_out():
+    nothing = BaseFileFooter(None, None, None, None)
+    assert parquet_footer.encode(nothing) == {}
+    assert parquet_footer.decode(None) == nothing
+    assert parquet_footer.decode({b"org.apache.spark.version": b"3.5.7"}) == nothing
+
+
+def test_empty_keys_are_keys():
+    footer = BaseFileFooter(None, "", "", None)
+    assert parquet_footer.decode(_stored(parquet_footer.encode(footer))) == footer
+
+
+def test_name_from_before_apache_is_read_as_simple():
+    text = BLOOM.encode()[1].encode()
+    assert parquet_footer.decode({b"com.uber.hoodie.bloomfilter": text}).bloom == BLOOM
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {b"hoodie_min_record_key": b"\xff"},
+        {b"org.apache.hudi.bloomfilter": b"####"},
+        {b"org.apache.hudi.bloomfilter": b""},
+    ],
+)
+def test_damage_names_the_file(values):
+    with pytest.raises(Corrupt, match=r"f\.parquet"):
+        parquet_footer.decode(values, "f.parquet")
