@@ -123,7 +123,7 @@ def _machine() -> str:
         boot = ""
     try:
         # Process ids of two containers on one machine do not compare: their pid namespaces differ.
-        namespace = os.readlink("/proc/self/ns/pid")
+        namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         namespace = ""
     return f"{socket.gethostname()}#{boot}#{namespace}"

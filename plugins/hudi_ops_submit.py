@@ -39,6 +39,8 @@ CANCELLED_EXIT_CODE = 12
 STOP_GRACE_S = 3.5
 """How long a stop may take; with the kill that follows it must stay under Airflow's five seconds."""
 
+_OUTPUT_KEPT_BYTES = 65536
+
 _SPARK_DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.log.level": "WARN",
@@ -113,7 +115,10 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         if process is None or process.returncode is not None:
             return
         self.log.info("Asked %s to stop, waiting up to %.1f s", self.application, self.stop_grace_s)
-        if _drain_until_exit(process, deadline):
+        has_ended, output = _drain_until_exit(process, deadline)
+        for line in output.decode(errors="replace").splitlines():
+            self._result = _parse_result(line) or self._result
+        if has_ended:
             self.log.info("It stopped by itself")
             return
         self.log.warning("It did not stop in time; killing its process group")
@@ -151,12 +156,9 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
 
     def _raise_failure(self, hook: SparkSubmitHook, error: AirflowException) -> None:
         exit_code = hook._submit_sp.returncode
-        if self._result is None or self._result.get("ok"):
-            # No word from the application: a crash, a kill, or spark-submit itself failed.
-            if exit_code in FAIL_EXIT_CODES and self._result is not None:
-                raise AirflowFailException(str(error)) from error
-            raise error
-        message = f"{self._result.get('error')} (exit code {exit_code}): {self._result.get('message')}"
+        message = str(error)  # no word from the application: a crash, a kill, or spark-submit itself failed
+        if self._result is not None and not self._result.get("ok"):
+            message = f"{self._result.get('error')} (exit code {exit_code}): {self._result.get('message')}"
         if exit_code == CANCELLED_EXIT_CODE:
             raise AirflowSkipException(message) from None
         if exit_code in FAIL_EXIT_CODES:
@@ -176,27 +178,33 @@ def _parse_result(line: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and {"app", "ok"} <= value.keys() else None
 
 
-def _drain_until_exit(process: Popen[str], deadline: float) -> bool:
-    """Wait for a process while reading what it says; True when it ended before the deadline.
+def _drain_until_exit(process: Popen[str], deadline: float) -> tuple[bool, bytes]:
+    """Wait for a process while reading what it says; whether it ended before the deadline, and the last that it said.
 
     This runs inside a signal handler that interrupted the reader: nobody else empties the pipe, and a full one would
     keep the process from stopping. The raw descriptor is read, since the reader's buffer cannot be entered twice, and
     the process is looked at without reaping it, since the interrupted code may be about to.
     """
+    said = b""
     with selectors.DefaultSelector() as selector:
         if process.stdout is not None:
             selector.register(process.stdout.fileno(), selectors.EVENT_READ)
         while (left := deadline - time.monotonic()) > 0:
             for key, _ in selector.select(min(left, 0.1)):
-                if not os.read(key.fd, 65536):
+                chunk = os.read(key.fd, 65536)
+                said = (said + chunk)[-_OUTPUT_KEPT_BYTES:]
+                if not chunk:
                     selector.unregister(key.fd)
-            if process.returncode is not None or _has_ended(process.pid):
-                return True
-    return False
+            # The end of the output comes first, as a rule; a grandchild may keep it open.
+            if not selector.get_map() and _has_ended(process):
+                return True, said
+        return _has_ended(process), said
 
 
-def _has_ended(pid: int) -> bool:
+def _has_ended(process: Popen[str]) -> bool:
+    if process.returncode is not None:
+        return True
     try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
         return True

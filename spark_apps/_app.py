@@ -11,12 +11,13 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NoReturn
 
 from hudi_ops.concurrency.locks import Held, LockHolder, LockProvider
+from hudi_ops.engine.protocol import Engine, I, Produced, R, Scattered
 from hudi_ops.errors import Cancelled, HudiOpsError, Internal, InvalidRequest
 
 logger = logging.getLogger("hudi_ops.app")
@@ -32,6 +33,7 @@ class StopRequest:
     def __init__(self, file: str | None = None) -> None:
         self._file = Path(file) if file else None
         self._signalled = False
+        self._was_obeyed = False
 
     def listen(self) -> None:
         """From now on SIGTERM is a stop request, no longer the end of the process."""
@@ -46,7 +48,7 @@ class StopRequest:
         return self._signalled or (self._file is not None and self._file.exists())
 
     def check(self, step: str) -> None:
-        """Go on, or end here.
+        """Go on, or end here; only once, since what follows the error is the clean-up, which passes here too.
 
         Args:
             step: what would come next; named in the error.
@@ -54,7 +56,8 @@ class StopRequest:
         Raises:
             Cancelled: somebody asked to stop.
         """
-        if self.was_made:
+        if self.was_made and not self._was_obeyed:
+            self._was_obeyed = True
             raise Cancelled(
                 f"stopped on request before {step}; nothing was committed",
                 next_step="run it again when it is wanted: files that were not taken are still waiting",
@@ -62,34 +65,56 @@ class StopRequest:
 
 
 class StoppableLocks:
-    """A table's locks that look at the stop request first: the lock is the last step before a decision is taken.
-
-    Only one acquisition is refused. What follows it is the clean-up, which needs the lock too.
-    """
+    """A table's locks that look at the stop request first: the lock is the last step before a decision is taken."""
 
     def __init__(self, locks: LockProvider, stop: StopRequest) -> None:
         self._locks = locks
         self._stop = stop
-        self._was_refused = False
 
     def acquire(self, timeout_s: float, purpose: str) -> AbstractContextManager[Held]:
-        """As the lock itself does, unless somebody asked to stop.
-
-        Args:
-            timeout_s: longest wait.
-            purpose: shown to others who wait.
-
-        Raises:
-            Cancelled: somebody asked to stop; once.
-        """
-        if not self._was_refused and self._stop.was_made:
-            self._was_refused = True
-            self._stop.check(purpose)
+        """As the lock itself does, unless somebody asked to stop."""
+        self._stop.check(purpose)
         return self._locks.acquire(timeout_s, purpose)
 
     def holder(self) -> LockHolder | None:
         """Who holds the lock now, or None."""
         return self._locks.holder()
+
+    def close(self) -> None:
+        """Let go of the lock service, where one is connected."""
+        close = getattr(self._locks, "close", None)
+        if close is not None:
+            close()
+
+
+class SubmittedSpark:
+    """The Spark session that `spark-submit` configured, as an engine that starts it at its first step.
+
+    A session costs seconds, and an ingest that turns out small never asks for it. Each step looks at the stop request.
+    """
+
+    name = "spark"
+
+    def __init__(self, app_name: str, stop: StopRequest) -> None:
+        self._app_name = app_name
+        self._stop = stop
+        self._started: Engine | None = None
+
+    def map(self, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
+        """Results in the order of the inputs."""
+        return self._engine("the next step").map(task, inputs)
+
+    def scatter(self, produce: Callable[[I], Produced], inputs: Sequence[I]) -> AbstractContextManager[Scattered]:
+        """Run the first step, and keep its chunks until the context ends."""
+        return self._engine("the source was read").scatter(produce, inputs)
+
+    def _engine(self, step: str) -> Engine:
+        self._stop.check(step)
+        if self._started is None:
+            from hudi_ops.engine.spark import SparkEngine  # pyspark takes a second to import
+
+            self._started = SparkEngine.of_new_session(self._app_name)
+        return self._started
 
 
 class ArgumentParser(argparse.ArgumentParser):

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from _app import ArgumentParser, StoppableLocks, StopRequest, run
+from _app import ArgumentParser, StoppableLocks, StopRequest, SubmittedSpark, run
 from hudi_ops.concurrency.open_lock import open_lock
 
 from hudi_ops import Table
@@ -69,7 +69,8 @@ def work() -> dict[str, Any]:
     folder = source_folder(options.source, location, options.tables)
     stop.check("the table was opened")
     locks = StoppableLocks(open_lock(location.lock, location.path), stop)
-    table = Table.open(location.path, locks=locks)
+    engine = SubmittedSpark(f"hudi-ops ingest {location.name}", stop)
+    table = Table.open(location.path, locks=locks, engine=engine)
     try:
         stop.check("the first file was read")
         result = table.ingest_folder(folder, options.operation, engine=options.engine, min_age_s=options.min_age_s)

@@ -40,6 +40,10 @@ def reserve_instant(ctx: TableContext, state: TableState) -> str:
 
     A deleted lease frees its name, so the name alone proves nothing: an equal or newer time on the timeline means that this one
     may have been used, and a later one is taken.
+
+    Raises:
+        Unavailable: the table's newest time lies too far ahead of this clock.
+        Internal: no instant was free in many tries.
     """
     times = known_times(state.timeline, state.log)
     for _ in range(INSTANTS_TRIED_MAX):

@@ -49,9 +49,7 @@ Prepare = Callable[[TableState, int], Entry | None]
 """Validates against a state and makes the entry for the given slot; None when nothing is left to decide."""
 
 
-def decide(
-    ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Prepare, purpose: str
-) -> Decided | None:
+def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Prepare, purpose: str) -> Decided | None:
     """Take the next slot of the commit log for an entry, and apply it.
 
     Args:
@@ -69,6 +67,7 @@ def decide(
         Busy: the lock was not to be had in time.
         Conflict: raised by `prepare`; nothing of this decision landed.
         OutcomeUnknown: the slot may hold the entry or not; opening the table again settles it.
+        Internal: slot after slot was taken by others, far beyond what contention explains.
     """
     locks = cast(LockProvider, ctx.locks)
     with locks.acquire(ctx.lock_timeout_s, purpose):

@@ -85,7 +85,10 @@ class TableConfig(BaseModel):
                     found="no such key",
                     next_step="restore the file from hoodie.properties.backup or from another copy of the table",
                 )
-        version, layout = _number(raw, "hoodie.table.version", path), _number(raw, "hoodie.timeline.layout.version", path)
+        version, layout = (
+            _number(raw, "hoodie.table.version", path),
+            _number(raw, "hoodie.timeline.layout.version", path),
+        )
         if version not in READABLE_VERSIONS:
             raise Unsupported(
                 f"table version {version} cannot be opened",

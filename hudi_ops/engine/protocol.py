@@ -42,9 +42,7 @@ class Scattered(Protocol):
         """One per producing task, in the order of the inputs."""
         ...
 
-    def gather(
-        self, consume: Callable[[I, Sequence[pa.Table]], R], tasks: Sequence[tuple[str, I]]
-    ) -> list[R]:
+    def gather(self, consume: Callable[[I, Sequence[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
         """Run `consume(input, tables)` once per (key, input); `tables` are the key's chunks by ascending ordinal."""
         ...
 

@@ -6,8 +6,12 @@ and the JVM only moves bytes. Base files never come near it: tasks open them wit
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +32,9 @@ class SparkEngine:
 
     def __init__(self, session: Any, tasks_per_core: int = 2) -> None:
         self._context = session.sparkContext
+        if self._context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+            # Workers of a local master are started by name from PATH, which may be a Python without our packages.
+            self._context.pythonExec = sys.executable
         self._slices = max(1, self._context.defaultParallelism * tasks_per_core)
 
     @classmethod
@@ -63,7 +70,8 @@ class SparkEngine:
             return
         slices = min(len(inputs), self._slices)
         produced = (
-            self._context.parallelize(list(enumerate(inputs)), slices)
+            self._context
+            .parallelize(list(enumerate(inputs)), slices)
             .map(_Produce(produce))
             .persist(StorageLevel.MEMORY_AND_DISK)
         )
@@ -83,7 +91,7 @@ class SparkEngine:
             return list(rdd.collect())
         except Py4JError as error:
             raise Unavailable(
-                f"a Spark job failed: {_first_line(error)}",
+                f"a Spark job failed: {_cause(error)}",
                 next_step="see the executors' log; the same call can be tried again",
             ) from error
 
@@ -97,8 +105,12 @@ class SparkScattered:
         self.summaries = summaries
 
     def gather(self, consume: Callable[[I, Sequence[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
-        """One shuffle of the chunks by key, then one task a key; results in the order of `tasks`."""
-        if not tasks:
+        """One shuffle of the chunks by key, then one task a key; results in the order of `tasks`.
+
+        Raises:
+            Internal: a task's chunks are not there.
+        """
+        if not tasks or self._produced is None:
             return []
         context = self._engine._context
         slices = min(len(tasks), self._engine._slices)
@@ -106,12 +118,12 @@ class SparkScattered:
         wanted = context.broadcast(index)
         inputs = context.broadcast([value for _, value in tasks])
         try:
-            chunks = self._produced.flatMap(_Chunks(wanted)) if self._produced is not None else context.emptyRDD()
-            # Every task gets a slice even without chunks: the marker carries the key to its task.
-            markers = context.parallelize([(place, None) for place in index.values()], slices)
-            grouped = chunks.union(markers).partitionBy(slices, _identity)
-            results = self._engine._collect(grouped.mapPartitions(_Consume(consume, inputs)))
-            return _unwrap([value for _, value in sorted(results, key=lambda r: r[0])])
+            grouped = self._produced.flatMap(_Chunks(wanted)).partitionBy(slices, _identity)
+            results = dict(self._engine._collect(grouped.mapPartitions(_Consume(consume, inputs))))
+            lost = [key for key, place in index.items() if place not in results]
+            if lost:
+                raise Internal(f"no rows came for {len(lost)} tasks, the first {lost[0]}")
+            return _unwrap(results[place] for place in range(len(tasks)))
         finally:
             wanted.unpersist()
             inputs.unpersist()
@@ -170,13 +182,13 @@ class _Consume:
     def __call__(self, rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, tuple[bool, Any]]]:
         chunks: dict[int, list[tuple[int, bytes]]] = {}
         for place, chunk in rows:
-            held = chunks.setdefault(place, [])
-            if chunk is not None:
-                held.append(chunk)
+            chunks.setdefault(place, []).append(chunk)
         for place in sorted(chunks):
             tables = [_from_bytes(body) for _, body in sorted(chunks.pop(place), key=lambda c: c[0])]
-            value = self._inputs.value[place]
-            yield place, _Guarded(lambda _, value=value, tables=tables: self._consume(value, tables))(None)
+            yield place, _Guarded(partial(self._consume_in_order, tables))(self._inputs.value[place])
+
+    def _consume_in_order(self, tables: list[pa.Table], value: Any) -> Any:
+        return self._consume(value, tables)
 
 
 def _summary(produced: tuple[int, bool, Any, list[Any]]) -> tuple[int, bool, Any]:
@@ -207,7 +219,7 @@ def _to_bytes(rows: pa.Table) -> bytes:
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         writer.write_table(rows)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def _from_bytes(body: bytes) -> pa.Table:
@@ -215,6 +227,8 @@ def _from_bytes(body: bytes) -> pa.Table:
         return reader.read_all()
 
 
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[1] if len(lines) > 1 and lines[0].endswith(":") else (lines[0] if lines else type(error).__name__)
+def _cause(error: BaseException) -> str:
+    """The Python error of a failed task out of Spark's text, which buries it between two stack traces."""
+    found = re.findall(r"^[\w.]+(?:Error|Exception|Interrupt)\b.*$", str(error), flags=re.MULTILINE)
+    lines = [line for line in found if "PythonException" not in line and "SparkException" not in line]
+    return lines[0] if lines else str(error).splitlines()[0]

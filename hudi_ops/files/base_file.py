@@ -116,7 +116,9 @@ def with_meta(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*meta_schema(), *schema])
 
 
-def bloom_of(keys: pa.ChunkedArray, fpp: float, carried: BloomFilter | None, added: pa.ChunkedArray | None) -> BloomFilter:
+def bloom_of(
+    keys: pa.ChunkedArray, fpp: float, carried: BloomFilter | None, added: pa.ChunkedArray | None
+) -> BloomFilter:
     """The filter of a new file; hashing every key again would cost as much as the write itself, so a rewrite adds to the old one.
 
     Args:
@@ -192,4 +194,3 @@ def _dictionary_columns(rows: pa.Table, settings: WriterSettings) -> list[str]:
         if distinct * 2 <= sample.num_rows or sample.num_rows < 16:
             chosen.append(field.name)
     return chosen
-

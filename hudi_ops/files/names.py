@@ -7,7 +7,9 @@ import uuid
 from dataclasses import dataclass
 
 _BASE = re.compile(r"(?P<file_id>[^_]+)_(?P<token>\d+-\d+-\d+)_(?P<instant>\d+)\.(?P<format>parquet|hfile|orc)")
-_LOG = re.compile(r"\.(?P<file_id>[^_]+)_(?P<instant>[^._]*)\.log\.(?P<version>\d+)(?:_(?P<token>\d+-\d+-\d+))?(?:\.cdc)?")
+_LOG = re.compile(
+    r"\.(?P<file_id>[^_]+)_(?P<instant>[^._]*)\.log\.(?P<version>\d+)(?:_(?P<token>\d+-\d+-\d+))?(?:\.cdc)?"
+)
 _NAMESPACE = uuid.UUID("8f3d3a2e-5d0f-4c55-9a51-7f0c1f4be9a4")
 
 

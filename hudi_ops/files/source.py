@@ -1,4 +1,4 @@
-"""Reading source files: CSV, JSON lines and Parquet, strictly in the table's schema. What does not fit is an error, never a null."""
+"""Reading source files (CSV, JSON lines, Parquet) in the table's schema. What does not fit is an error, never a null."""
 
 from __future__ import annotations
 

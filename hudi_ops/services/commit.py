@@ -44,7 +44,9 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
         Cancelled: somebody cancelled the attempt.
         OutcomeUnknown: decided or not; opening the table again settles it.
     """
-    footprint = footprint_of(CommitMetadata(operation="", stats=tuple(write.stats)), by_bucket=True, sources=write.sources)
+    footprint = footprint_of(
+        CommitMetadata(operation="", stats=tuple(write.stats)), by_bucket=True, sources=write.sources
+    )
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         _refuse_settled(attempt, state)
@@ -77,7 +79,12 @@ def _metadata(session: Session, state: TableState, slot: int, write: Write) -> C
     carried = pointers(newest.extra) if newest is not None else {}
     schema = to_avro(table_schema(state.config, state.timeline, session.commits), state.config.name)
     pointer = Pointer(state.log.table_id, slot, state.log.properties_slot, state.log.archive_slot)
-    extra = {"schema": json.dumps(schema, separators=(",", ":")), **carried, **write.extra, POINTER_KEY: pointer.encode()}
+    extra = {
+        "schema": json.dumps(schema, separators=(",", ":")),
+        **carried,
+        **write.extra,
+        POINTER_KEY: pointer.encode(),
+    }
     return CommitMetadata(operation=write.operation, stats=tuple(write.stats), extra=extra)
 
 

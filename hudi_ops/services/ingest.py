@@ -32,7 +32,6 @@ from hudi_ops.services.write_tasks import (
     BucketTask,
     SourceSummary,
     SourceTask,
-    chunk_key,
     find_duplicates,
     merge_and_write,
     read_and_tag,
@@ -152,7 +151,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
 
 
 def nothing_new(session: Session, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:
-    """The result of an ingest whose source has nothing that was not taken before. What dead attempts left is cleared all the same."""
+    """The result of an ingest without new files; what dead attempts left is cleared all the same."""
     state = session.loader.load()
     refuse_unwritable(state)
     recover(session)

@@ -36,9 +36,11 @@ class Ledger:
 
     def encode(self) -> bytes:
         """As JSON, by path."""
-        return json.dumps(
-            {"source": self.source_id, "uri": self.uri, "files": {p: list(v) for p, v in sorted(self.taken.items())}}
-        ).encode()
+        return json.dumps({
+            "source": self.source_id,
+            "uri": self.uri,
+            "files": {p: list(v) for p, v in sorted(self.taken.items())},
+        }).encode()
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def offer_of(source: Storage, ledger: Ledger, now_ms: int, min_age_s: float) -> 
             waiting[info.path] = f"its ending is none of {', '.join(SUFFIXES)}"
         elif info.path in ledger.taken:
             _refuse_changed(source, info, ledger.taken[info.path])
-        elif now_ms - info.modified_ms < min_age_s * 1000:
+        elif min_age_s > 0 and now_ms - info.modified_ms < min_age_s * 1000:
             waiting[info.path] = f"it is younger than {min_age_s:g} s"
         else:
             files.append(info)

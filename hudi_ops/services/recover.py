@@ -36,10 +36,10 @@ def recover(session: Session) -> list[str]:
     _remove_lone_inflights(session, state)
     undone = _finish_rollbacks(session, state)
     for instant in session.loader.load().timeline.pending:
-        if instant.action in _INGESTION and _is_ours_and_dead(session, instant.time):
-            if cancel_write(session, instant.time, "its writer is gone"):
-                roll_back(session, instant)
-                undone.append(instant.time)
+        is_dead = instant.action in _INGESTION and _is_ours_and_dead(session, instant.time)
+        if is_dead and cancel_write(session, instant.time, "its writer is gone"):
+            roll_back(session, instant)
+            undone.append(instant.time)
     _sweep_leases(session)
     return undone
 

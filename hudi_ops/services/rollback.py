@@ -104,7 +104,9 @@ def _plan(session: Session, target: Instant) -> bytes:
                     "partitionPath": partition,
                     "fileId": "",
                     "latestBaseInstant": "",
-                    "filesToBeDeleted": [f"{root}/{partition}/{name}" if partition else f"{root}/{name}" for name in names],
+                    "filesToBeDeleted": [
+                        f"{root}/{partition}/{name}" if partition else f"{root}/{name}" for name in names
+                    ],
                     "logBlocksToBeDeleted": {},
                 }
                 for partition, names in sorted(files.items())

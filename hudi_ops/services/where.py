@@ -65,7 +65,7 @@ def _tree(text: str) -> exp.Expression:
 
 def _convert(node: exp.Expression, text: str) -> pc.Expression:
     if type(node) in _COMPARISONS:
-        return _COMPARISONS[type(node)](_convert(node.left, text), _convert(node.right, text))  # type: ignore[attr-defined]
+        return _COMPARISONS[type(node)](_convert(node.left, text), _convert(node.right, text))
     match node:
         case exp.Paren():
             return _convert(node.this, text)

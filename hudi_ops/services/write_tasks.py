@@ -6,7 +6,7 @@ They run on executors: everything they need comes in their input, and what they 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -70,7 +70,7 @@ class BucketTask:
     base: DataFile | None
     instant: str = ""
     epoch: int = 0
-    settings: WriterSettings = WriterSettings()
+    settings: WriterSettings = field(default_factory=WriterSettings)
 
     @property
     def key(self) -> str:
@@ -100,10 +100,10 @@ def read_and_tag(task: SourceTask) -> Produced:
     Raises:
         InvalidRequest: the source does not fit the table; names file, field and row.
     """
-    if task.rows is not None:
-        where, rows = "the rows given", fit_rows(task.rows, task.schema, task.required, "the rows given")
+    if task.storage is None or task.file is None:
+        given = task.rows if task.rows is not None else task.schema.empty_table()
+        where, rows = "the rows given", fit_rows(given, task.schema, task.required, "the rows given")
     else:
-        assert task.storage is not None and task.file is not None  # noqa: S101 - one of the two is given
         where = f"{task.storage.uri}/{task.file.path}"
         rows = read_source(task.storage, task.file, task.schema, task.required)
     try:
@@ -149,9 +149,7 @@ def merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResul
     return replace(result, stat=_stat(task, path, plan, rows.num_rows, body.size))
 
 
-def _resolve(
-    task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None
-) -> tuple[pa.Table, MergePlan]:
+def _resolve(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) -> tuple[pa.Table, MergePlan]:
     """One winner per incoming key, and what it does to the base; reads keys and ordering values only."""
     ordering = task.ordering if task.ordering in incoming.column_names else None
     winners = combine(_array(incoming, RECORD_KEY), _array(incoming, ordering), task.mode)

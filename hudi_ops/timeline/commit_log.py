@@ -33,14 +33,12 @@ class Pointer:
 
     def encode(self) -> str:
         """As the value of `POINTER_KEY`."""
-        return json.dumps(
-            {
-                "table_id": self.table_id,
-                "slot": self.slot,
-                "properties_slot": self.properties_slot,
-                "archive_slot": self.archive_slot,
-            }
-        )
+        return json.dumps({
+            "table_id": self.table_id,
+            "slot": self.slot,
+            "properties_slot": self.properties_slot,
+            "archive_slot": self.archive_slot,
+        })
 
     @classmethod
     def decode(cls, extra: Mapping[str, str]) -> Pointer | None:
@@ -98,7 +96,11 @@ class Log:
         """The slot that decides `instant`: its first CANCEL, or its first COMPLETE that no VOID names."""
         voided = {entry.slot for _, entry in self.since(self.base - 1) if isinstance(entry, Void)}
         for number, entry in self.since(self.base - 1):
-            if entry.kind in {"COMPLETE", "CANCEL"} and getattr(entry, "instant", "") == instant and number not in voided:
+            if (
+                entry.kind in {"COMPLETE", "CANCEL"}
+                and getattr(entry, "instant", "") == instant
+                and number not in voided
+            ):
                 return number, entry
         return None
 
@@ -158,4 +160,3 @@ def refresh_log(storage: Storage, log: Log) -> Log:
         elif isinstance(entry, Archive):
             log = replace(log, archive_slot=slot, boundary=max(log.boundary, entry.boundary))
     return log
-

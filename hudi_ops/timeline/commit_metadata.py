@@ -51,9 +51,16 @@ _SNAKE_TO_FORMAT = {
 _FORMAT_TO_SNAKE = {value: key for key, value in _SNAKE_TO_FORMAT.items()}
 # In the writers' own words: statistics that a base file written in one go does not have are zero, not null.
 _ZEROS = (
-    "totalLogRecords totalLogFiles totalUpdatedRecordsCompacted totalLogBlocks totalCorruptLogBlock totalRollbackBlocks "
-    "totalLogFilesCompacted totalLogReadTimeMs totalLogSizeCompacted"
-).split()
+    "totalLogRecords",
+    "totalLogFiles",
+    "totalUpdatedRecordsCompacted",
+    "totalLogBlocks",
+    "totalCorruptLogBlock",
+    "totalRollbackBlocks",
+    "totalLogFilesCompacted",
+    "totalLogReadTimeMs",
+    "totalLogSizeCompacted",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +149,5 @@ def _stat_of(record: Mapping[str, Any], partition: str) -> WriteStat:
     known.setdefault("partition_path", partition)
     if "log_files" in known:
         known["log_files"] = tuple(known["log_files"])
-    known["other"] = {
-        key: value for key, value in record.items() if key not in _FORMAT_TO_SNAKE and value is not None
-    }
+    known["other"] = {key: value for key, value in record.items() if key not in _FORMAT_TO_SNAKE and value is not None}
     return WriteStat(**known)

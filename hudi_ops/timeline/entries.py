@@ -85,9 +85,7 @@ class Archive(_Entry):
     history: str
 
 
-Entry = Annotated[
-    Plan | Takeover | Complete | Cancel | Void | Properties | Archive, Field(discriminator="kind")
-]
+Entry = Annotated[Plan | Takeover | Complete | Cancel | Void | Properties | Archive, Field(discriminator="kind")]
 _ADAPTER: TypeAdapter[Entry] = TypeAdapter(Entry)
 
 

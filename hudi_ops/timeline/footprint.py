@@ -36,7 +36,5 @@ def footprint_of(metadata: CommitMetadata, *, by_bucket: bool, sources: frozense
     """What a completed write touched, from its statistics and its replaced groups."""
     length = BUCKET_DIGITS if by_bucket else None
     groups = {(stat.partition_path, stat.file_id[:length]) for stat in metadata.stats}
-    groups |= {
-        (partition, file_id[:length]) for partition, ids in (metadata.replaced or {}).items() for file_id in ids
-    }
+    groups |= {(partition, file_id[:length]) for partition, ids in (metadata.replaced or {}).items() for file_id in ids}
     return Footprint(frozenset(groups), sources)

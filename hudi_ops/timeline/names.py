@@ -21,9 +21,17 @@ class State(IntEnum):
     COMPLETED = 2
 
 
-COMPLETED_ACTIONS = frozenset(
-    {"commit", "deltacommit", "replacecommit", "clean", "rollback", "restore", "savepoint", "indexing", "schemacommit"}
-)
+COMPLETED_ACTIONS = frozenset({
+    "commit",
+    "deltacommit",
+    "replacecommit",
+    "clean",
+    "rollback",
+    "restore",
+    "savepoint",
+    "indexing",
+    "schemacommit",
+})
 WRITE_ACTIONS = frozenset({"commit", "deltacommit", "replacecommit"})
 _COMPLETES_AS = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
 _PENDING_ACTIONS = COMPLETED_ACTIONS | _COMPLETES_AS.keys()
@@ -106,7 +114,7 @@ def ms_of_instant(time: str) -> int:
     try:
         moment = datetime.strptime(padded[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
         if len(padded) != 17:
-            raise ValueError(padded)
+            moment = datetime.strptime("", "%f")
         return int(moment.timestamp()) * 1000 + int(padded[14:])
     except ValueError:
         raise InvalidRequest(

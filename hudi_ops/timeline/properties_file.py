@@ -51,7 +51,9 @@ def load_config(storage: Storage) -> TableConfig:
 def write_properties(storage: Storage, values: dict[str, str], now_ms: int, *, first: bool) -> None:
     """Replace the file in one atomic put; readers see the old or the new one, never neither."""
     instant = instant_of_ms(now_ms)
-    stamp = f"{instant[:4]}-{instant[4:6]}-{instant[6:8]}T{instant[8:10]}:{instant[10:12]}:{instant[12:14]}.{instant[14:]}Z"
+    stamp = (
+        f"{instant[:4]}-{instant[4:6]}-{instant[6:8]}T{instant[8:10]}:{instant[10:12]}:{instant[12:14]}.{instant[14:]}Z"
+    )
     comment = f"Properties saved on {stamp}" if first else f"Updated at {stamp}"
     storage.put(PROPERTIES_PATH, properties.dumps(values, comment=comment, now_ms=now_ms))
 

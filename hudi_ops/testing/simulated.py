@@ -1,0 +1,53 @@
+"""Components for running a table's services under a test's control: seeded ids, no threads, no waiting."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from hudi_ops.clock import Clock
+from hudi_ops.concurrency.in_process import in_process_lock
+from hudi_ops.context import Owner, TableContext
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.storage.protocol import Storage
+
+
+class SeededIds:
+    """UUIDs that follow from a seed."""
+
+    def __init__(self, seed: int | str) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - repeatable, not secret
+
+    def new_id(self) -> str:
+        """The next UUID as text."""
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+
+class NoBeats:
+    """Leases are not renewed: in a simulation beating is an actor of its own, or time does not pass."""
+
+    @contextmanager
+    def every(self, interval_s: float, beat: Callable[[], None]) -> Iterator[None]:
+        """Do nothing until the context ends."""
+        yield
+
+
+def simulated_context(storage: Storage, clock: Clock, actor: str) -> TableContext:
+    """A context whose every effect goes through `storage` and `clock`, in the calling thread.
+
+    Args:
+        storage: usually a `FaultyStorage` around a `MemoryStorage`.
+        clock: usually a `ManualClock`.
+        actor: names the process that is played; its leases are dead only once they expire.
+    """
+    return TableContext(
+        storage=storage,
+        locks=in_process_lock(f"{storage.uri}#{actor}"),
+        clock=clock,
+        engine=LocalEngine(threads=1),
+        ids=SeededIds(actor),
+        owner=Owner(host=f"simulated-{actor}", pid=1, started=""),
+        beats=NoBeats(),
+    )
