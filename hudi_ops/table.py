@@ -53,7 +53,7 @@ class Table:
         ordering: str | None = None,
         table_type: Literal["cow", "mor"] = "cow",
         buckets: int = 1,
-        url_encode: bool = False,
+        url_encode: bool = True,
         locks: LockProvider | None = None,
         engine: Engine | None = None,
     ) -> Self:
@@ -63,12 +63,12 @@ class Table:
             path: a folder or `file://` URI; made when absent.
             name: the table's name; printable ASCII without spaces.
             record_key: columns that identify a row.
-            schema: the table's columns, without meta columns.
+            schema: the table's columns, without meta columns; timestamps without a zone become UTC.
             partition_by: columns that name the folders of rows.
             ordering: column by which the newer of two rows is told; None: the later write wins.
             table_type: `cow` (copy-on-write) or `mor` (merge-on-read).
             buckets: file groups per partition; rows are routed by a hash of their key.
-            url_encode: escape partition values that hold characters a path must not.
+            url_encode: escape characters of partition values that a path must not hold; without it such values are refused.
             locks: the table lock; None: one that holds inside this process only.
             engine: runs the work; None: threads of this process.
 

@@ -98,6 +98,10 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
                 hook.submit(self.application, start_new_session=True)
             except AirflowException as error:
                 self._raise_failure(hook, error)
+            except (KeyboardInterrupt, SystemExit):
+                # Ctrl-C in a terminal does not reach a session of its own, and Airflow calls on_kill for signals only.
+                self.on_kill()
+                raise
             if self._result is None:
                 raise AirflowException(
                     f"{self.application} ended well, but without its JSON line: is it one of spark_apps?"

@@ -166,7 +166,7 @@ def new_table_properties(
     ordering: str | None,
     create_schema: str,
     checksum: str,
-    url_encode: bool = False,
+    url_encode: bool = True,
 ) -> dict[str, str]:
     """Every property of a new version 9 table (format facts §1.5, "v9 file to write").
 

@@ -51,7 +51,7 @@ def read_source(storage: Storage, file: FileInfo, schema: pa.Schema, required: S
             stream = pa.input_stream(body, compression="gzip" if file.name.endswith(".gz") else None)
             rows = _read_csv(stream, schema, where) if kind == "csv" else _read_json(stream, schema, where)
     except NotFound as error:
-        raise _changed(where, "deleted") from error
+        raise InvalidRequest(**_changed(where, "deleted")) from error
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(
             f"{where} cannot be parsed: {error}",
@@ -61,7 +61,7 @@ def read_source(storage: Storage, file: FileInfo, schema: pa.Schema, required: S
         ) from error
     now = storage.head(file.path)
     if now is None or (now.size_bytes, now.modified_ms) != (file.size_bytes, file.modified_ms):
-        raise _changed(where, "changed")
+        raise InvalidRequest(**_changed(where, "changed"))
     return fit_rows(rows, schema, required, where)
 
 
@@ -150,10 +150,10 @@ def _read_json(stream: pa.NativeFile, schema: pa.Schema, where: str) -> pa.Table
     return pajson.read_json(stream, parse_options=options)
 
 
-def _changed(where: str, how: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"{where} was {how} while it was read",
-        expected="files that stay as they are once they are in the source folder",
-        next_step="write files elsewhere and move them in when they are whole; then run the ingest again",
-        file=where,
-    )
+def _changed(where: str, how: str) -> dict[str, str]:
+    return {
+        "what": f"{where} was {how} while it was read",
+        "expected": "files that stay as they are once they are in the source folder",
+        "next_step": "write files elsewhere and move them in when they are whole; then run the ingest again",
+        "file": where,
+    }

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hudi_ops.errors import InvalidRequest
+from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.kernels.statistics import first_null_row
 from hudi_ops.kernels.text import key_column, print_values
 
@@ -123,12 +123,36 @@ def partition_paths(data: pa.Table, spec: PartitionSpec) -> pa.DictionaryArray:
 
 
 def _distinct_texts(column: pa.Array, field: str) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Per row a code, and the text of each code; null and the empty string give the default partition."""
+    """Per row a code, and the text of each code; null gives the default partition.
+
+    Raises:
+        InvalidRequest: an empty text, or the default partition's own name: Apache Hudi takes a partition column's value from
+            the path and would read null for both.
+        Unsupported: a timestamp column: what Apache Hudi reads back from such a path is another value.
+    """
+    if pa.types.is_timestamp(column.type):
+        raise Unsupported(
+            f"The timestamp column {field!r} cannot name partitions.",
+            expected="a text, number, boolean or date column",
+            found=str(column.type),
+            next_step="Partition by a date column made of it.",
+            field=field,
+        )
     encoded = column.dictionary_encode(null_encoding="encode")
     texts = print_values(encoded.dictionary, field).to_pylist()
-    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), [
-        text or DEFAULT_PARTITION for text in texts
-    ]
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    for code, text in enumerate(texts):
+        if text in {"", DEFAULT_PARTITION}:
+            row = int(np.argmax(codes == code))
+            raise InvalidRequest(
+                f"Row {row}: the value {text!r} of the partition field {field!r} would be read back as null.",
+                expected="a null, or a text that is neither empty nor the default partition's name",
+                found=repr(text),
+                next_step="Write a null where there is no value.",
+                row=row,
+                field=field,
+            )
+    return codes, [DEFAULT_PARTITION if text is None else text for text in texts]
 
 
 def _folders(
@@ -145,7 +169,7 @@ def _folders(
         folder = f"{field}={value}" if spec.hive_style else value
         # `.hoodie` at the top is the table's own folder: data there would be taken for its metadata.
         if (
-            "/" in value
+            any(char in value for char in ("/", ":", "%") if not spec.url_encode)
             or folder in {".", ".."}
             or _CONTROL.search(value)
             or (level == 0 and folder.startswith(".hoodie"))
@@ -153,7 +177,7 @@ def _folders(
             row = int(np.argmax(codes == code))
             raise InvalidRequest(
                 f"Row {row}: the value {text!r} of the partition field {field!r} is not the name of a folder.",
-                expected="no '/', no control characters, not '.' or '..', not beginning with '.hoodie'",
+                expected="none of / : %, no control characters, not '.' or '..', not beginning with '.hoodie'",
                 found=repr(text),
                 next_step="Create the table with hoodie.datasource.write.partitionpath.urlencode=true, which encodes "
                 "'/' and control characters, or change the value.",

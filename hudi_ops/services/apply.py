@@ -7,7 +7,7 @@ import logging
 from hudi_ops.concurrency.transaction import Applier
 from hudi_ops.config.table import PROPERTIES_PATH
 from hudi_ops.context import TableContext
-from hudi_ops.errors import AlreadyExists, Conflict, Internal, NotFound
+from hudi_ops.errors import AlreadyExists, Internal, NotFound
 from hudi_ops.formats import properties
 from hudi_ops.storage.claim import claim
 from hudi_ops.timeline.commit_log import refresh_log, slot_path
@@ -116,14 +116,3 @@ def _void_reason(state: TableState, entry: Complete) -> str | None:
         if other.completion_time >= entry.completion_time:
             return f"{other.time} completed at {other.completion_time} without a slot"
     return None
-
-
-def voided(instant: str, table: str) -> Conflict:
-    """The error of a writer whose completion was voided; nothing of it is visible."""
-    return Conflict(
-        "a writer without the commit log came between decision and completed file",
-        table=table,
-        instant=instant,
-        expected="Apache Hudi writers that take the same ZooKeeper lock",
-        next_step="run the same call again; check the lock settings of the other writer",
-    )

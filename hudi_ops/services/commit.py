@@ -12,7 +12,6 @@ from hudi_ops.concurrency.lease import drop_lease
 from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.errors import Cancelled, Conflict
 from hudi_ops.formats.avro_schema import to_avro
-from hudi_ops.services.apply import voided
 from hudi_ops.services.ledger import TAKEN_KEY, pointers
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, payload_path
@@ -67,7 +66,13 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
 
     decided = session.decide(prepare, f"{write.operation.lower()} {attempt.instant}")
     if decided is None or not isinstance(decided.entry, Complete) or not decided.applied:
-        raise voided(attempt.instant, attempt.begun.config.name)
+        raise Conflict(
+            "a writer without the commit log came between decision and completed file",
+            table=attempt.begun.config.name,
+            instant=attempt.instant,
+            expected="Apache Hudi writers that take the same ZooKeeper lock",
+            next_step="run the same call again; check the lock settings of the other writer",
+        )
     session.drop_lost_payloads(attempt.instant, decided)
     delete_markers(session.ctx.storage, attempt.instant)
     drop_lease(session.ctx, attempt.instant)

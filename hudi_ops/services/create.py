@@ -19,7 +19,7 @@ from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.formats.arrow_types import normalise
 from hudi_ops.formats.avro_schema import to_avro
 from hudi_ops.formats.properties import table_checksum
-from hudi_ops.kernels.keys import KeySpec, record_keys
+from hudi_ops.kernels.keys import KeySpec, PartitionSpec, partition_paths, record_keys
 from hudi_ops.services.apply import apply_properties
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.session import Session
@@ -43,7 +43,7 @@ class Definition:
     ordering: str | None = None
     table_type: TableType = "COPY_ON_WRITE"
     buckets: int = 1
-    url_encode: bool = False
+    url_encode: bool = True
 
 
 def create_table(session: Session, definition: Definition) -> bool:
@@ -71,7 +71,7 @@ def create_table(session: Session, definition: Definition) -> bool:
     first = read_slot(ctx.storage, 0)
     if first is None:
         if ctx.storage.head(PROPERTIES_PATH) is not None:
-            raise _already(session, "a table that another program made")
+            raise InvalidRequest(**_already(session, "a table that another program made"))
         table_id = ctx.ids.new_id()
         entry = Properties(
             table_id=table_id,
@@ -84,7 +84,7 @@ def create_table(session: Session, definition: Definition) -> bool:
         claim(ctx.storage, slot_path(0), encode_entry(entry), entry.decision_id, decision_id_of)
         first = read_slot(ctx.storage, 0)
     if not isinstance(first, Properties) or first.set != properties or first.facts != facts:
-        raise _already(session, "a table with another definition")
+        raise InvalidRequest(**_already(session, "a table with another definition"))
     existed = ctx.storage.head(PROPERTIES_PATH) is not None
     if not existed:
         apply_properties(ctx, first, first=True)
@@ -110,7 +110,7 @@ def check_definition(definition: Definition) -> pa.Schema:
         InvalidRequest: an unknown, repeated or missing column, or a number out of range.
         Unsupported: a column type that a table cannot hold, or that cannot be a key.
     """
-    schema = normalise(definition.schema)
+    schema = _with_zones(normalise(definition.schema))
     names = schema.names
     if not definition.record_key:
         raise InvalidRequest("a table needs a record key", next_step="pass --key with one or several columns")
@@ -142,13 +142,23 @@ def check_definition(definition: Definition) -> pa.Schema:
         raise Unsupported(f"column {definition.ordering} cannot order rows", found="a nested type")
     # The kernels know which types can be keys; asking them with no rows keeps that in one place.
     record_keys(schema.empty_table(), KeySpec(definition.record_key, len(definition.record_key) > 1))
+    partition_paths(schema.empty_table(), PartitionSpec(definition.partition_by, True, definition.url_encode))
     return schema
 
 
-def _already(session: Session, what: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"{session.ctx.storage.uri} already holds {what}",
-        expected="a path without a table",
-        found=what,
-        next_step="choose another path, or open the table that is there (`hudi-ops show`)",
-    )
+def _with_zones(schema: pa.Schema) -> pa.Schema:
+    """Timestamps without a zone become UTC ones: a reader in wide use fails on every table that has the former."""
+    fields = [
+        field.with_type(pa.timestamp(field.type.unit, "UTC")) if pa.types.is_timestamp(field.type) else field
+        for field in schema
+    ]
+    return pa.schema(fields)
+
+
+def _already(session: Session, what: str) -> dict[str, str]:
+    return {
+        "what": f"{session.ctx.storage.uri} already holds {what}",
+        "expected": "a path without a table",
+        "found": what,
+        "next_step": "choose another path, or open the table that is there (`hudi-ops show`)",
+    }

@@ -194,13 +194,14 @@ def refuse_unwritable(state: TableState) -> None:
 def _source_tasks(state: TableState, batch: Batch, schema: pa.Schema) -> list[SourceTask]:
     tagger = Tagger.of(state.config, state.log.properties.facts)
     required = tuple(schema.names)
+    ordering = next(iter(state.config.ordering_fields), None)
     if batch.operation is Operation.DELETE:
         # Only what routes a row must be there; other columns may be, and are checked, but say nothing.
         required = tuple(dict.fromkeys(state.config.record_key_fields + state.config.partition_fields))
     if batch.rows is not None:
-        return [SourceTask(0, tagger, schema, required, rows=batch.rows)]
+        return [SourceTask(0, tagger, schema, required, ordering, rows=batch.rows)]
     return [
-        SourceTask(ordinal, tagger, schema, required, storage=batch.source, file=file)
+        SourceTask(ordinal, tagger, schema, required, ordering, storage=batch.source, file=file)
         for ordinal, file in enumerate(batch.files)
     ]
 
@@ -220,7 +221,7 @@ def _bucket_tasks(
                 storage=session.ctx.storage,
                 table_name=state.config.name,
                 schema=schema,
-                ordering=state.config.ordering_fields[0] if state.config.ordering_fields else None,
+                ordering=next(iter(state.config.ordering_fields), None),
                 mode=Ordering(state.config.merge_mode),
                 operation=batch.operation,
                 partition_path=partition,

@@ -23,6 +23,7 @@ from hudi_ops.index.simple_bucket import Tagger
 from hudi_ops.kernels.hashing import group_hash
 from hudi_ops.kernels.merge import MergePlan, Operation, Ordering, combine, existing, plan_merge
 from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
+from hudi_ops.kernels.statistics import first_null_row
 from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.commit_metadata import WriteStat
 from hudi_ops.timeline.names import ms_of_instant
@@ -38,6 +39,7 @@ class SourceTask:
     tagger: Tagger
     schema: pa.Schema
     required: tuple[str, ...]
+    ordering: str | None = None
     storage: Storage | None = None
     file: FileInfo | None = None
     rows: pa.Table | None = None
@@ -106,6 +108,7 @@ def read_and_tag(task: SourceTask) -> Produced:
     else:
         where = f"{task.storage.uri}/{task.file.path}"
         rows = read_source(task.storage, task.file, task.schema, task.required)
+    _refuse_null_ordering(rows, task, where)
     try:
         parts = task.tagger.split(rows)
     except InvalidRequest as error:
@@ -147,6 +150,21 @@ def merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResul
     _put_partition_metadata(task)
     task.storage.put(path, body)
     return replace(result, stat=_stat(task, path, plan, rows.num_rows, body.size))
+
+
+def _refuse_null_ordering(rows: pa.Table, task: SourceTask, where: str) -> None:
+    # Apache Hudi fails on such a row when it meets an older one; dropping it in silence would be worse.
+    column = rows.column(task.ordering) if task.ordering in task.required else None
+    row = first_null_row(column) if column is not None else None
+    if row is not None:
+        raise InvalidRequest(
+            f"{where}: row {row}: the ordering column {task.ordering} is null",
+            expected="a value in every row: it says which of two rows is the newer",
+            found="null",
+            next_step="correct the row, or make the table without an ordering column",
+            row=row,
+            field=task.ordering,
+        )
 
 
 def _resolve(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) -> tuple[pa.Table, MergePlan]:

@@ -113,13 +113,13 @@ def ms_of_instant(time: str) -> int:
     padded = time + "999" if len(time) == 14 else time
     try:
         moment = datetime.strptime(padded[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-        if len(padded) != 17:
-            moment = datetime.strptime("", "%f")
-        return int(moment.timestamp()) * 1000 + int(padded[14:])
     except ValueError:
+        moment = None
+    if moment is None or not re.fullmatch(r"\d{17}", padded):
         raise InvalidRequest(
             f"{time!r} is not an instant time", expected="yyyyMMddHHmmssSSS, 17 digits", found=repr(time)
-        ) from None
+        )
+    return int(moment.timestamp()) * 1000 + int(padded[14:])
 
 
 def parse_instant(text: str) -> str:

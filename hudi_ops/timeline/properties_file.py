@@ -56,6 +56,8 @@ def write_properties(storage: Storage, values: dict[str, str], now_ms: int, *, f
     )
     comment = f"Properties saved on {stamp}" if first else f"Updated at {stamp}"
     storage.put(PROPERTIES_PATH, properties.dumps(values, comment=comment, now_ms=now_ms))
+    # Hadoop's local file system keeps a checksum beside each file it wrote, and refuses a file that does not match it.
+    storage.delete(".hoodie/.hoodie.properties.crc")
 
 
 def _check(values: dict[str, str], path: str) -> None:

@@ -1,0 +1,120 @@
+"""What the commands share: the TABLE argument and how a table is opened from it, lists of columns, durations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hudi_ops.errors import HudiOpsError, InvalidRequest
+
+if TYPE_CHECKING:
+    from hudi_ops.config.tables_file import TableLocation
+    from hudi_ops.storage.protocol import Storage
+    from hudi_ops.table import Table
+
+_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>ms|s|m|h|d|)")
+_SECONDS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def declared_names(incomplete: str) -> list[str]:
+    """Names in `tables.yaml` that begin so; none when there is no such file, or when it is broken."""
+    from hudi_ops.config.tables_file import load_tables
+
+    try:
+        return sorted(name for name in load_tables().tables if name.startswith(incomplete))
+    except HudiOpsError:
+        return []  # the shell asks at every key press: the command itself will say what is wrong
+
+
+TableArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE",
+        help="A table that tables.yaml declares, by its name; or the folder of any table.",
+        autocompletion=declared_names,
+    ),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print exactly one JSON object, as the last line of the output.")
+]
+
+
+def locate(table: str) -> TableLocation:
+    """What a TABLE argument means.
+
+    Raises:
+        InvalidRequest: neither a declared name nor a path; says which name was probably meant.
+    """
+    from hudi_ops.config.tables_file import locate_table
+
+    return locate_table(table)
+
+
+@contextmanager
+def open_table(location: TableLocation) -> Iterator[Table]:
+    """The table at a location, with its lock; let go of at the end.
+
+    Raises:
+        InvalidRequest: no table lies there.
+        Unsupported: a table version that cannot be opened.
+    """
+    from hudi_ops.concurrency.open_lock import lock_of
+    from hudi_ops.table import Table
+
+    table = Table.open(location.path, locks=lock_of(location))
+    try:
+        yield table
+    finally:
+        table.close()
+
+
+def storage_of(location: TableLocation) -> Storage:
+    """The bytes of the table at a location, for what needs no lock."""
+    from hudi_ops.storage.paths import open_storage
+
+    return open_storage(location.path)
+
+
+def split_names(text: str | None, option: str) -> tuple[str, ...] | None:
+    """Names of a list with commas; None stays None.
+
+    Args:
+        text: for example `origin, month`.
+        option: named in the error.
+
+    Raises:
+        InvalidRequest: an empty or a repeated name.
+    """
+    if text is None:
+        return None
+    names = tuple(name.strip() for name in text.split(","))
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if "" in names or twice:
+        raise InvalidRequest(
+            f"{option} names {'a column twice: ' + twice[0] if twice and twice[0] else 'an empty column'}",
+            expected="names parted by single commas",
+            found=repr(text),
+        )
+    return names
+
+
+def parse_seconds(text: str, option: str) -> float:
+    """A duration as people write it: `500ms`, `5s`, `2m`, `1h`; a bare number is seconds.
+
+    Args:
+        text: the duration.
+        option: named in the error.
+
+    Raises:
+        InvalidRequest: not a duration.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise InvalidRequest(
+            f"{option} is not a duration", expected="for example 500ms, 5s, 2m or 1h", found=repr(text)
+        )
+    return float(match["number"]) * _SECONDS[match["unit"]]

@@ -1,0 +1,238 @@
+"""`hudi-ops read`, `timeline`, `show` and `verify`: the commands that look at a table and change nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+import typer
+
+from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, open_table, split_names, storage_of
+from hudi_ops.cli.output import (
+    counted,
+    is_terminal,
+    plain_rows,
+    sized,
+    to_json,
+    working,
+    write,
+    write_facts,
+    write_json,
+    write_table,
+)
+from hudi_ops.errors import Corrupt, InvalidRequest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from hudi_ops.config.tables_file import TableLocation
+    from hudi_ops.table import Table
+
+TERMINAL_ROWS = 20
+
+READ_HELP = """Print rows of a table, or write them to a Parquet file.
+
+On a terminal, the first 20 rows as a table. In a pipe, all rows as JSON lines. With --json, one object with columns
+and rows, in which dates, times and decimals are text and bytes are base64. Hudi's meta columns come with --meta, or
+when --columns names them.
+
+\b
+hudi-ops read flights --columns carrier,arr_delay --where "origin = 'JFK' AND arr_delay > 60"
+hudi-ops read flights --as-of 2026-11-21T10:15:00 --limit 5 --json
+hudi-ops read flights --output flights.parquet
+"""
+
+TIMELINE_HELP = """List the instants of a table, the newest last.
+
+\b
+hudi-ops timeline flights --limit 10
+hudi-ops timeline /data/trips --archived --json
+"""
+
+SHOW_HELP = """Describe a table: its settings, columns, files and what waits on it.
+
+\b
+hudi-ops show flights
+hudi-ops show /data/trips --json
+"""
+
+VERIFY_HELP = """Check that a table is whole. Ends with 20 when something is broken.
+
+The timeline, the commit log and the files that completed instants name are looked at; with --deep, the contents of the
+files too. Nothing is changed.
+
+\b
+hudi-ops verify flights
+hudi-ops verify /data/trips --deep --json
+"""
+
+
+@dataclass(frozen=True)
+class _Query:
+    columns: tuple[str, ...]
+    where: str | None
+    as_of: str | None
+    limit: int | None
+
+
+def read(
+    table: TableArgument,
+    columns: Annotated[
+        str | None, typer.Option(metavar="COLUMNS", help="Columns to read, in this order, parted by commas. Default: all.")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="SQL", help="A condition, for example: origin = 'JFK' AND month IN (1, 2)")
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option(metavar="TIME", help="An instant or an ISO time: read the table as it was then.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="At most so many rows. Default on a terminal: 20.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE.parquet", help="Write the rows to this file instead of printing them.")
+    ] = None,
+    meta: Annotated[bool, typer.Option("--meta", help="With the meta columns that Hudi adds to each row.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print rows of a table, or write them to a Parquet file.
+
+    Raises:
+        InvalidRequest: an unknown column or instant, a filter that does not parse, or no such output.
+    """
+    location = locate(table)
+    wanted = split_names(columns, "--columns")
+    if output is not None:
+        _check_output(output, location)
+    is_shown = output is None and not as_json and is_terminal()
+    most = TERMINAL_ROWS if limit is None and is_shown else limit
+    with open_table(location) as opened:
+        query = _Query(wanted or _columns_of(opened, meta), where, as_of, most)
+        with working(f"reading {location.name}"):
+            rows = opened.read(list(query.columns), where, as_of, most)
+            more = _rows_left(opened, query, rows.num_rows) if is_shown else 0
+    if output is not None:
+        _write_parquet(rows, output)
+        facts = {"table": location.name, "output": str(output), "columns": rows.column_names, "row_count": rows.num_rows}
+        said = f"{counted(rows.num_rows, 'row')} of {location.name} written to {output}, {sized(output.stat().st_size)}"
+        write_json(facts) if as_json else write(said)
+    elif as_json:
+        write_json({"table": location.name, "columns": rows.column_names, "rows": list(plain_rows(rows))})
+    elif is_shown:
+        write_table(rows.column_names, list(zip(*(column.to_pylist() for column in rows.columns), strict=True)))
+        if more:
+            write(f"… and {counted(more, 'more row')}; --limit shows more, --output writes all of them to a file")
+    else:
+        for row in plain_rows(rows):
+            write(to_json(row))
+
+
+def timeline(
+    table: TableArgument,
+    limit: Annotated[int | None, typer.Option(help="Only so many instants, the newest ones.", min=0)] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="Also instants that were archived.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the instants of a table."""
+    from hudi_ops.services.describe import describe_timeline
+
+    location = locate(table)
+    with working(f"reading the timeline of {location.name}"):
+        rows = [row.as_dict() for row in describe_timeline(storage_of(location), archived=archived, limit=limit)]
+    if as_json:
+        write_json({"table": location.name, "instants": rows})
+    elif rows:
+        _write_rows(rows)
+    else:
+        write(f"{location.name} has no instants")
+
+
+def show(table: TableArgument, as_json: JsonOption = False) -> None:
+    """Describe a table."""
+    from hudi_ops.services.describe import describe_table
+
+    location = locate(table)
+    with working(f"looking at {location.name}"):
+        facts = describe_table(storage_of(location)).as_dict()
+    if as_json:
+        write_json(facts)
+    else:
+        write_facts(facts)
+
+
+def verify(
+    table: TableArgument,
+    deep: Annotated[bool, typer.Option("--deep", help="Read the contents of files too.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check that a table is whole.
+
+    Raises:
+        Exit: with 20, when it is not.
+    """
+    from hudi_ops.verify import verify_table
+
+    location = locate(table)
+    with working(f"verifying {location.name}"):
+        report = verify_table(storage_of(location), deep=deep)
+    if as_json:
+        write_json({"table": location.name, **report.as_dict()})
+    else:
+        for finding in report.findings:
+            write(str(finding))
+        write(f"{location.name}: {'whole' if report.ok else 'damaged'}, {counted(len(report.findings), 'finding')}")
+    if not report.ok:
+        raise typer.Exit(Corrupt.exit_code)
+
+
+def _columns_of(table: Table, meta: bool) -> tuple[str, ...]:
+    from hudi_ops.config.columns import META_COLUMNS
+
+    return (*(META_COLUMNS if meta else ()), *table.schema.names)
+
+
+def _rows_left(table: Table, query: _Query, shown: int) -> int:
+    """How many rows pass the filter beyond those that are shown; counted by one column."""
+    if query.limit is None or shown < query.limit:
+        return 0
+    return max(0, table.read(list(query.columns[:1]), query.where, query.as_of).num_rows - shown)
+
+
+def _check_output(output: Path, location: TableLocation) -> None:
+    folder = Path(os.path.abspath(output)).parent  # noqa: PTH100 - the name is the user's, links are kept
+    root = Path(location.path)
+    problem, found = "", ""
+    if output.suffix != ".parquet":
+        problem, found = "is not the name of a Parquet file", output.suffix or "no ending"
+    elif not folder.is_dir():
+        problem, found = "has no folder to lie in", f"no folder {folder}"
+    elif output.is_dir():
+        problem, found = "is a folder", "a folder"
+    elif folder.resolve().is_relative_to(root.resolve()):
+        # Readers that list take any Parquet file in a partition for rows.
+        problem, found = "lies inside the table", str(root)
+    if problem:
+        raise InvalidRequest(
+            f"--output {output} {problem}",
+            expected="a file ending in .parquet, in a folder that exists and is no table",
+            found=found,
+            file=str(output),
+        )
+
+
+def _write_parquet(rows: pa.Table, output: Path) -> None:
+    import pyarrow.parquet as pq
+
+    aside = output.with_name(f".{output.name}.{uuid4().hex[:8]}")
+    try:
+        pq.write_table(rows, aside, compression="zstd")
+        aside.replace(output)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _write_rows(rows: Sequence[dict[str, Any]]) -> None:
+    names = [name for name in rows[0] if any(row[name] not in (None, "", [], {}, ()) for row in rows)]
+    write_table(names, [[row[name] for name in names] for row in rows])

@@ -1,0 +1,145 @@
+"""`hudi-ops`: the command line. Here: the program as a whole, its global options, and how each kind of error ends it.
+
+Nothing heavy is imported before a command needs it, so that `--help` and completion answer at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from hudi_ops.cli import inspect, tables, zookeeper
+from hudi_ops.cli.output import BROKEN_PIPE_EXIT_CODE, write, write_json
+from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
+
+PROGRAM = "hudi-ops"
+INTERRUPTED_EXIT_CODE = 130
+
+app = typer.Typer(
+    name=PROGRAM,
+    help="Write, read and check Apache Hudi tables. Each command tells more with --help.",
+    epilog="A TABLE is a name that tables.yaml declares, or a folder. tables.yaml is found through the environment "
+    "variable HUDI_OPS_TABLES, else in the working folder or above it. Exit codes: 0 done, 2 wrong call, 3 not supported, "
+    "10 lost to another writer, 11 somebody else is at it, 13 a service does not answer, 14 outcome unknown, "
+    "20 the table is damaged, 70 a fault of this program.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(help=tables.CREATE_HELP)(tables.create)
+app.command(help=tables.INGEST_HELP)(tables.ingest)
+app.command(help=inspect.READ_HELP)(inspect.read)
+app.command(help=inspect.TIMELINE_HELP)(inspect.timeline)
+app.command(help=inspect.SHOW_HELP)(inspect.show)
+app.command(help=inspect.VERIFY_HELP)(inspect.verify)
+app.add_typer(zookeeper.app)
+
+# typer brings its own copy of click since 0.20 and shows of it only this class, whose base is what every wrong call raises.
+_WrongCall: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        from importlib.metadata import version
+
+        write(f"{PROGRAM} {version('hudi-ops')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", callback=_show_version, is_eager=True)
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Tell on the error output what is done; before the command's name.")
+    ] = False,
+) -> None:
+    """Global options.
+
+    Args:
+        version: handled before everything else.
+        verbose: log each decision and change of state.
+    """
+    logging.basicConfig(
+        level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("hudi_ops").setLevel(logging.INFO if verbose else logging.WARNING)
+    if not verbose:
+        # kazoo tells of every lost connection; when it matters, the error that ends the command says so.
+        logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command.
+
+    Args:
+        arguments: the command line without the program's name.
+
+    Returns:
+        The exit code; whatever went wrong has been printed.
+    """
+    command: Any = typer.main.get_command(app)
+    as_json = "--json" in arguments
+    try:
+        code = command.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
+    except HudiOpsError as error:
+        return _fail(error, as_json)
+    except _WrongCall as error:
+        return _wrong_call(error, as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED_EXIT_CODE
+    except BrokenPipeError:
+        return BROKEN_PIPE_EXIT_CODE
+    except Exception as error:
+        # The edge of the program: people get a sentence, and those who want to look into it the trace.
+        if {"-v", "--verbose"} & set(arguments):
+            traceback.print_exc()
+        return _fail(_unexpected(error), as_json)
+    if code == INTERRUPTED_EXIT_CODE:
+        _say_error({"error": "Interrupted", "exit_code": code, "message": "interrupted"}, as_json)
+    return code if isinstance(code, int) else 0
+
+
+def run() -> NoReturn:
+    """The program: run the process's command line and end the process."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def _unexpected(error: Exception) -> Internal:
+    return Internal(
+        f"unexpected {type(error).__name__}: {error}",
+        next_step=f"please report it, with the output of the same call after `{PROGRAM} -v`",
+    )
+
+
+def _wrong_call(error: Any, as_json: bool) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return InvalidRequest.exit_code
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else PROGRAM
+    return _fail(InvalidRequest(error.format_message(), next_step=f"{path} --help"), as_json)
+
+
+def _fail(error: HudiOpsError, as_json: bool) -> int:
+    _say_error(error.as_dict(), as_json)
+    return error.exit_code
+
+
+def _say_error(error: dict[str, Any], as_json: bool) -> None:
+    if not as_json:
+        sys.stderr.write(f"error: {error['message']}\n")
+        return
+    try:
+        write_json(error)
+    except typer.Exit:
+        return  # nobody reads any more
+
+
+if __name__ == "__main__":
+    run()

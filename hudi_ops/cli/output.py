@@ -1,0 +1,177 @@
+"""What the commands print: JSON lines for programs, tables for people, progress for whoever watches a terminal."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, time
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BROKEN_PIPE_EXIT_CODE = 141
+"""128 + SIGPIPE: what a shell shows for any program whose reader went away."""
+
+_CELL_WIDTH_MAX = 36
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {9: "\\t", 10: "\\n", 13: "\\r"}
+
+
+def write(text: str) -> None:
+    """Print one text to the standard output, now.
+
+    Raises:
+        Exit: whoever read it has gone; there is nobody to tell, so this is quiet.
+    """
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still buffered would fail again when the interpreter ends, and loudly.
+        _discard_output()
+        raise typer.Exit(BROKEN_PIPE_EXIT_CODE) from None
+
+
+def write_json(value: Mapping[str, Any]) -> None:
+    """Print one JSON object on one line."""
+    write(to_json(value))
+
+
+def to_json(value: Mapping[str, Any]) -> str:
+    """One JSON object on one line; what JSON has no word for becomes text."""
+    return json.dumps(plain(value), allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """A value in JSON's own types: dates and decimals as text, bytes as base64, NaN and infinities by name."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+        case datetime() | date() | time():
+            return value.isoformat()
+        case bytes():
+            return base64.b64encode(value).decode("ascii")
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [plain(item) for item in value]
+    return str(value)
+
+
+def plain_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    """Rows as objects of JSON's types, batch by batch: a large table is never held as Python objects."""
+    names = rows.column_names
+    for batch in rows.to_batches(max_chunksize=65_536):
+        columns = [_plain_column(column) for column in batch.columns]
+        yield from (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+
+
+def _plain_column(column: pa.Array) -> list[Any]:
+    import pyarrow as pa
+
+    values: list[Any] = (
+        column.to_pylist(maps_as_pydicts="lossy") if pa.types.is_map(column.type) else column.to_pylist()
+    )
+    is_plain = pa.types.is_integer(column.type) or pa.types.is_string(column.type) or pa.types.is_boolean(column.type)
+    return values if is_plain else [plain(value) for value in values]
+
+
+def is_terminal() -> bool:
+    """Whether people read the standard output as it comes."""
+    return sys.stdout.isatty()
+
+
+def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table for people; columns that do not fit the terminal are named below it.
+
+    Args:
+        columns: the head.
+        rows: one value a column.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [[_cell(value) for value in row] for row in rows]
+    width = Console().width if is_terminal() else 1 << 16
+    shown = _fitting([max([len(name), *(len(row[at]) for row in cells)]) for at, name in enumerate(columns)], width)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for at in range(shown):
+        is_number = bool(rows) and all(isinstance(row[at], (int, float)) or row[at] is None for row in rows)
+        table.add_column(Text(columns[at]), no_wrap=True, overflow="ellipsis", justify="right" if is_number else "left")
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row[:shown]))
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(table)
+    write("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    if hidden := columns[shown:]:
+        write(f"… and {len(hidden)} more columns: {', '.join(hidden)}")
+
+
+def write_facts(facts: Mapping[str, Any]) -> None:
+    """Print names and values below each other; values that say nothing are left out."""
+    said = {name: value for name, value in facts.items() if value not in (None, "", (), [])}
+    width = max((len(name) for name in said), default=0)
+    for name, value in said.items():
+        write(
+            f"{name.ljust(width)}  {_cell(value) if not isinstance(value, (list, tuple)) else ', '.join(map(_cell, value))}"
+        )
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show that something long goes on, where somebody watches; nothing at all where the error output is no terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 row`, `1,200 rows`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def sized(size_bytes: int) -> str:
+    """Bytes for people: `812 bytes`, `3.4 MB`."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size_bytes >= size:
+            return f"{size_bytes / size:.1f} {unit}"
+    return counted(size_bytes, "byte")
+
+
+def _fitting(widths: Sequence[int], width: int) -> int:
+    used = 0
+    for at, wanted in enumerate(widths):
+        used += min(wanted, _CELL_WIDTH_MAX) + 2
+        if at and used > width:
+            return at
+    return len(widths)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "null"
+    text = json.dumps(plain(value)) if isinstance(value, (dict, list, tuple)) else str(plain(value))
+    # A value may hold what a terminal takes for a command.
+    text = text.translate(_CONTROL)
+    return text
+
+
+def _discard_output() -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

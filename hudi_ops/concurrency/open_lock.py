@@ -1,0 +1,88 @@
+"""From the `lock` of a table's declaration to its lock: every door to a table opens it here, so that all of them exclude each other."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hudi_ops.concurrency.in_process import in_process_lock
+from hudi_ops.concurrency.locks import LockProvider
+from hudi_ops.config.tables_file import TableLocation
+from hudi_ops.context import Owner
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.storage.paths import open_storage
+
+IN_PROCESS = "in-process"
+
+_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.\-]+):\d{1,5}"
+_ZOOKEEPER = re.compile(rf"zookeeper://(?P<hosts>{_HOST}(?:,{_HOST})*)(?P<path>(?:/[A-Za-z0-9_.\-]+)+)/?")
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperAddress:
+    """What a `zookeeper://` URL says: the connect string, and the path below which locks lie."""
+
+    hosts: str
+    base_path: str
+
+
+def open_lock(url: str | None, table_uri: str, *, lock_key: str = "", owner: str = "", run: str = "") -> LockProvider:
+    """The lock that a URL names; nothing is connected before its first use.
+
+    Args:
+        url: `zookeeper://host:port[,host:port]/base/path`; None or `in-process` for a lock of this process only.
+        table_uri: path or URI of the table.
+        lock_key: the table's node below the base path; in Apache Hudi `hoodie.write.lock.zookeeper.lock_key`, there the
+            table's name unless set. Empty: the last name of the table's path.
+        owner: shown to others who wait; empty: this process.
+        run: the Airflow run or application, if there is one; empty: the one that started this process.
+
+    Raises:
+        InvalidRequest: no such URL, or a key that makes no node.
+    """
+    if url is None or url == IN_PROCESS:
+        # Asked of the storage, since a path has several spellings and the lock knows one.
+        return in_process_lock(open_storage(table_uri).uri)
+    address = parse_lock_url(url)
+    # kazoo comes with the first ZooKeeper lock: reading a table, or a table of one process, does without.
+    from hudi_ops.concurrency.zookeeper import ZooKeeperLock
+
+    me = Owner.of_this_process()
+    return ZooKeeperLock(
+        address.hosts,
+        address.base_path,
+        lock_key or table_uri.rstrip("/").rpartition("/")[2],
+        owner=owner or str(me),
+        run=run or me.run,
+    )
+
+
+def lock_of(location: TableLocation) -> LockProvider:
+    """The lock of a table that a TABLE argument named (`config.tables_file.locate_table`).
+
+    Its key is the declared name, which one path has only once in a file; foreign writers set it as their lock key.
+
+    Raises:
+        InvalidRequest: the declared lock cannot be used.
+    """
+    return open_lock(location.lock, location.path, lock_key=location.name)
+
+
+def parse_lock_url(url: str) -> ZooKeeperAddress:
+    """The parts of a `zookeeper://` URL.
+
+    Raises:
+        InvalidRequest: it is none.
+
+    >>> parse_lock_url("zookeeper://a:2181,b:2181/hudi/locks").base_path
+    '/hudi/locks'
+    """
+    match = _ZOOKEEPER.fullmatch(url)
+    if match is None:
+        raise InvalidRequest(
+            f"no lock for {url!r}",
+            expected=f"zookeeper://host:port[,host:port]/base/path, or {IN_PROCESS}",
+            found=url,
+            next_step="correct `lock` in tables.yaml",
+        )
+    return ZooKeeperAddress(match["hosts"], match["path"])

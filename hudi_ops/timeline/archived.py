@@ -1,0 +1,133 @@
+"""The archived timeline: instants that left the active one, read from the LSM history of layout 2 (format facts §5.1)."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hudi_ops.config.table import TableConfig
+from hudi_ops.errors import Corrupt, NotFound, Unavailable
+from hudi_ops.storage.protocol import Storage
+
+READS_MAX = 5
+"""How often a manifest is read again when files it named were merged away meanwhile."""
+
+_VERSION_FILE = "_version_"
+_MANIFEST = re.compile(r"manifest_(\d+)")
+_COLUMNS = ("instantTime", "completionTime", "action")
+_CONTENT = ("metadata", "plan")
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedInstant:
+    """One archived instant. `metadata` and `plan` are the bytes of its completed and requested files, None when not read."""
+
+    time: str
+    completion_time: str
+    action: str
+    metadata: bytes | None = None
+    plan: bytes | None = None
+
+
+@dataclass(frozen=True)
+class History:
+    """Archived instants by request time; `note` says what could not be read, and why."""
+
+    instants: tuple[ArchivedInstant, ...] = ()
+    note: str = ""
+
+
+def load_history(storage: Storage, config: TableConfig, *, with_content: bool = False) -> History:
+    """Read the archived timeline.
+
+    Args:
+        storage: the table.
+        config: its settings.
+        with_content: read the bytes of plans and completed files too.
+
+    Returns:
+        All archived instants. The archive of layout 1 is named in `note` and not read.
+
+    Raises:
+        Corrupt: a manifest or one of its files cannot be read.
+        Unavailable: the history is rewritten faster than it can be read.
+
+    Source: format facts §5.1, §5.3.
+    """
+    if config.layout == 1:
+        kept = storage.list_folder(config.history_folder).files
+        return History(note=f"{len(kept)} archive files of timeline layout 1 are not read" if kept else "")
+    for _ in range(READS_MAX):
+        manifest = _newest_manifest(storage, config.history_folder)
+        if manifest is None:
+            return History()
+        try:
+            names = _file_names(storage, manifest)
+            parts = [_read_file(storage, f"{config.history_folder}/{name}", with_content) for name in names]
+        except NotFound:
+            # Merging levels deletes what older manifests name; the version file then points to a newer one.
+            if _newest_manifest(storage, config.history_folder) == manifest:
+                raise Corrupt(
+                    f"{manifest} names a file that is not there",
+                    table=config.name,
+                    next_step="restore the history folder from a copy; the active timeline is not affected",
+                ) from None
+            continue
+        # A batch may be written twice when archiving was cut short between file and manifest.
+        found = {(one.time, one.action): one for part in parts for one in part}
+        return History(tuple(found[key] for key in sorted(found)))
+    raise Unavailable("the archived timeline keeps changing while it is read", table=config.name)
+
+
+def _newest_manifest(storage: Storage, folder: str) -> str | None:
+    try:
+        version = storage.get(f"{folder}/{_VERSION_FILE}").decode("ascii", "replace").strip()
+    except NotFound:
+        version = ""
+    if not version.isdecimal():
+        # Readers of Apache Hudi list too when the version file is missing: it is replaced by delete and create.
+        matches = (_MANIFEST.fullmatch(info.name) for info in storage.list_folder(folder).files)
+        version = str(max((int(match[1]) for match in matches if match), default=0))
+    return f"{folder}/manifest_{version}" if int(version) else None
+
+
+def _file_names(storage: Storage, manifest: str) -> list[str]:
+    try:
+        return [str(entry["fileName"]) for entry in json.loads(storage.get(manifest))["files"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Corrupt(
+            f"{manifest} is not a manifest of the archived timeline: {error}",
+            expected='JSON with "files"',
+            next_step="restore it from a copy; the active timeline is not affected",
+        ) from error
+
+
+def _read_file(storage: Storage, path: str, with_content: bool) -> list[ArchivedInstant]:
+    columns = [*_COLUMNS, *(_CONTENT if with_content else ())]
+    try:
+        rows = pq.read_table(storage.open_input(path), columns=columns)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise Corrupt(
+            f"{path} cannot be read: {error}",
+            expected="a Parquet file of archived instants",
+            next_step="restore it from a copy; the active timeline is not affected",
+        ) from error
+    missing = [name for name in columns if name not in rows.column_names]
+    if missing:
+        raise Corrupt(
+            f"{path} lacks column {missing[0]}", expected=", ".join(columns), found=", ".join(rows.column_names)
+        )
+    return [
+        ArchivedInstant(
+            time=row["instantTime"] or "",
+            completion_time=row["completionTime"] or "",
+            action=row["action"] or "",
+            metadata=row.get("metadata"),
+            plan=row.get("plan"),
+        )
+        for row in rows.to_pylist()
+    ]

@@ -1,0 +1,77 @@
+"""The newest visible slice of each file group: base file and the log files that belong to it (format facts §9.1, §9.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hudi_ops.config.table import TableConfig
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.listing import StorageListing
+from hudi_ops.view.snapshot import TableView
+
+METADATA_TABLE_KEYS = "HOODIE_TABLE_METADATA"
+"""Key generator of metadata tables: they have partitions without partition fields."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One file group as readers see it now."""
+
+    partition_path: str
+    file_id: str
+    base: DataFile | None
+    logs: tuple[DataFile, ...] = ()
+
+
+def is_partitioned(config: TableConfig) -> bool:
+    """Whether rows lie in folders below the table's root."""
+    return bool(config.partition_fields) or config.key_generator == METADATA_TABLE_KEYS
+
+
+def list_table(storage: Storage, config: TableConfig) -> dict[str, list[DataFile]]:
+    """Data files by partition path, listed in parallel."""
+    listing = StorageListing(storage, is_partitioned=is_partitioned(config))
+    partitions = listing.partitions()
+    return dict(zip(partitions, LocalEngine().map(listing.files, partitions), strict=True))
+
+
+def visible_slices(
+    config: TableConfig, timeline: Timeline, commits: CommitReader, listed: Mapping[str, list[DataFile]]
+) -> list[Slice]:
+    """The newest slice of each file group that readers see, by partition and file id.
+
+    A log file belongs to the newest slice if it completed after that slice's base file was requested; in version 6 if it names
+    that base file's instant, or a later one while a compaction is pending.
+    """
+    view = TableView(config, timeline, commits, _Listed(listed))
+    bases = {(file.partition_path, file.file_id): file for file in view.base_files()}
+    logs: dict[tuple[str, str], list[DataFile]] = {key: [] for key in bases}
+    for file in view.log_files():
+        key = (file.partition_path, file.file_id)
+        base = bases.get(key)
+        if base is None or _counted_from(timeline, config, file) >= base.instant:
+            logs.setdefault(key, []).append(file)
+    return [Slice(*key, bases.get(key), tuple(files)) for key, files in sorted(logs.items())]
+
+
+def _counted_from(timeline: Timeline, config: TableConfig, file: DataFile) -> str:
+    writer = timeline.find(file.instant) if config.layout == 2 else None
+    return writer.completion_time if writer is not None and writer.completion_time else file.instant
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """A listing that was made already."""
+
+    by_partition: Mapping[str, list[DataFile]]
+
+    def partitions(self) -> list[str]:
+        return sorted(self.by_partition)
+
+    def files(self, partition_path: str) -> list[DataFile]:
+        return self.by_partition.get(partition_path, [])
