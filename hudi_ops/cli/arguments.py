@@ -54,6 +54,17 @@ def locate(table: str) -> TableLocation:
     return locate_table(table)
 
 
+def locate_new(table: str) -> TableLocation:
+    """What a TABLE argument means where the table may not exist yet: without a `tables.yaml`, a bare name is a folder.
+
+    Raises:
+        InvalidRequest: there is a `tables.yaml`, and it does not declare the name.
+    """
+    from hudi_ops.config.tables_file import find_tables_file
+
+    return locate(table if "/" in table or find_tables_file() else f"./{table}")
+
+
 @contextmanager
 def open_table(location: TableLocation) -> Iterator[Table]:
     """The table at a location, with its lock; let go of at the end.
@@ -77,6 +88,12 @@ def storage_of(location: TableLocation) -> Storage:
     from hudi_ops.storage.paths import open_storage
 
     return open_storage(location.path)
+
+
+def as_help(text: str) -> str:
+    """A help text whose paragraphs are one line each, for the terminal to wrap; those marked as examples keep their lines."""
+    paragraphs = text.strip().split("\n\n")
+    return "\n\n".join(one if one.startswith("\b") else " ".join(one.splitlines()) for one in paragraphs)
 
 
 def split_names(text: str | None, option: str) -> tuple[str, ...] | None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 TERMINAL_ROWS = 20
 
+_LESS_TELLING = ("completion_time", "bytes_written", "slot", "archived")
+
 READ_HELP = """Print rows of a table, or write them to a Parquet file.
 
 On a terminal, the first 20 rows as a table. In a pipe, all rows as JSON lines. With --json, one object with columns
@@ -41,7 +43,7 @@ and rows, in which dates, times and decimals are text and bytes are base64. Hudi
 when --columns names them.
 
 \b
-hudi-ops read flights --columns carrier,arr_delay --where "origin = 'JFK' AND arr_delay > 60"
+hudi-ops read flights --columns carrier,arr_delay --where "arr_delay > 60"
 hudi-ops read flights --as-of 2026-11-21T10:15:00 --limit 5 --json
 hudi-ops read flights --output flights.parquet
 """
@@ -82,7 +84,8 @@ class _Query:
 def read(
     table: TableArgument,
     columns: Annotated[
-        str | None, typer.Option(metavar="COLUMNS", help="Columns to read, in this order, parted by commas. Default: all.")
+        str | None,
+        typer.Option(metavar="COLUMNS", help="Columns to read, in this order, parted by commas. Default: all."),
     ] = None,
     where: Annotated[
         str | None, typer.Option(metavar="SQL", help="A condition, for example: origin = 'JFK' AND month IN (1, 2)")
@@ -115,13 +118,18 @@ def read(
             more = _rows_left(opened, query, rows.num_rows) if is_shown else 0
     if output is not None:
         _write_parquet(rows, output)
-        facts = {"table": location.name, "output": str(output), "columns": rows.column_names, "row_count": rows.num_rows}
+        facts = {
+            "table": location.name,
+            "output": str(output),
+            "columns": rows.column_names,
+            "row_count": rows.num_rows,
+        }
         said = f"{counted(rows.num_rows, 'row')} of {location.name} written to {output}, {sized(output.stat().st_size)}"
         write_json(facts) if as_json else write(said)
     elif as_json:
         write_json({"table": location.name, "columns": rows.column_names, "rows": list(plain_rows(rows))})
     elif is_shown:
-        write_table(rows.column_names, list(zip(*(column.to_pylist() for column in rows.columns), strict=True)))
+        write_table(rows.column_names, [list(row.values()) for row in plain_rows(rows)])
         if more:
             write(f"… and {counted(more, 'more row')}; --limit shows more, --output writes all of them to a file")
     else:
@@ -158,8 +166,13 @@ def show(table: TableArgument, as_json: JsonOption = False) -> None:
         facts = describe_table(storage_of(location)).as_dict()
     if as_json:
         write_json(facts)
-    else:
-        write_facts(facts)
+        return
+    lists = {name: facts.pop(name) for name in ("columns", "last_instants", "pending_instants")}
+    write_facts(facts)
+    for name, rows in lists.items():
+        if rows:
+            write(f"\n{name.replace('_', ' ')}")
+            _write_rows(rows)
 
 
 def verify(
@@ -197,7 +210,8 @@ def _rows_left(table: Table, query: _Query, shown: int) -> int:
     """How many rows pass the filter beyond those that are shown; counted by one column."""
     if query.limit is None or shown < query.limit:
         return 0
-    return max(0, table.read(list(query.columns[:1]), query.where, query.as_of).num_rows - shown)
+    total: int = table.read(list(query.columns[:1]), query.where, query.as_of).num_rows
+    return max(0, total - shown)
 
 
 def _check_output(output: Path, location: TableLocation) -> None:
@@ -234,5 +248,7 @@ def _write_parquet(rows: pa.Table, output: Path) -> None:
 
 
 def _write_rows(rows: Sequence[dict[str, Any]]) -> None:
-    names = [name for name in rows[0] if any(row[name] not in (None, "", [], {}, ()) for row in rows)]
+    """Rows as a table: columns that say nothing are left out, those that matter less come last, where terminals end."""
+    names = [name for name in rows[0] if any(row[name] not in (None, "", [], {}, (), False) for row in rows)]
+    names.sort(key=lambda name: name in _LESS_TELLING)
     write_table(names, [[row[name] for name in names] for row in rows])

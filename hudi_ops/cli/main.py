@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from hudi_ops.cli import inspect, tables, zookeeper
+from hudi_ops.cli.arguments import as_help
 from hudi_ops.cli.output import BROKEN_PIPE_EXIT_CODE, write, write_json
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
 
@@ -30,12 +31,12 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(help=tables.CREATE_HELP)(tables.create)
-app.command(help=tables.INGEST_HELP)(tables.ingest)
-app.command(help=inspect.READ_HELP)(inspect.read)
-app.command(help=inspect.TIMELINE_HELP)(inspect.timeline)
-app.command(help=inspect.SHOW_HELP)(inspect.show)
-app.command(help=inspect.VERIFY_HELP)(inspect.verify)
+app.command(help=as_help(tables.CREATE_HELP))(tables.create)
+app.command(help=as_help(tables.INGEST_HELP))(tables.ingest)
+app.command(help=as_help(inspect.READ_HELP))(inspect.read)
+app.command(help=as_help(inspect.TIMELINE_HELP))(inspect.timeline)
+app.command(help=as_help(inspect.SHOW_HELP))(inspect.show)
+app.command(help=as_help(inspect.VERIFY_HELP))(inspect.verify)
 app.add_typer(zookeeper.app)
 
 # typer brings its own copy of click since 0.20 and shows of it only this class, whose base is what every wrong call raises.
@@ -95,7 +96,7 @@ def main(arguments: Sequence[str]) -> int:
         code = INTERRUPTED_EXIT_CODE
     except BrokenPipeError:
         return BROKEN_PIPE_EXIT_CODE
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         # The edge of the program: people get a sentence, and those who want to look into it the trace.
         if {"-v", "--verbose"} & set(arguments):
             traceback.print_exc()

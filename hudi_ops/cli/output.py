@@ -21,6 +21,8 @@ BROKEN_PIPE_EXIT_CODE = 141
 """128 + SIGPIPE: what a shell shows for any program whose reader went away."""
 
 _CELL_WIDTH_MAX = 36
+_NOT_TEXT = (None, "NaN", "Infinity", "-Infinity")
+# A value may hold what a terminal takes for a command.
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {9: "\\t", 10: "\\n", 13: "\\r"}
 
 
@@ -95,7 +97,7 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
     Args:
         columns: the head.
-        rows: one value a column.
+        rows: one value a column, in JSON's types.
     """
     from rich.console import Console
     from rich.table import Table
@@ -106,7 +108,7 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     shown = _fitting([max([len(name), *(len(row[at]) for row in cells)]) for at, name in enumerate(columns)], width)
     table = Table(box=None, header_style="bold", pad_edge=False)
     for at in range(shown):
-        is_number = bool(rows) and all(isinstance(row[at], (int, float)) or row[at] is None for row in rows)
+        is_number = bool(rows) and all(isinstance(row[at], (int, float)) or row[at] in _NOT_TEXT for row in rows)
         table.add_column(Text(columns[at]), no_wrap=True, overflow="ellipsis", justify="right" if is_number else "left")
     for row in cells:
         table.add_row(*(Text(cell) for cell in row[:shown]))
@@ -166,9 +168,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return "null"
     text = json.dumps(plain(value)) if isinstance(value, (dict, list, tuple)) else str(plain(value))
-    # A value may hold what a terminal takes for a command.
-    text = text.translate(_CONTROL)
-    return text
+    return text.translate(_CONTROL)
 
 
 def _discard_output() -> None:

@@ -11,6 +11,7 @@ from hudi_ops.cli.arguments import (
     JsonOption,
     TableArgument,
     locate,
+    locate_new,
     open_table,
     parse_seconds,
     split_names,
@@ -33,7 +34,7 @@ an example file, meta columns of Hudi left out. Making the same table again chan
 
 \b
 hudi-ops create flights --like landing/part-0.parquet
-hudi-ops create /data/trips --name trips --key id --partition-by city --ordering ts --buckets 4 --like trips.parquet
+hudi-ops create /data/trips --key id --partition-by city --like trips.parquet
 """
 
 INGEST_HELP = """Take the new files of a folder into a table, each exactly once.
@@ -43,14 +44,16 @@ files are taken in one commit, or none is. Running it again takes only what is n
 
 \b
 hudi-ops ingest flights
-hudi-ops ingest flights --source landing/flights --operation upsert --min-age 30s
-hudi-ops ingest flights --source landing/flights --dry-run
+hudi-ops ingest flights --source landing --operation upsert --min-age 30s
+hudi-ops ingest flights --source landing --dry-run
 """
 
 
 def create(
     table: TableArgument,
-    name: Annotated[str | None, typer.Option(help="The table's name. Default: the declared one, or its folder's.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The table's name. Default: the declared one, or its folder's.")
+    ] = None,
     key: Annotated[
         str | None, typer.Option(metavar="COLUMNS", help="Columns that identify a row, parted by commas.")
     ] = None,
@@ -77,7 +80,7 @@ def create(
     Raises:
         InvalidRequest: the definition is no table, or another one lies there.
     """
-    location = locate(table)
+    location = locate_new(table)
     definition = _definition(
         location,
         {
@@ -100,14 +103,17 @@ def create(
     if as_json:
         write_json(made)
         return
-    write(f"{'created' if made['created'] else 'was there already, equally defined:'} {made['table']} at {made['path']}")
+    write(
+        f"{'created' if made['created'] else 'was there already, equally defined:'} {made['table']} at {made['path']}"
+    )
     write_table(["column", "type"], [(field["name"], field["type"]) for field in made["schema"]])
 
 
 def ingest(
     table: TableArgument,
     source: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder of files to take. Default: the one that tables.yaml declares.")
+        str | None,
+        typer.Option(metavar="DIR", help="Folder of files to take. Default: the one that tables.yaml declares."),
     ] = None,
     operation: Annotated[
         str,
@@ -128,7 +134,9 @@ def ingest(
     min_age: Annotated[
         str, typer.Option(metavar="DURATION", help="Files that changed more recently wait, for example 5s or 2m.")
     ] = "0s",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the files that would be taken; change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the files that would be taken; change nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Take the new files of a folder into a table."""
@@ -184,7 +192,9 @@ def _make(location: TableLocation, definition: dict[str, Any], schema: pa.Schema
             "partition_by": list(table.config.partition_fields),
             "ordering": list(table.config.ordering_fields),
             "buckets": definition["buckets"],
-            "schema": [{"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in table.schema],
+            "schema": [
+                {"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in table.schema
+            ],
         }
     finally:
         table.close()
@@ -241,16 +251,14 @@ def _preview(table: Table, folder: str, engine: str, min_age_s: float) -> Offer:
 def _tell_offer(location: TableLocation, folder: str, offer: Offer, as_json: bool) -> None:
     size_bytes = sum(info.size_bytes for info in offer.files)
     if as_json:
-        write_json(
-            {
-                "table": location.name,
-                "source": folder,
-                "dry_run": True,
-                "files": [{"path": info.path, "size_bytes": info.size_bytes} for info in offer.files],
-                "size_bytes": size_bytes,
-                "waiting": [{"path": path, "reason": reason} for path, reason in sorted(offer.waiting.items())],
-            }
-        )
+        write_json({
+            "table": location.name,
+            "source": folder,
+            "dry_run": True,
+            "files": [{"path": info.path, "size_bytes": info.size_bytes} for info in offer.files],
+            "size_bytes": size_bytes,
+            "waiting": [{"path": path, "reason": reason} for path, reason in sorted(offer.waiting.items())],
+        })
         return
     write(f"{counted(len(offer.files), 'file')} of {folder} would be taken into {location.name}, {sized(size_bytes)}")
     for info in offer.files:

@@ -1,4 +1,4 @@
-"""From the `lock` of a table's declaration to its lock: every door to a table opens it here, so that all of them exclude each other."""
+"""From the `lock` of a declaration to the lock: every door to a table opens it here, so that all of them exclude each other."""
 
 from __future__ import annotations
 

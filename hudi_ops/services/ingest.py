@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from hudi_ops.concurrency.attempt import Attempt, begin
+from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.config.table import WRITABLE_VERSIONS, TableConfig
 from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest, Unsupported
@@ -23,7 +24,7 @@ from hudi_ops.index.simple_bucket import Tagger, groups_by_bucket
 from hudi_ops.kernels.merge import Operation, Ordering
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
-from hudi_ops.services.ledger import POINTER_PREFIX, TAKEN_KEY, Ledger, ledger_path
+from hudi_ops.services.ledger import POINTER_PREFIX, TAKEN_KEY, Ledger, ledger_path, pointers
 from hudi_ops.services.recover import recover
 from hudi_ops.services.rollback import cancel_write, roll_back
 from hudi_ops.services.session import Session
@@ -37,6 +38,7 @@ from hudi_ops.services.write_tasks import (
     read_and_tag,
 )
 from hudi_ops.storage.protocol import FileInfo, Storage
+from hudi_ops.timeline.commit_log import POINTER_KEY
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import StorageListing
@@ -123,6 +125,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         ensure_first_commit(session)
         attempt = begin(session.ctx, session.loader, state.config.completed_write_action)
         try:
+            _refuse_moved(session, state, attempt, batch)
             with session.keep(attempt.instant):
                 tasks = _bucket_tasks(session, attempt, batch, schema, groups)
                 results: list[BucketResult] = scattered.gather(merge_and_write, [(task.key, task) for task in tasks])
@@ -234,6 +237,35 @@ def _bucket_tasks(
             )
         )
     return tasks
+
+
+def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: Batch) -> None:
+    """The batch was tagged and its ledger read before the attempt began: what changed in between is a conflict.
+
+    Raises:
+        Conflict: the table's settings, its schema or the source's ledger changed.
+    """
+    begun = attempt.begun
+    refuse_changed_properties(read.config.raw, begun.config.raw, attempt.instant)
+    schemas = [table_schema(state.config, state.timeline, session.commits) for state in (read, begun)]
+    newest = session.commits.newest_with(begun.timeline, POINTER_KEY)
+    ledger = batch.ledger
+    pointer = pointers(newest.extra).get(POINTER_PREFIX + ledger.source_id, "") if newest and ledger else ""
+    what = (
+        "the table's index"
+        if read.log.properties_slot != begun.log.properties_slot
+        else "the table's schema"
+        if schemas[0] != schemas[1]
+        else f"the ledger of source {ledger.uri}"
+        if ledger is not None and pointer != ledger.read_from
+        else ""
+    )
+    if what:
+        raise Conflict(
+            f"{what} changed while the source was read",
+            instant=attempt.instant,
+            next_step="run the same call again: it starts from the table as it is now",
+        )
 
 
 def _live_buckets(

@@ -28,6 +28,8 @@ class Ledger:
     source_id: str
     uri: str
     taken: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    read_from: str = ""
+    """Path that it was read from; empty when the source is new. A commit that moved it on meanwhile is a conflict."""
 
     def with_files(self, files: Sequence[FileInfo]) -> Ledger:
         """The ledger after `files` were taken too."""
@@ -83,7 +85,7 @@ def read_ledger(storage: Storage, extra: Mapping[str, str], uri: str) -> Ledger:
         return Ledger(source_id, uri)
     try:
         record = json.loads(storage.get(path))
-        return Ledger(source_id, uri, {name: (size, changed) for name, (size, changed) in record["files"].items()})
+        taken = {name: (size, changed) for name, (size, changed) in record["files"].items()}
     except (ValueError, KeyError, TypeError) as error:
         raise Corrupt(
             f"{path} is not a source ledger",
@@ -91,6 +93,7 @@ def read_ledger(storage: Storage, extra: Mapping[str, str], uri: str) -> Ledger:
             found=str(error),
             next_step="restore it from a copy of the table; without it files would be taken twice",
         ) from error
+    return Ledger(source_id, uri, taken, read_from=path)
 
 
 def offer_of(source: Storage, ledger: Ledger, now_ms: int, min_age_s: float) -> Offer:

@@ -20,7 +20,7 @@ from hudi_ops.services.session import Session
 from hudi_ops.timeline.commit_log import payload_folder, payload_path
 from hudi_ops.timeline.entries import Cancel, Complete, Entry
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import inflight_name, ms_of_instant, requested_name
+from hudi_ops.timeline.names import State, inflight_name, ms_of_instant, requested_name
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.state import TableState
 
@@ -122,6 +122,8 @@ def _pending_rollback(session: Session, target: str) -> Attempt | None:
     for instant in state.timeline.pending:
         if instant.action == "rollback" and rollback_target(session, state, instant) == target:
             session.adopt(instant.time)
+            if State.INFLIGHT not in instant.states:
+                session.ctx.storage.put(state.timeline.path(inflight_name(instant.time, "rollback")), b"")
             return Attempt(instant.time, "rollback", state)
     return None
 

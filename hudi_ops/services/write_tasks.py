@@ -14,7 +14,7 @@ import pyarrow as pa
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import FILE_NAME, IS_DELETED, RECORD_KEY
 from hudi_ops.engine.protocol import Chunk, Produced
-from hudi_ops.errors import AlreadyExists, InvalidRequest
+from hudi_ops.errors import AlreadyExists, Conflict, InvalidRequest
 from hudi_ops.files.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, with_meta
 from hudi_ops.files.names import base_file_name, data_path
 from hudi_ops.files.source import fit_rows, read_source
@@ -132,11 +132,22 @@ def find_duplicates(task: BucketTask, tables: Sequence[pa.Table]) -> str | None:
 
 
 def merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResult:
-    """Second task: merge a bucket's incoming rows into its base file and write the next one, marker first."""
+    """Second task: merge a bucket's incoming rows into its base file and write the next one, marker first.
+
+    Raises:
+        Conflict: an insert meets a key that was not there when it was checked.
+    """
     incoming = pa.concat_tables(tables).combine_chunks()
     reader = BaseFileReader(task.storage, task.base.path) if task.base is not None else None
     incoming, plan = _resolve(task, incoming, reader)
     result = BucketResult(None, plan.inserted, plan.updated, plan.deleted, plan.ignored)
+    if task.operation is Operation.INSERT and (plan.updated or plan.ignored):
+        raise Conflict(
+            "another writer inserted one of these keys meanwhile",
+            instant=task.instant,
+            expected="keys that the table does not have",
+            next_step="run the same call again: it names the key, or succeeds",
+        )
     if plan.keep_base is None and len(plan.take_incoming) == 0:
         return result
     name = base_file_name(task.file_id, group_hash(task.partition_path, task.bucket), task.epoch, task.instant)

@@ -1,133 +1,113 @@
-"""Crash one ingest at every storage operation; every reader then sees the old or the new rows, and running it again completes it.
+"""Crash an ingest at every storage operation; every reader then sees the old or the new rows, and running it again completes it.
 
-Method (as SQLite's): count the operations of an undisturbed run, then run once per operation and kind of crash upon a copy of
-the same table. After each crash a reader opens what is left; then, once the dead writer's lease has expired, another process runs
-the same ingest, after which the rows are the new ones and no file is left that no completed instant accounts for.
+Method (as SQLite's): run once per operation and kind of crash upon a copy of the same table. After each crash a reader opens what
+is left; then, once the dead writer's lease has expired, another process runs the same ingest, after which the rows are the new ones
+and no file is left that no completed instant accounts for. In the second test that other process crashes too, at every one of its
+own operations, and a third one finishes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops.concurrency.lease import EXPIRY_MS
-from hudi_ops.services.create import Definition, create_table
+from hudi_ops.services.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.timeline.commit_log import POINTER_KEY, load_log
-from hudi_ops.timeline.entries import Complete
-from hudi_ops.timeline.state import CommitReader, StateLoader
-from hudi_ops.services.ledger import pointers
+from tests.protocol.crash_table import DEFINITION, FIRST, NEW, OLD, START_MS, make_base, unaccounted, visible
 
-SCHEMA = pa.schema([
-    pa.field("id", pa.string()),
-    pa.field("part", pa.string()),
-    pa.field("value", pa.int64()),
-    pa.field("ts", pa.int64()),
-    pa.field("_hoodie_is_deleted", pa.bool_()),
-])  # fmt: skip
-START_MS = 1_900_000_000_000
-
-
-def rows(*values: tuple[str, str, int, int, bool | None]) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(SCHEMA.names, one, strict=True)) for one in values], schema=SCHEMA)
-
-
-FIRST = rows(*[(f"k{i}", f"p{i % 2}", i, 1, None) for i in range(8)])
-# Updates, a delete, a late row that loses, an insert, and a new partition.
-SECOND = rows(
-    ("k0", "p0", 100, 2, None), ("k1", "p1", 0, 0, None), ("k2", "p0", 2, 2, True),
-    ("n1", "p1", 7, 2, None), ("n2", "p2", 8, 2, None),
-)  # fmt: skip
-OLD = {f"k{i}": i for i in range(8)}
-NEW = {**OLD, "k0": 100, "n1": 7, "n2": 8}
-del NEW["k2"]
-
-
-def visible(storage: MemoryStorage, clock: ManualClock) -> dict[str, int]:
-    table = Table(simulated_context(storage, clock, "reader")).read(["id", "value"])
-    assert len(set(table["id"].to_pylist())) == table.num_rows
-    return dict(zip(table["id"].to_pylist(), table["value"].to_pylist(), strict=True))
+CRASHES = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
+SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    folder = tmp_path / "source"
-    folder.mkdir()
-    pq.write_table(FIRST, folder / "1.parquet")
-    return folder
+    return tmp_path / "source"
 
 
 @pytest.fixture
 def base(source: Path) -> MemoryStorage:
-    clock = ManualClock(START_MS)
-    storage = MemoryStorage("crash", clock)
-    table = Table(simulated_context(storage, clock, "creator"))
-    create_table(table._session, Definition("crash", SCHEMA, ("id",), ("part",), "ts", buckets=2))
-    table.ingest_folder(str(source))
-    pq.write_table(SECOND, source / "2.parquet")
-    assert visible(storage, clock) == OLD
-    return storage
+    return make_base(source)
 
 
-def unaccounted(storage: MemoryStorage) -> list[str]:
-    """Files that no completed instant, slot or property accounts for."""
-    commits = CommitReader(storage)
-    state = StateLoader(storage, commits).load()
-    log = load_log(storage, None)
-    assert log is not None
-    known = {".hoodie/hoodie.properties"}
-    writes = [commits.metadata(state.timeline, one) for one in state.timeline.completed_writes]
-    known |= {stat.path for one in writes for stat in one.stats}
-    newest = commits.newest_with(state.timeline, POINTER_KEY)
-    known |= set(itertools.chain.from_iterable(pointers(one.extra).values() for one in writes))
-    known |= {entry.payload for _, entry in log.since(-1) if isinstance(entry, Complete)}
-    assert newest is not None
-    assert not state.timeline.pending, f"pending after recovery: {[str(one) for one in state.timeline.pending]}"
-    return [
-        info.path
-        for info in storage.list()
-        if info.path not in known
-        and not info.path.startswith((f"{state.timeline.folder}/", ".hoodie/.commit_log/0"))
-        and info.name != ".hoodie_partition_metadata"
-    ]
+def disturbed_ingest(
+    storage: MemoryStorage, source: Path, clock: ManualClock, actor: str, number: int, fault: Fault
+) -> str:
+    """Run the ingest with one fault; returns what fired, empty when the run was over before."""
+    faulty = FaultyStorage(storage, FaultPlan.at(number, fault))
+    with contextlib.suppress(Crash):
+        Table(simulated_context(faulty, clock, actor)).ingest_folder(str(source))
+    return faulty.fired[0] if faulty.fired else ""
 
 
-def crash_points(base: MemoryStorage, source: Path, fault: Fault) -> int:
-    number = 0
-    for number in itertools.count(1):
-        clock = ManualClock(START_MS + 60_000)
-        storage = base.copy()
-        faulty = FaultyStorage(storage, FaultPlan.at(number, fault))
-        writer = Table(simulated_context(faulty, clock, "writer"))
-        try:
-            writer.ingest_folder(str(source))
-        except Crash:
-            pass
-        point = faulty.fired[0] if faulty.fired else "undisturbed"
-        seen = visible(storage.copy(), clock)
-        assert seen in (OLD, NEW), f"{point}: a reader saw {seen}"
-        clock.advance_ms(EXPIRY_MS + 1_000)
-        again = Table(simulated_context(storage, clock, "second writer"))
-        result = again.ingest_folder(str(source))
-        assert visible(storage, clock) == NEW, point
-        # What a reader saw stays: an ingest that had become visible is not done twice.
-        assert (result.instant is None) == (seen == NEW) or seen == OLD, f"{point}: {result}"
-        assert unaccounted(storage) == [], point
-        if not faulty.fired:
-            return number - 1
-    return number
+def finish(storage: MemoryStorage, source: Path, clock: ManualClock, actor: str, story: str) -> None:
+    """Another process runs the ingest undisturbed, once every dead lease has expired."""
+    seen = visible(storage.copy(), clock)
+    assert seen in (OLD, NEW), f"{story}: a reader saw {seen}"
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    result = Table(simulated_context(storage, clock, actor)).ingest_folder(str(source))
+    assert visible(storage, clock) == NEW, story
+    # What a reader saw stays: an ingest that had become visible is not done twice.
+    assert seen == OLD or result.instant is None, f"{story}: {result}"
+    assert unaccounted(storage) == [], story
 
 
-@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+@pytest.mark.parametrize("fault", CRASHES)
 def test_crash_at_every_storage_operation(base: MemoryStorage, source: Path, fault: Fault) -> None:
-    points = crash_points(base, source, fault)
-    print(f"crash points of one ingest, {fault.name}: {points}")
-    assert points >= 60
+    for number in itertools.count(1):
+        clock, storage = ManualClock(START_MS + 60_000), base.copy()
+        story = disturbed_ingest(storage, source, clock, "writer", number, fault)
+        finish(storage, source, clock, "second", story)
+        if not story:
+            break
+    print(f"crash points of one ingest, {fault.name}: {number - 1}")
+    assert number > 60
+
+
+@pytest.mark.parametrize("fault", CRASHES)
+def test_crash_again_at_every_operation_of_the_recovery(base: MemoryStorage, source: Path, fault: Fault) -> None:
+    runs = 0
+    # A prime step visits different kinds of first crash points; the soak visits all of them.
+    for first in itertools.count(2, 1 if SOAK else 11):
+        clock, crashed = ManualClock(START_MS + 60_000), base.copy()
+        story = disturbed_ingest(crashed, source, clock, "writer", first, fault)
+        if not story:
+            break
+        for second in itertools.count(1):
+            clock, storage = ManualClock(START_MS + 60_000 + EXPIRY_MS + 1_000), crashed.copy()
+            again = disturbed_ingest(storage, source, clock, "second", second, fault)
+            finish(storage, source, clock, "third", f"{story}, then {again}")
+            runs += 1
+            if not again:
+                break
+    print(f"crash points of a crashed ingest's recovery, {fault.name}: {runs}")
+    assert runs > 300
+
+
+@pytest.mark.parametrize("fault", CRASHES)
+def test_crash_at_every_operation_of_create(fault: Fault) -> None:
+    for number in itertools.count(1):
+        clock = ManualClock(START_MS)
+        storage = MemoryStorage("create", clock)
+        faulty = FaultyStorage(storage, FaultPlan.at(number, fault))
+        with contextlib.suppress(Crash):
+            create_table(Table(simulated_context(faulty, clock, "creator"))._session, DEFINITION)
+        clock.advance_ms(EXPIRY_MS + 1_000)
+        table = Table(simulated_context(storage, clock, "second"))
+        create_table(table._session, DEFINITION)
+        assert table.read().num_rows == 0
+        table.ingest(FIRST)
+        assert visible(storage, clock) == OLD
+        assert unaccounted(storage) == [], faulty.fired
+        if not faulty.fired:
+            break
+    print(f"crash points of create, {fault.name}: {number - 1}")
+    assert number > 15

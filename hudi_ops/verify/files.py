@@ -1,0 +1,139 @@
+"""Invariants of data files: what completed instants name is there, whole, once, and in a folder that readers find (format facts §6)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from hudi_ops.errors import HudiOpsError, NotFound
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.formats import partition_metadata
+from hudi_ops.verify.report import Findings
+from hudi_ops.verify.subject import FoundFile, NamedFile, Subject
+from hudi_ops.view.listing import PARTITION_METADATA
+from hudi_ops.view.slices import is_partitioned
+
+
+def check_files(subject: Subject, findings: Findings) -> None:
+    """Look at every file below the table's root, without opening data files."""
+    for named in subject.named.values():
+        findings.looked("named files")
+        _check_named(subject, named, findings)
+    _check_single(subject, findings)
+    _check_strays(subject, findings)
+    _check_partitions(subject, findings)
+
+
+def _check_named(subject: Subject, named: NamedFile, findings: Findings) -> None:
+    size = subject.sizes.get(named.path)
+    if size is None:
+        # A listing is no snapshot: look again before calling it gone.
+        if named.path in subject.removed or subject.storage.head(named.path) is not None or not _still_counts(subject, named):
+            return
+        findings.error(
+            "file-missing",
+            f"{named.instant} names a file that is not there, and no clean deleted it",
+            named.path,
+            "restore it from a copy; without it its rows are lost and readers fail",
+        )
+        return
+    said = named.stat.file_size_in_bytes
+    if said == 0 and size > 0:
+        findings.warning(
+            "stat-without-size",
+            f"{named.instant} does not say the file's size: Apache Hudi's incremental queries skip it",
+            named.path,
+            "rewrite the rows, for example by an upsert of them",
+        )
+        return
+    # Version 6 appends to log files; what a failed writer added after the named length is skipped by readers.
+    grew = subject.config.layout == 1 and size > said and ".log." in named.path
+    if size != said and not grew:
+        findings.error(
+            "file-size",
+            f"{size} bytes, but {named.instant} wrote {said}",
+            named.path,
+            "the file was cut or replaced: restore it from a copy",
+        )
+
+
+def _still_counts(subject: Subject, named: NamedFile) -> bool:
+    found = subject.later.find(named.instant.time, named.instant.kind)
+    return found is not None and found.is_completed
+
+
+def _check_single(subject: Subject, findings: Findings) -> None:
+    grouped: dict[tuple[str, str, str], list[FoundFile]] = defaultdict(list)
+    for file in subject.data_files:
+        if not file.is_log:
+            grouped[file.partition_path, file.name.file_id, file.name.instant].append(file)
+    for (_, file_id, instant), files in grouped.items():
+        if len(files) > 1:
+            names = ", ".join(sorted(file.info.name for file in files))
+            findings.error(
+                "two-base-files",
+                f"file group {file_id} has {len(files)} base files of {instant}: {names}. Some readers refuse the table, "
+                "others read either",
+                files[0].info.path,
+                "delete the ones that the completed instant does not name",
+            )
+
+
+def _check_strays(subject: Subject, findings: Findings) -> None:
+    for info in subject.outside_hoodie:
+        findings.looked("files below the root")
+        if parse_data_file(info.name) is not None or info.name.startswith(PARTITION_METADATA) or info.name.endswith(".crc"):
+            continue
+        if info.name.endswith(".parquet"):
+            findings.error(
+                "stray-parquet",
+                "a Parquet file whose name is no Hudi base file: some readers refuse the whole table",
+                info.path,
+                "move it out of the table; staging belongs under .hoodie",
+            )
+        else:
+            findings.info("stray-file", "not a file of a Hudi table; readers skip it", info.path, "move it elsewhere")
+
+
+def _check_partitions(subject: Subject, findings: Findings) -> None:
+    partitions = sorted({file.partition_path for file in subject.data_files})
+    for partition in partitions:
+        findings.looked("partitions")
+        if partition and not is_partitioned(subject.config):
+            findings.error(
+                "partition-unknown",
+                "data files below a folder, but the table has no partition fields: readers do not look there",
+                partition,
+                "correct hoodie.table.partition.fields, or move the files elsewhere",
+            )
+            continue
+        path = f"{partition}/{PARTITION_METADATA}" if partition else PARTITION_METADATA
+        held = [name for name in subject.sizes if name.startswith(path)]
+        if not held:
+            hidden = "" if subject.has_metadata_table else ": Apache Hudi does not find its rows"
+            report = findings.warning if subject.has_metadata_table or not partition else findings.error
+            report(
+                "partition-metadata-missing",
+                f"a partition without {PARTITION_METADATA}{hidden}",
+                partition or ".",
+                "run an upsert into the partition, or copy the file from a partition of the same depth",
+            )
+        elif held == [path]:
+            _check_partition_metadata(subject, partition, path, findings)
+
+
+def _check_partition_metadata(subject: Subject, partition: str, path: str, findings: Findings) -> None:
+    try:
+        said = partition_metadata.loads(subject.storage.get(path), path)
+    except NotFound:
+        return
+    except HudiOpsError as error:
+        findings.error("partition-metadata-broken", error.what, path, error.next_step)
+        return
+    depth = len(partition.split("/")) if partition else 0
+    if said.depth != depth:
+        findings.error(
+            "partition-depth",
+            f"says {said.depth} levels, its path has {depth}: Apache Hudi takes another folder for the table's root",
+            path,
+            "delete the file; the next write to the partition writes it again",
+        )

@@ -1,0 +1,110 @@
+"""Pending instants: plans that can be read, writers that still beat, and nothing that blocks the writers to come."""
+
+from __future__ import annotations
+
+from hudi_ops.concurrency.lease import read_lease
+from hudi_ops.errors import HudiOpsError
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import State, requested_name
+from hudi_ops.timeline.plans import RollbackPlan, read_plan
+from hudi_ops.verify.report import Findings
+from hudi_ops.verify.subject import Subject
+
+_NEEDS_PLAN = frozenset({"compaction", "logcompaction", "clustering", "clean", "rollback", "restore", "indexing"})
+_INGESTION = frozenset({"commit", "deltacommit", "replacecommit"})
+
+
+def check_pending(subject: Subject, findings: Findings) -> None:
+    """Look at what has no completed file."""
+    settled = {(one.time, one.kind) for one in subject.later if one.is_completed}
+    still = {(one.time, one.kind) for one in subject.later}
+    for instant in subject.timeline.pending:
+        key = (instant.time, instant.kind)
+        # Completed or rolled back while we looked.
+        if key in settled or key not in still or instant.kind == "savepoint":
+            continue
+        findings.looked("pending instants")
+        _check_plan(subject, instant, findings)
+        _check_owner(subject, instant, findings)
+    _check_start(subject, findings)
+
+
+def _check_plan(subject: Subject, instant: Instant, findings: Findings) -> None:
+    if instant.action not in _NEEDS_PLAN or State.REQUESTED not in instant.states:
+        return
+    path = subject.timeline.path(requested_name(instant.time, instant.action))
+    try:
+        plan = read_plan(subject.storage, subject.timeline, instant)
+    except HudiOpsError as error:
+        findings.error("plan-undecodable", error.what, path, "remove inflight, then requested, if nobody works on it")
+        return
+    if plan is None:
+        findings.error(
+            "plan-empty",
+            f"a pending {instant.action} without a plan: writers that try to finish it fail",
+            path,
+            "remove inflight, then requested, if nobody works on it",
+        )
+    elif isinstance(plan, RollbackPlan):
+        _check_rollback(subject, instant, plan, findings)
+
+
+def _check_rollback(subject: Subject, instant: Instant, plan: RollbackPlan, findings: Findings) -> None:
+    path = subject.timeline.path(instant.file_name)
+    savepoint = subject.timeline.find(plan.target, "savepoint")
+    if savepoint is not None and savepoint.is_completed:
+        findings.error(
+            "rollback-refused",
+            f"a pending rollback of {plan.target}, which a savepoint protects: every later write retries it and fails",
+            path,
+            "delete its inflight, then its requested file; or delete the savepoint",
+        )
+    elif not _is_alive(subject, instant):
+        findings.warning(
+            "rollback-pending",
+            f"a rollback of {plan.target} was begun and not finished; every later write retries it",
+            path,
+            "any write finishes it, for example `hudi-ops ingest`",
+        )
+
+
+def _check_owner(subject: Subject, instant: Instant, findings: Findings) -> None:
+    if instant.action not in _INGESTION or _is_alive(subject, instant):
+        return
+    path = subject.timeline.path(instant.file_name)
+    lease = read_lease(subject.storage, instant.time)
+    if lease is None:
+        findings.warning(
+            "pending-unowned",
+            f"a pending {instant.action} that nobody's heartbeat claims",
+            path,
+            "if no writer runs, the next write of the program that began it rolls it back",
+        )
+    else:
+        owner = str(lease.owner) if lease.owner is not None else "a writer of Apache Hudi"
+        findings.warning(
+            "pending-dead",
+            f"the {instant.action} of {owner} stopped beating",
+            path,
+            "the next write rolls it back, for example `hudi-ops ingest`",
+        )
+
+
+def _is_alive(subject: Subject, instant: Instant) -> bool:
+    lease = read_lease(subject.storage, instant.time)
+    return lease is not None and not lease.is_dead(subject.clock)
+
+
+def _check_start(subject: Subject, findings: Findings) -> None:
+    """One completed write before the oldest pending one: readers that list take files older than the start for rows (fact 7)."""
+    start = subject.later.start
+    if not start or subject.has_metadata_table:
+        return
+    early = [one for one in subject.later.pending if one.time < start and one.kind in _INGESTION]
+    for instant in early:
+        findings.warning(
+            "pending-before-start",
+            f"older than the first completed write ({start}): readers that list may show its files as rows",
+            subject.later.path(instant.file_name),
+            "finish it or roll it back",
+        )

@@ -1,0 +1,191 @@
+"""What is verified: one reading of a table, made in an order that keeps live writers from looking like damage.
+
+Timeline, then everything that lies under the root, then the timeline again: what a completed instant of the first reading names
+must be listed, and what was cleaned or begun meanwhile is known from the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from hudi_ops.clock import Clock
+from hudi_ops.config.table import TableConfig
+from hudi_ops.engine.protocol import Engine
+from hudi_ops.errors import Corrupt, HudiOpsError
+from hudi_ops.files.names import DataFileName, parse_data_file
+from hudi_ops.storage.protocol import FileInfo, Storage
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.archived import History, load_history
+from hudi_ops.timeline.commit_log import FOLDER as LOG_FOLDER
+from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.plans import CleanPlan, CleanResult, read_plan, read_result
+from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.slices import METADATA_TABLE_KEYS
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A data file that lies in a partition, whether or not an instant names it."""
+
+    info: FileInfo
+    partition_path: str
+    name: DataFileName
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it is a log file."""
+        return self.name.is_log
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A data file that a completed instant names."""
+
+    path: str
+    stat: WriteStat
+    instant: Instant
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One table as read. `later` is the timeline after the listing; `timeline` the one before it."""
+
+    storage: Storage
+    config: TableConfig
+    timeline: Timeline
+    later: Timeline
+    listed: tuple[FileInfo, ...]
+    commits: CommitReader
+    engine: Engine
+    clock: Clock
+    deep: bool = False
+
+    @property
+    def is_metadata_table(self) -> bool:
+        """Whether this is the metadata table of another one."""
+        return self.config.key_generator == METADATA_TABLE_KEYS
+
+    @property
+    def has_metadata_table(self) -> bool:
+        """Whether readers learn the table's files from a metadata table, and so do not see stray ones."""
+        return "files" in self.config.metadata_partitions
+
+    @cached_property
+    def is_ours(self) -> bool:
+        """Whether the table has a commit log."""
+        return any(info.path.startswith(LOG_FOLDER + "/") for info in self.listed)
+
+    def under(self, folder: str) -> list[FileInfo]:
+        """Listed files below a folder."""
+        return [info for info in self.listed if info.path.startswith(folder + "/")]
+
+    @cached_property
+    def outside_hoodie(self) -> list[FileInfo]:
+        """Listed files that are not Hudi's own."""
+        return [info for info in self.listed if not info.path.startswith(".hoodie/")]
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """Path -> size in bytes of every listed file."""
+        return {info.path: info.size_bytes for info in self.listed}
+
+    @cached_property
+    def data_files(self) -> list[FoundFile]:
+        """Base and log files below the root."""
+        found = []
+        for info in self.outside_hoodie:
+            name = parse_data_file(info.name)
+            if name is not None:
+                found.append(FoundFile(info, info.path.rpartition("/")[0], name))
+        return found
+
+    def metadata(self, instant: Instant) -> CommitMetadata | None:
+        """What a completed write says; None when it cannot be read, which the timeline's own check reports."""
+        try:
+            return self.commits.metadata(self.timeline, instant)
+        except HudiOpsError:
+            return None
+
+    @cached_property
+    def writes(self) -> list[tuple[Instant, CommitMetadata]]:
+        """Completed writes with readable metadata, by completion."""
+        ordered = sorted(self.timeline.completed_writes, key=lambda one: (one.completion_time, one.time))
+        return [(one, metadata) for one in ordered if (metadata := self.metadata(one)) is not None]
+
+    @cached_property
+    def named(self) -> Mapping[str, NamedFile]:
+        """Path -> the newest write that names it."""
+        return {
+            path: NamedFile(path, stat, instant)
+            for instant, metadata in self.writes
+            for stat in metadata.stats
+            if (path := stat.path.lstrip("/"))
+        }
+
+    @cached_property
+    def named_besides(self) -> frozenset[str]:
+        """Change-data files, which stats name in a map of their own, and files that writes after the listing name."""
+        names = {path.lstrip("/") for one in self.named.values() for path in one.stat.other.get("cdcStats") or ()}
+        known = {(one.time, one.kind) for one in self.timeline.completed_writes}
+        for instant in self.later.completed_writes:
+            if (instant.time, instant.kind) not in known:
+                metadata = self.commits.metadata(self.later, instant)
+                names |= {stat.path.lstrip("/") for stat in metadata.stats} if metadata is not None else set()
+        return frozenset(names)
+
+    @cached_property
+    def removed(self) -> frozenset[str]:
+        """Paths that a clean deleted, or is about to."""
+        return frozenset(self._removed())
+
+    def _removed(self) -> Iterator[str]:
+        for timeline in (self.timeline, self.later):
+            for instant in timeline:
+                if instant.action != "clean":
+                    continue
+                try:
+                    said = read_result(self.storage, timeline, instant) or read_plan(self.storage, timeline, instant)
+                except Corrupt:
+                    continue
+                if isinstance(said, CleanPlan | CleanResult):
+                    for partition, names in said.files.items():
+                        yield from (f"{partition}/{name}" if partition else name for name in names)
+
+    @cached_property
+    def history(self) -> History | None:
+        """The archived timeline; None when it cannot be read."""
+        try:
+            return load_history(self.storage, self.config)
+        except HudiOpsError:
+            return None
+
+    @cached_property
+    def archived_times(self) -> frozenset[str]:
+        """Request times of archived instants."""
+        return frozenset(one.time for one in self.history.instants) if self.history is not None else frozenset()
+
+    @cached_property
+    def replaced(self) -> frozenset[tuple[str, str]]:
+        """(partition path, file id) of groups that a completed replace commit hides."""
+        return frozenset(
+            (partition, file_id)
+            for _, metadata in self.writes
+            for partition, ids in (metadata.replaced or {}).items()
+            for file_id in ids
+        )
+
+    @cached_property
+    def live_base_files(self) -> list[NamedFile]:
+        """The newest existing base file of each group that is not replaced, by path."""
+        newest: dict[tuple[str, str], NamedFile] = {}
+        for file in self.data_files:
+            named = self.named.get(file.info.path)
+            key = (file.partition_path, file.name.file_id)
+            if file.is_log or named is None or key in self.replaced:
+                continue
+            if key not in newest or newest[key].instant.time < named.instant.time:
+                newest[key] = named
+        return sorted(newest.values(), key=lambda one: one.path)

@@ -1,0 +1,84 @@
+"""The table that the crash tests disturb: what is in it, what the next ingest brings, and which files may lie in it afterwards."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hudi_ops.services.create import Definition, create_table
+from hudi_ops.services.ledger import pointers
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.table import Table
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.timeline.commit_log import load_log
+from hudi_ops.timeline.entries import Complete
+from hudi_ops.timeline.state import CommitReader, StateLoader
+
+START_MS = 1_900_000_000_000
+SCHEMA = pa.schema([
+    pa.field("id", pa.string()),
+    pa.field("part", pa.string()),
+    pa.field("value", pa.int64()),
+    pa.field("ts", pa.int64()),
+    pa.field("_hoodie_is_deleted", pa.bool_()),
+])  # fmt: skip
+DEFINITION = Definition("crash", SCHEMA, ("id",), ("part",), "ts", buckets=2)
+
+
+def rows(*values: tuple[str, str, int, int, bool | None]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(SCHEMA.names, one, strict=True)) for one in values], schema=SCHEMA)
+
+
+FIRST = rows(*[(f"k{i}", f"p{i % 2}", i, 1, None) for i in range(8)])
+# Updates, a delete, a late row that loses, an insert, and a new partition.
+SECOND = rows(
+    ("k0", "p0", 100, 2, None), ("k1", "p1", 0, 0, None), ("k2", "p0", 2, 2, True),
+    ("n1", "p1", 7, 2, None), ("n2", "p2", 8, 2, None),
+)  # fmt: skip
+OLD = {f"k{i}": i for i in range(8)}
+NEW = {**{key: value for key, value in OLD.items() if key != "k2"}, "k0": 100, "n1": 7, "n2": 8}
+
+
+def make_base(source: Path) -> MemoryStorage:
+    """The table after its first ingest; the second one's file lies in `source`."""
+    clock = ManualClock(START_MS)
+    storage = MemoryStorage("crash", clock)
+    table = Table(simulated_context(storage, clock, "creator"))
+    create_table(table._session, DEFINITION)
+    source.mkdir(parents=True, exist_ok=True)
+    pq.write_table(FIRST, source / "1.parquet")
+    table.ingest_folder(str(source))
+    pq.write_table(SECOND, source / "2.parquet")
+    assert visible(storage, clock) == OLD
+    return storage
+
+
+def visible(storage: MemoryStorage, clock: ManualClock) -> dict[str, int]:
+    """Rows as a reader sees them, by key; no key twice."""
+    table = Table(simulated_context(storage, clock, "reader")).read(["id", "value"])
+    assert len(set(table["id"].to_pylist())) == table.num_rows
+    return dict(zip(table["id"].to_pylist(), table["value"].to_pylist(), strict=True))
+
+
+def unaccounted(storage: MemoryStorage) -> list[str]:
+    """Files that no completed instant, slot or property accounts for; nothing may be pending."""
+    commits = CommitReader(storage)
+    state = StateLoader(storage, commits).load()
+    log = load_log(storage, None)
+    assert log is not None
+    assert not state.timeline.pending, f"pending after recovery: {[str(one) for one in state.timeline.pending]}"
+    writes = [commits.metadata(state.timeline, one) for one in state.timeline.completed_writes]
+    known = {".hoodie/hoodie.properties"} | {stat.path for one in writes for stat in one.stats}
+    known |= set(itertools.chain.from_iterable(pointers(one.extra).values() for one in writes))
+    known |= {entry.payload for _, entry in log.since(-1) if isinstance(entry, Complete)}
+    return [
+        info.path
+        for info in storage.list()
+        if info.path not in known
+        and not info.path.startswith((f"{state.timeline.folder}/", ".hoodie/.commit_log/0"))
+        and info.name != ".hoodie_partition_metadata"
+    ]
