@@ -88,6 +88,8 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
             AirflowFailException: it failed, and trying again would not help.
             AirflowSkipException: it was cancelled.
             AirflowException: it failed, and may be tried again.
+            KeyboardInterrupt: passed on, once the application has ended.
+            SystemExit: passed on, once the application has ended.
         """
         control = Path(tempfile.mkdtemp(prefix="hudi-ops-"))
         try:

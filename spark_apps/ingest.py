@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from _app import ArgumentParser, StoppableLocks, StopRequest, SubmittedSpark, run
-from hudi_ops.concurrency.open_lock import open_lock
 
 from hudi_ops import Table
+from hudi_ops.concurrency.open_lock import lock_of
 from hudi_ops.config.tables_file import TableLocation, find_tables_file, locate_table
 from hudi_ops.errors import InvalidRequest
 
@@ -68,7 +68,7 @@ def work() -> dict[str, Any]:
     location = locate_table(options.table, options.tables)
     folder = source_folder(options.source, location, options.tables)
     stop.check("the table was opened")
-    locks = StoppableLocks(open_lock(location.lock, location.path), stop)
+    locks = StoppableLocks(lock_of(location), stop)
     engine = SubmittedSpark(f"hudi-ops ingest {location.name}", stop)
     table = Table.open(location.path, locks=locks, engine=engine)
     try:

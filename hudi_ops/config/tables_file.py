@@ -22,7 +22,8 @@ ENVIRONMENT_VARIABLE = "HUDI_OPS_TABLES"
 FILE_NAME = "tables.yaml"
 
 _URI = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-_LOCK = re.compile(r"^zookeeper://[A-Za-z0-9_.\-\[\]:]+(,[A-Za-z0-9_.\-\[\]:]+)*(/[A-Za-z0-9_.\-]+)+/?$")
+_HOST = r"[A-Za-z0-9_.\-\[\]:]+:\d{1,5}"
+_LOCK = re.compile(rf"in-process|zookeeper://{_HOST}(,{_HOST})*(/[A-Za-z0-9_.\-]+)+/?")
 _MAX_PROBLEMS = 5
 
 TableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.\-]*$", max_length=200)]
@@ -70,8 +71,8 @@ class TablesFile(_Model):
     @field_validator("lock")
     @classmethod
     def _lock_is_a_zookeeper_url(cls, lock: str | None) -> str | None:
-        if lock is not None and not _LOCK.match(lock):
-            raise ValueError("must read zookeeper://host:port/path")
+        if lock is not None and not _LOCK.fullmatch(lock):
+            raise ValueError("must read zookeeper://host:port/path or in-process")
         return lock
 
     @model_validator(mode="after")

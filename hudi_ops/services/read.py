@@ -16,6 +16,7 @@ from hudi_ops.files.base_file import BaseFileReader, conform, with_meta
 from hudi_ops.services.where import parse_where, referenced_columns
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
+from hudi_ops.timeline.plans import CleanResult, read_result
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.listing import StorageListing
@@ -79,7 +80,7 @@ def read_table(ctx: TableContext, request: ReadRequest, commits: CommitReader | 
     """
     opened = OpenView.of(ctx.storage, commits)
     config = opened.config
-    _check_as_of(opened, request.as_of)
+    _check_as_of(ctx.storage, opened, request.as_of)
     schema = with_meta(table_schema(config, opened.timeline, opened.commits, request.as_of))
     columns = _columns(schema, request, config.name)
     if config.table_type == "MERGE_ON_READ" and (logs := opened.view.log_files(as_of=request.as_of)):
@@ -137,16 +138,29 @@ def _columns(schema: pa.Schema, request: ReadRequest, table: str) -> tuple[str, 
     return tuple(name for name in schema.names if name in wanted)
 
 
-def _check_as_of(opened: OpenView, as_of: str | None) -> None:
-    start = opened.timeline.start
-    if as_of is not None and start and as_of < start:
+def _check_as_of(storage: Storage, opened: OpenView, as_of: str | None) -> None:
+    if as_of is None:
+        return
+    start, cleaned = opened.timeline.start, _earliest_retained(storage, opened.timeline)
+    oldest = max(start, cleaned)
+    if as_of < oldest:
+        why = "slices that it needs were cleaned away" if cleaned > start else "it lies before the active timeline"
         raise InvalidRequest(
-            f"{as_of} lies before the table's oldest instant on the active timeline",
+            f"the table cannot be read as of {as_of}: {why}",
             table=opened.config.name,
-            expected=f"an instant at or after {start}",
+            expected=f"an instant at or after {oldest}",
             found=as_of,
             next_step="choose one from `hudi-ops timeline`",
         )
+
+
+def _earliest_retained(storage: Storage, timeline: Timeline) -> str:
+    """The oldest instant whose slices the newest clean kept; empty when nothing was cleaned."""
+    for instant in reversed(timeline.instants):
+        if instant.kind == "clean" and instant.is_completed:
+            result = read_result(storage, timeline, instant)
+            return result.earliest_retained if isinstance(result, CleanResult) else ""
+    return ""
 
 
 def request_of(

@@ -106,7 +106,7 @@ def test_a_named_file_must_exist(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         ("tables: {t: {path: x, record_key: [a], type: copy}}", r"tables\.t\.type: .*'cow' or 'mor', found 'copy'"),
         ("tables: {a/b: {path: x, record_key: [a]}}", "pattern"),
         ("tables: {a: {path: x, record_key: [k]}, b: {path: ./x/, record_key: [k]}}", "a and b have the same path"),
-        ("lock: redis://x\ntables: {}", "lock: must read zookeeper://host:port/path, found 'redis://x'"),
+        ("lock: redis://x\ntables: {}", "lock: must read zookeeper://host:port/path or in-process, found 'redis://x'"),
         ("locks: x\ntables: {}", "locks: unknown setting. Did you mean 'lock'"),
         ("file: x\ntables: {}", "file: unknown setting"),
     ],

@@ -1,0 +1,234 @@
+"""Invariants inside base files: rows as counted, footer true to the keys, meta columns true to the file, keys once (format facts §6, §7).
+
+A plain verification opens every footer of what readers see, and the key columns of a sample of files; `deep` opens them all.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.config.columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
+from hudi_ops.config.table import TableFacts
+from hudi_ops.errors import HudiOpsError, NotFound
+from hudi_ops.files.base_file import BaseFileReader
+from hudi_ops.index.simple_bucket import bucket_of
+from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids
+from hudi_ops.kernels.statistics import key_range
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.verify.report import Finding, Findings
+from hudi_ops.verify.subject import NamedFile, Subject
+
+SAMPLED_FILES = 16
+BATCH_FILES = 64
+"""Files whose keys are held at a time while keys are compared; a partition is never split."""
+
+_META = (RECORD_KEY, PARTITION_PATH, FILE_NAME)
+
+
+@dataclass(frozen=True)
+class FileTask:
+    """One base file to check. `facts` is None for tables whose buckets are not known."""
+
+    storage: Storage
+    path: str
+    partition_path: str
+    file_id: str
+    rows: int
+    reads_keys: bool
+    has_meta: bool
+    facts: TableFacts | None
+
+
+@dataclass(frozen=True)
+class FileResult:
+    """What one base file showed; `keys` only where they were read."""
+
+    findings: tuple[Finding, ...]
+    keys: pa.ChunkedArray | None = None
+
+
+def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findings) -> None:
+    """Open base files that readers see.
+
+    Args:
+        subject: the table.
+        facts: buckets and their hash fields, from the commit log; None for tables without one.
+        findings: where to report.
+    """
+    files = [named for named in subject.live_base_files if named.path.endswith(".parquet")]
+    _check_buckets(files, facts, findings)
+    step = 1 if subject.deep else max(1, len(files) // SAMPLED_FILES)
+    tasks = [
+        FileTask(
+            storage=subject.storage,
+            path=named.path,
+            partition_path=named.path.rpartition("/")[0],
+            file_id=named.stat.file_id,
+            rows=named.stat.num_writes,
+            reads_keys=number % step == 0,
+            has_meta=subject.config.populate_meta_fields,
+            facts=facts,
+        )
+        for number, named in enumerate(files)
+    ]
+    for batch in _batches(tasks):
+        results = subject.engine.map(check_base_file, batch)
+        for result in results:
+            findings.found += result.findings
+        findings.looked("base file footers", len(batch))
+        findings.looked("base files read", sum(result.keys is not None for result in results))
+        findings.looked("record keys", sum(len(result.keys) for result in results if result.keys is not None))
+        if subject.deep:
+            _check_across(batch, results, findings)
+
+
+def check_base_file(task: FileTask) -> FileResult:
+    """Check one base file; picklable in and out, so that any engine can run it."""
+    report = Findings()
+    try:
+        reader = BaseFileReader(task.storage, task.path)
+        footer = reader.footer
+        if reader.rows != task.rows:
+            report.error(
+                "row-count",
+                f"{reader.rows} rows, but its write statistic says {task.rows}",
+                task.path,
+                "the file was replaced, or its writer counted wrongly: restore it from a copy",
+            )
+        if not task.has_meta:
+            return FileResult(tuple(report.found))
+        if footer.bloom is None:
+            report.warning(
+                "bloom-missing", "no bloom filter: upserts with Apache Hudi's BLOOM index fail on it", task.path,
+                "rewrite the file, for example by an upsert into its file group",
+            )  # fmt: skip
+        if not task.reads_keys:
+            return FileResult(tuple(report.found))
+        rows = reader.read(_META)
+    except NotFound:
+        # Cleaned while we looked; a file that is gone for good is reported by its name.
+        return FileResult(())
+    except HudiOpsError as error:
+        report.error("base-file-broken", error.what, task.path, "restore the file from a copy of the table")
+        return FileResult(tuple(report.found))
+    missing = [name for name in _META if name not in rows.column_names]
+    if missing:
+        report.error("meta-columns", f"column {missing[0]} is missing", task.path, "rewrite the file with its writer")
+        return FileResult(tuple(report.found))
+    keys = rows.column(RECORD_KEY)
+    if keys.null_count:
+        report.error("record-key-null", f"{keys.null_count} rows without a record key", task.path, "write them again")
+        return FileResult(tuple(report.found))
+    for column, expected in ((FILE_NAME, task.path.rpartition("/")[2]), (PARTITION_PATH, task.partition_path)):
+        _check_constant(report, task.path, rows, column, expected)
+    _check_keys(report, task, keys, footer.min_key, footer.max_key)
+    if footer.bloom is not None and len(keys) and not (held := footer.bloom.might_contain(keys)).all():
+        key = keys[int(np.flatnonzero(~held)[0])].as_py()
+        report.error(
+            "bloom-key",
+            f"the bloom filter denies {int((~held).sum())} of its keys, the first {key!r}: updates of them become duplicates",
+            task.path,
+            "rewrite the file, for example by a clustering",
+        )
+    return FileResult(tuple(report.found), keys)
+
+
+def _check_constant(report: Findings, path: str, rows: pa.Table, column: str, expected: str) -> None:
+    wrong = int(pc.sum(pc.fill_null(pc.not_equal(rows.column(column), expected), True)).as_py() or 0)
+    if wrong:
+        name = "file-name-column" if column == FILE_NAME else "partition-path-column"
+        report.error(name, f"{wrong} rows have another {column} than {expected!r}", path, "rewrite the file with its writer")
+
+
+def _check_keys(report: Findings, task: FileTask, keys: pa.ChunkedArray, low: str | None, high: str | None) -> None:
+    bounds = key_range(keys)
+    if low is not None and high is not None and bounds != (low, high):
+        said, found = f"{low!r} to {high!r}", "no keys" if bounds is None else f"{bounds[0]!r} to {bounds[1]!r}"
+        # A wider range costs time only; a narrower one makes look-ups pass the file over.
+        narrower = bounds is not None and (bounds[0].encode() < low.encode() or bounds[1].encode() > high.encode())
+        (report.error if narrower else report.info)(
+            "key-range", f"the footer says keys {said}, the file holds {found}", task.path, "rewrite the file"
+        )
+    distinct = pc.count_distinct(keys).as_py()
+    if distinct < len(keys):
+        # Inserts of Apache Hudi keep duplicates on purpose; ours never write any.
+        (report.warning if task.facts is None else report.error)(
+            "duplicate-key", f"{len(keys) - distinct} rows share a record key with another", task.path, "upsert these keys"
+        )
+    bucket = bucket_of(task.file_id)
+    if task.facts is not None and bucket is not None and len(keys):
+        values = bucket_hash_values(keys.combine_chunks(), task.facts.hash_fields)
+        wrong = int((bucket_ids(values, task.facts.buckets) != bucket).sum())
+        if wrong:
+            report.error(
+                "bucket-wrong",
+                f"{wrong} keys hash to another bucket than {bucket}: updates of them become duplicates",
+                task.path,
+                "find out which writer used another bucket count or other hash fields",
+            )
+
+
+def _check_buckets(files: Sequence[NamedFile], facts: TableFacts | None, findings: Findings) -> None:
+    if facts is None:
+        return
+    held: dict[tuple[str, int | None], NamedFile] = {}
+    for named in files:
+        key = (named.path.rpartition("/")[0], bucket_of(named.stat.file_id))
+        other = held.setdefault(key, named)
+        bucket = key[1]
+        if bucket is None or bucket >= facts.buckets:
+            findings.error(
+                "bucket-unknown",
+                f"file group {named.stat.file_id} belongs to none of the {facts.buckets} buckets",
+                named.path,
+                "find out which writer does not use the bucket index, and move its rows by upserts",
+            )
+        elif other is not named:
+            findings.error(
+                "bucket-twice",
+                f"bucket {bucket} has two live file groups, also {other.path}: writers refuse it",
+                named.path,
+                "find out which writer made the second one, and move its rows by upserts",
+            )
+
+
+def _check_across(batch: Sequence[FileTask], results: Sequence[FileResult], findings: Findings) -> None:
+    """No record key in two live file groups of a partition; whole partitions only."""
+    grouped: dict[str, list[tuple[FileTask, pa.ChunkedArray]]] = defaultdict(list)
+    for task, result in zip(batch, results, strict=True):
+        if result.keys is not None and len(result.keys):
+            grouped[task.partition_path].append((task, pc.unique(result.keys)))
+    for partition, members in grouped.items():
+        keys = pa.concat_arrays([keys.cast(pa.string()) for _, keys in members])
+        findings.looked("partitions compared")
+        twice = len(keys) - pc.count_distinct(keys).as_py()
+        if not twice:
+            continue
+        counted = pc.value_counts(keys)
+        first = counted.field("values").filter(pc.greater(counted.field("counts"), 1))[0]
+        holders = [task.path for task, held in members if pc.is_in(first, value_set=held).as_py()]
+        # As within a file: legal in what Apache Hudi inserted, never in ours.
+        (findings.warning if members[0][0].facts is None else findings.error)(
+            "key-in-two-groups",
+            f"{twice} record keys lie in several live file groups, the first {first.as_py()!r} in {' and '.join(holders)}",
+            partition or ".",
+            "find out which of the rows is right; delete the key and upsert it again",
+        )
+
+
+def _batches(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
+    """Tasks are ordered by path, so a partition's files lie side by side."""
+    batch: list[FileTask] = []
+    for task in tasks:
+        if len(batch) >= BATCH_FILES and task.partition_path != batch[-1].partition_path:
+            yield batch
+            batch = []
+        batch.append(task)
+    if batch:
+        yield batch

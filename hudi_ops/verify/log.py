@@ -1,0 +1,312 @@
+"""Invariants of the commit log: every slot readable and in its place, and the timeline, settings and ledgers true to it (DESIGN §5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from hudi_ops.config.table import PROPERTIES_PATH, TableFacts
+from hudi_ops.errors import Corrupt, HudiOpsError, NotFound
+from hudi_ops.formats import properties
+from hudi_ops.timeline.commit_log import FOLDER, POINTER_KEY, Log, Pointer, slot_path
+from hudi_ops.timeline.entries import Archive, Cancel, Complete, Entry, Properties, Void, decode_entry
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.plans import RestorePlan, RollbackResult, read_result
+from hudi_ops.verify.report import Findings
+from hudi_ops.verify.subject import Subject
+
+_SLOT = re.compile(re.escape(FOLDER) + r"/\d{8}/(\d{12})\.json")
+
+
+@dataclass(frozen=True)
+class LogSubject:
+    """The whole commit log of a table, slot 0 to the newest, and what it says of instants."""
+
+    subject: Subject
+    log: Log
+
+    @cached_property
+    def completes(self) -> Mapping[str, list[tuple[int, Complete]]]:
+        """Instant -> its COMPLETE slots that no VOID names."""
+        found: dict[str, list[tuple[int, Complete]]] = {}
+        for slot, entry in self.log.completes():
+            found.setdefault(entry.instant, []).append((slot, entry))
+        return found
+
+    @cached_property
+    def undone(self) -> frozenset[str]:
+        """Instants that a completed rollback or restore on the timeline took off it."""
+        found: set[str] = set()
+        for instant in self.subject.later:
+            try:
+                said = read_result(self.subject.storage, self.subject.later, instant)
+            except Corrupt:
+                continue
+            if isinstance(said, RollbackResult | RestorePlan):
+                found.update(said.targets)
+        return frozenset(found)
+
+    def completed(self, instant: str, action: str) -> Instant | None:
+        """The completed instant on the timeline, in either reading."""
+        for timeline in (self.subject.timeline, self.subject.later):
+            found = timeline.find(instant, action)
+            if found is not None and found.is_completed:
+                return found
+        return None
+
+
+def check_log(subject: Subject, findings: Findings) -> TableFacts | None:
+    """Look at the whole log, and at everything that must agree with it.
+
+    Returns:
+        The table's facts in force; None for a table without a commit log, or one that cannot be read.
+    """
+    if not subject.is_ours:
+        return None
+    log = _read(subject, findings)
+    if log is None:
+        return None
+    logged = LogSubject(subject, log)
+    _check_entries(logged, findings)
+    _check_fates(logged, findings)
+    _check_pointers(logged, findings)
+    _check_properties(logged, findings)
+    _check_ledgers(subject, findings)
+    return log.properties.facts
+
+
+def _read(subject: Subject, findings: Findings) -> Log | None:
+    slots = sorted(int(match[1]) for info in subject.listed if (match := _SLOT.fullmatch(info.path)))
+    present = set(slots)
+    for slot in range(max(slots, default=-1)):
+        if slot not in present:
+            findings.error(
+                "slot-gap",
+                "a slot of the commit log is missing below newer ones: a writer could decide it again",
+                slot_path(slot),
+                "restore it from a copy before anybody writes",
+            )
+    first: Entry | None = None
+    entries: list[Entry] = []
+    bodies = subject.engine.map(lambda slot: _body(subject, slot), slots)
+    for slot, body in zip(slots, bodies, strict=True):
+        findings.looked("commit log slots")
+        try:
+            entry = decode_entry(body, slot_path(slot))
+        except Corrupt as error:
+            findings.error("slot-broken", error.what, slot_path(slot), "restore it from a copy before anybody writes")
+            continue
+        first = first or entry
+        # With a gap the numbers of later slots are wrong, so nothing more can be said.
+        if slot == len(entries):
+            entries.append(entry)
+    if not isinstance(first, Properties) or 0 not in present:
+        findings.error("log-start", "the commit log does not begin with the table's properties", slot_path(0), "restore it")
+        return None
+    newest = [entry for entry in entries if isinstance(entry, Properties) and entry.table_id == first.table_id][-1]
+    boundary = max((entry.boundary for entry in entries if isinstance(entry, Archive)), default="")
+    return Log(first.table_id, 0, tuple(entries), 0, newest, boundary=boundary)
+
+
+def _body(subject: Subject, slot: int) -> bytes:
+    try:
+        return subject.storage.get(slot_path(slot))
+    except NotFound:
+        return b""
+
+
+def _check_entries(logged: LogSubject, findings: Findings) -> None:
+    log = logged.log
+    for slot, entry in enumerate(log.entries):
+        if entry.table_id != log.table_id:
+            findings.warning(
+                "slot-of-another-table",
+                f"{entry.kind} by {entry.owner} carries table id {entry.table_id}; it counts for nothing",
+                slot_path(slot),
+                "a process outlived a table that was removed and made again at this path: end it",
+            )
+    newest = ("", -1)
+    for slot, complete in log.completes():
+        if complete.completion_time <= newest[0]:
+            findings.error(
+                "slot-order",
+                f"{complete.instant} completed at {complete.completion_time}, not after slot {newest[1]} at {newest[0]}",
+                slot_path(slot),
+                "incremental readers may have passed it over: read them from before that time again",
+            )
+        newest = max(newest, (complete.completion_time, slot))
+
+
+def _check_fates(logged: LogSubject, findings: Findings) -> None:
+    log = logged.log
+    voided = {entry.slot for _, entry in log.since(-1) if isinstance(entry, Void)}
+    # Whoever decides first applies what is decided, so only what follows the last decision may still be open.
+    decisions = [slot for slot, entry in log.since(-1) if not isinstance(entry, Void)]
+    for slot, entry in log.since(-1):
+        if isinstance(entry, Cancel):
+            fate = log.fate(entry.instant)
+            found = logged.subject.later.find(entry.instant)
+            if fate is not None and isinstance(fate[1], Cancel) and found is not None and found.is_completed:
+                findings.error(
+                    "cancelled-completed",
+                    f"slot {fate[0]} cancelled {entry.instant}, and it has a completed file: readers see what must not count",
+                    logged.subject.later.path(found.file_name),
+                    "delete the completed file, then run a write, which rolls the rest back",
+                )
+        elif isinstance(entry, Complete) and slot in voided:
+            _check_voided(logged, slot, entry, findings)
+        elif isinstance(entry, Complete):
+            findings.looked("decided completions")
+            fate = log.fate(entry.instant)
+            if fate is not None and fate[0] == slot and entry.instant > log.boundary:
+                _check_applied(logged, slot, entry, findings, is_last=slot >= decisions[-1])
+
+
+def _check_voided(logged: LogSubject, slot: int, entry: Complete, findings: Findings) -> None:
+    found = logged.subject.later.find(entry.instant, entry.action)
+    if found is not None and found.is_completed and found.completion_time == entry.completion_time:
+        findings.error(
+            "voided-completed",
+            f"slot {slot} was voided, and its completed file is there",
+            logged.subject.later.path(found.file_name),
+            "delete the completed file, then run a write, which rolls the rest back",
+        )
+
+
+def _check_applied(logged: LogSubject, slot: int, entry: Complete, findings: Findings, *, is_last: bool) -> None:
+    subject = logged.subject
+    found = logged.completed(entry.instant, entry.action)
+    if found is None:
+        if entry.instant in subject.archived_times or entry.instant in logged.undone:
+            return
+        if entry.payload not in subject.sizes and subject.storage.head(entry.payload) is None:
+            findings.error(
+                "payload-missing",
+                f"slot {slot} completed {entry.instant}, and the bytes of its completed file are gone",
+                entry.payload,
+                "restore the file from a copy; until then no write can begin",
+            )
+        elif is_last:
+            findings.warning(
+                "decided-unfinished",
+                f"slot {slot} completed {entry.action} {entry.instant}; its file is not on the timeline yet",
+                slot_path(slot),
+                "any write finishes it, for example `hudi-ops ingest`",
+            )
+        else:
+            findings.error(
+                "decided-lost",
+                f"slot {slot} completed {entry.action} {entry.instant}, and its completed file is gone from the timeline",
+                slot_path(slot),
+                f"restore it from {entry.payload}; the next write does",
+            )
+        return
+    path = subject.timeline.path(found.file_name)
+    if found.completion_time != entry.completion_time:
+        findings.error(
+            "completion-mismatch",
+            f"completed at {found.completion_time}, but slot {slot} says {entry.completion_time}",
+            path,
+            "somebody completed or renamed it past the log: find out who",
+        )
+        return
+    try:
+        same = subject.storage.get(path) == subject.storage.get(entry.payload)
+    except NotFound:
+        return
+    if not same:
+        findings.error(
+            "payload-mismatch",
+            f"its bytes are not those that slot {slot} decided",
+            path,
+            f"replace the file by {entry.payload}",
+        )
+
+
+def _check_pointers(logged: LogSubject, findings: Findings) -> None:
+    subject, log = logged.subject, logged.log
+    for instant, metadata in subject.writes:
+        path = subject.timeline.path(instant.file_name)
+        findings.looked("slot pointers")
+        try:
+            pointer = Pointer.decode(metadata.extra)
+        except (ValueError, TypeError):
+            findings.error("slot-pointer", f"{POINTER_KEY} cannot be read", path, "restore the file from its payload")
+            continue
+        if pointer is None:
+            _report_foreign(logged, instant, findings)
+            continue
+        entry = log.entries[pointer.slot] if 0 <= pointer.slot < len(log.entries) else None
+        if pointer.slot > log.head:
+            continue  # behind a gap or a broken slot, which is reported
+        if pointer.table_id != log.table_id or not isinstance(entry, Complete) or entry.instant != instant.time:
+            findings.error(
+                "slot-pointer",
+                f"points to slot {pointer.slot}, which does not complete it",
+                path,
+                "restore the file from its payload: writers start reading the log there",
+            )
+    for instant in subject.timeline:
+        if instant.is_completed and not instant.is_write:
+            findings.looked("slot pointers")
+            if instant.time not in logged.completes:
+                _report_foreign(logged, instant, findings)
+
+
+def _report_foreign(logged: LogSubject, instant: Instant, findings: Findings) -> None:
+    if instant.time in logged.completes:
+        findings.error(
+            "slot-pointer",
+            "a completed write of ours does not point to its slot",
+            logged.subject.timeline.path(instant.file_name),
+            "restore the file from its payload",
+        )
+        return
+    findings.warning(
+        "foreign-instant",
+        f"{instant} was completed by a program without the commit log, such as Apache Hudi",
+        logged.subject.timeline.path(instant.file_name),
+        "give all writers one ZooKeeper lock, and Apache Hudi's the LAZY policy for failed writes",
+    )
+
+
+def _check_properties(logged: LogSubject, findings: Findings) -> None:
+    wanted: dict[str, str] = {}
+    removed: set[str] = set()
+    for _, entry in logged.log.since(-1):
+        if isinstance(entry, Properties):
+            wanted = {key: value for key, value in {**wanted, **entry.set}.items() if key not in entry.remove}
+            removed = (removed | set(entry.remove)) - entry.set.keys()
+    try:
+        found = properties.loads(logged.subject.storage.get(PROPERTIES_PATH), PROPERTIES_PATH)
+    except HudiOpsError:
+        return  # the properties' own check reports it
+    wrong = sorted({key for key, value in wanted.items() if found.get(key) != value} | (removed & found.keys()))
+    findings.looked("logged properties", len(wanted))
+    for key in wrong:
+        findings.error(
+            "properties-fold",
+            f"{key} is {found.get(key, 'absent')!r}, the commit log says {wanted.get(key, 'absent')!r}",
+            PROPERTIES_PATH,
+            "set it to what the log says; settings of a table are changed through hudi-ops",
+        )
+
+
+def _check_ledgers(subject: Subject, findings: Findings) -> None:
+    """The newest commit of ours carries the ledgers of all sources; without one its files would be taken twice."""
+    newest = next((metadata for _, metadata in reversed(subject.writes) if POINTER_KEY in metadata.extra), None)
+    for path in _ledgers(newest.extra if newest is not None else {}):
+        findings.looked("ledgers")
+        try:
+            read_ledger_file(subject.storage.get(path), path)
+        except NotFound:
+            findings.error(
+                "ledger-missing",
+                "the ledger that the newest commit names is gone: its source files would be taken twice",
+                path,
+                "restore it from a copy of the table before the next ingest",
+            )
+        except Corrupt as error:
+            findings.error("ledger-broken", error.what, path, "restore it from a copy before the next ingest")

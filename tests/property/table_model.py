@@ -1,0 +1,212 @@
+"""What a table must hold after a sequence of ingests: a dict of rows, one Python statement a rule, and sequences to try it with.
+
+The model knows nothing of files, buckets or Arrow. A row's identity is its partition and its key: the same key in another
+partition is another row, since rows do not move between partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.services.create import Definition, create_table
+from hudi_ops.services.ingest import IngestResult
+from hudi_ops.table import Table
+
+Row = dict[str, Any]
+Identity = tuple[Any, ...]
+
+SCHEMA = pa.schema([
+    ("id", pa.string()),
+    ("n", pa.int32()),
+    ("part", pa.string()),
+    ("month", pa.int32()),
+    ("value", pa.int64()),
+    ("ts", pa.int64()),
+    ("_hoodie_is_deleted", pa.bool_()),
+])
+
+
+class Refused(Exception):
+    """The table must refuse this batch and stay as it is."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A table's definition, as far as it changes what rows mean or where they lie."""
+
+    keys: tuple[str, ...]
+    partitions: tuple[str, ...]
+    ordering: str | None
+    buckets: int
+
+    def create(self, table: Table) -> None:
+        """Makes the table."""
+        create_table(
+            table._session,
+            Definition("model", SCHEMA, self.keys, self.partitions, self.ordering, buckets=self.buckets),
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """One ingest; `keys_only` leaves out every column that a delete does not need."""
+
+    operation: str
+    rows: tuple[tuple[Any, ...], ...]
+    keys_only: bool = False
+
+    def dicts(self) -> list[Row]:
+        """The rows by column name."""
+        return [dict(zip(SCHEMA.names, row, strict=True)) for row in self.rows]
+
+    def table(self, shape: Shape) -> pa.Table:
+        """The rows as they are delivered."""
+        rows = pa.Table.from_pylist(self.dicts(), schema=SCHEMA)
+        if self.operation == "delete" and self.keys_only:
+            return rows.select(list(dict.fromkeys(shape.keys + shape.partitions)))
+        return rows
+
+
+@dataclass
+class TableModel:
+    """Rows by identity, each with the instant that wrote it last."""
+
+    shape: Shape
+    rows: dict[Identity, tuple[str, Row]] = field(default_factory=dict)
+
+    def identity(self, row: Row) -> Identity:
+        """What tells one row from another."""
+        return tuple(row[name] for name in self.shape.partitions + self.shape.keys)
+
+    def refuses(self, step: Step) -> bool:
+        """Whether the table must refuse the batch."""
+        rows = step.dicts()
+        if step.operation != "delete" and self.shape.ordering and any(row[self.shape.ordering] is None for row in rows):
+            return True
+        names = [self.identity(row) for row in rows]
+        return step.operation == "insert" and (len(set(names)) < len(names) or any(name in self.rows for name in names))
+
+    def apply(self, step: Step, instant: str) -> dict[str, int]:
+        """Changes the rows as an accepted batch does; returns what the ingest must count."""
+        counts = dict.fromkeys(("inserted", "updated", "deleted", "ignored"), 0)
+        for name, row in self._winners(step.dicts(), step.operation).items():
+            known = self.rows.get(name)
+            is_delete = step.operation == "delete" or row["_hoodie_is_deleted"] is True
+            if step.operation != "delete" and known is None and self._is_newer(known[1], row):
+                counts["ignored"] += 1
+            elif is_delete:
+                counts["deleted"] += known is not None
+                self.rows.pop(name, None)
+            else:
+                counts["inserted" if known is None else "updated"] += 1
+                self.rows[name] = (instant, row)
+        return counts
+
+    def snapshot(self) -> dict[Identity, tuple[str, Row]]:
+        """The rows as they are now."""
+        return dict(self.rows)
+
+    def _winners(self, rows: Sequence[Row], operation: str) -> dict[Identity, Row]:
+        winners: dict[Identity, Row] = {}
+        for row in rows:
+            name = self.identity(row)
+            if name not in winners or operation == "delete" or not self._is_newer(winners[name], row):
+                winners[name] = row
+        return winners
+
+    def _is_newer(self, one: Row, other: Row) -> bool:
+        """Whether `one` beats a row that was delivered after it."""
+        ordering = self.shape.ordering
+        return ordering is not None and bool(one[ordering] > other[ordering])
+
+
+def observed(table: Table, model: TableModel, as_of: str | None = None) -> dict[Identity, tuple[str, Row]]:
+    """The rows that the table shows, in the model's form; an identity that shows twice is an error."""
+    rows = table.read(as_of=as_of).to_pylist()
+    shown = {
+        model.identity(row): (row["_hoodie_commit_time"], {name: row[name] for name in SCHEMA.names}) for row in rows
+    }
+    assert len(shown) == len(rows), "an identity shows twice"
+    return shown
+
+
+def play(table: Table, shape: Shape, steps: Sequence[Step], engine: str = "local") -> list[IngestResult | None]:
+    """Runs the steps on the table and beside it on the model, and compares them after each, and at the end as of every instant.
+
+    Returns:
+        The results; None for a batch that was refused, as the model says it must be.
+    """
+    model = TableModel(shape)
+    history: dict[str, dict[Identity, tuple[str, Row]]] = {}
+    results: list[IngestResult | None] = []
+    for step in steps:
+        before = files_of(table)
+        if model.refuses(step):
+            try:
+                table.ingest(step.table(shape), step.operation, engine=engine)
+            except InvalidRequest:
+                assert files_of(table) == before, "a refused batch changed the table"
+                results.append(None)
+                continue
+            raise AssertionError(f"not refused: {step}")
+        result = table.ingest(step.table(shape), step.operation, engine=engine)
+        results.append(result)
+        counted = {name: getattr(result, name) for name in ("inserted", "updated", "deleted", "ignored")}
+        assert counted == model.apply(step, result.instant or ""), f"counts of {step}"
+        if result.instant is None:
+            assert not step.rows
+            assert files_of(table) == before, "a batch without rows changed the table"
+            continue
+        assert result.rows_in == len(step.rows)
+        assert (result.file_groups > 0) == (result.inserted + result.updated + result.deleted > 0)
+        history[result.instant] = model.snapshot()
+        assert observed(table, model) == model.rows
+    assert list(history) == sorted(history), "instants must rise"
+    for instant, rows in history.items():
+        assert observed(table, model, as_of=instant) == rows, f"as of {instant}"
+    return results
+
+
+def files_of(table: Table) -> dict[str, bytes]:
+    """Every file of the table, byte for byte."""
+    storage = table.context.storage
+    return {info.path: storage.get(info.path) for info in storage.list()}
+
+
+SHAPES = st.builds(
+    Shape,
+    keys=st.sampled_from([("id",), ("id", "n")]),
+    partitions=st.sampled_from([(), ("part",), ("part", "month")]),
+    ordering=st.sampled_from([None, "ts"]),
+    buckets=st.integers(1, 3),
+)
+
+# Few keys, so that they meet again; a null partition value, and one that a path must escape.
+_ROWS = st.tuples(
+    st.sampled_from(["a", "b", "c:1", "é", ","]),
+    st.integers(0, 1),
+    st.sampled_from(["x", "y/z", None]),
+    st.integers(1, 2),
+    st.integers(),
+    st.integers(0, 4),
+    st.sampled_from([None, False, False, True]),
+).filter(lambda row: -(2**63) <= row[4] < 2**63)
+_LATE_NULLS = st.tuples(_ROWS, st.just(None)).map(lambda pair: (*pair[0][:5], pair[1], pair[0][6]))
+
+BATCHES = st.lists(_ROWS, max_size=10) | st.lists(st.one_of(_ROWS, _ROWS, _ROWS, _LATE_NULLS), max_size=4)
+STEPS = st.lists(
+    st.builds(
+        Step,
+        operation=st.sampled_from(["upsert", "upsert", "insert", "delete"]),
+        rows=BATCHES.map(tuple),
+        keys_only=st.booleans(),
+    ),
+    min_size=1,
+    max_size=6,
+)

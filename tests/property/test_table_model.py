@@ -1,0 +1,22 @@
+"""Random sequences of upsert, insert and delete leave the rows that a dict would, now and as of every earlier instant."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.table import Table
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.simulated import simulated_context
+from tests.property.table_model import SHAPES, STEPS, Shape, Step, play
+
+START_MS = 1_900_000_000_000
+
+
+@settings(max_examples=100)
+@given(shape=SHAPES, steps=STEPS)
+def test_a_table_holds_what_the_model_holds(shape: Shape, steps: list[Step]) -> None:
+    clock = ManualClock(START_MS, tick_ms=1)
+    table = Table(simulated_context(MemoryStorage("model", clock), clock, "writer"))
+    shape.create(table)
+    play(table, shape, steps)

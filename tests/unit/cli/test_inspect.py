@@ -1,0 +1,120 @@
+"""`read`, `timeline`, `show` and `verify`, over our own table and over every table that Apache Hudi wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from hudi_ops.cli.output import plain, to_json
+
+
+def test_rows_as_one_object(trips: Path, call: Callable[..., Any]) -> None:
+    answer = call("read", "trips", "--where=id = 'a'", "--json").json
+    assert answer["columns"] == ["id", "city", "ts", "fare", "day", "paid", "token", "tags"]
+    (row,) = answer["rows"]
+    assert (row["day"], row["paid"], row["token"], row["tags"]) == ("1970-01-01", None, "AP8=", {"a": 1})
+
+
+def test_rows_in_a_pipe_are_json_lines(trips: Path, call: Callable[..., Any]) -> None:
+    lines = [json.loads(line) for line in call("read", "trips", "--columns=city,id").out.splitlines()]
+    assert lines == [{"city": "Oslo", "id": "a"}, {"city": "Oslo", "id": "b"}, {"city": "Rome", "id": "c"}]
+    assert len(call("read", "trips", "--limit=2").out.splitlines()) == 2
+    assert call("read", "trips", "--limit=0").out == ""
+
+
+def test_meta_columns_come_when_asked_for(trips: Path, call: Callable[..., Any]) -> None:
+    assert "_hoodie_commit_time" not in call("read", "trips", "--json").json["columns"]
+    assert call("read", "trips", "--meta", "--json").json["columns"][0] == "_hoodie_commit_time"
+    assert call("read", "trips", "--columns=_hoodie_record_key", "--limit=1").out == '{"_hoodie_record_key": "id:a"}\n'
+
+
+def test_the_past_is_read(trips: Path, call: Callable[..., Any]) -> None:
+    first, second = (row["time"] for row in call("timeline", "trips", "--json").json["instants"])
+    assert call("read", "trips", f"--as-of={first}", "--json").json["rows"] == []
+    assert len(call("read", "trips", f"--as-of={second}", "--json").json["rows"]) == 3
+
+
+def test_rows_go_to_a_file(trips: Path, home: Path, call: Callable[..., Any]) -> None:
+    said = call("read", "trips", "--output=out.parquet", "--columns=id", "--json").json
+    assert (said["row_count"], said["columns"]) == (3, ["id"])
+    assert pq.read_table(home / "out.parquet").column("id").to_pylist() == ["a", "b", "c"]
+    assert "3 rows of trips written to out.parquet" in call("read", "trips", "--output=out.parquet").out
+    assert sorted(path.name for path in home.glob("*out*")) == ["out.parquet"]
+
+
+@pytest.mark.parametrize(
+    "output", ["out.csv", "gone/out.parquet", "tables/trips/out.parquet", "tables/trips/city=Oslo/x.parquet"]
+)
+def test_an_output_that_cannot_be_is_refused(
+    trips: Path, call: Callable[..., Any], tree: Callable[..., Any], output: str
+) -> None:
+    before = tree(trips)
+    answer = call("read", "trips", "--output", output)
+    assert answer.code == 2
+    assert output in answer.err
+    assert tree(trips) == before
+
+
+def test_timeline_and_show_of_our_table(trips: Path, call: Callable[..., Any]) -> None:
+    rows = call("timeline", "trips", "--limit=1", "--json").json["instants"]
+    assert [(row["action"], row["state"], row["inserted"]) for row in rows] == [("commit", "completed", 3)]
+    assert rows[0]["time"] in call("timeline", "trips").out
+    facts = call("show", "trips", "--json").json
+    assert (facts["name"], facts["rows"], facts["buckets"], facts["writable"]) == ("trips", 3, 2, True)
+    assert "merge_mode" in call("show", "trips").out
+
+
+def test_a_whole_table_is_verified(trips: Path, call: Callable[..., Any]) -> None:
+    for deep in ((), ("--deep",)):
+        answer = call("verify", "trips", *deep, "--json")
+        assert (answer.code, answer.json["ok"]) == (0, True), answer
+    assert "whole" in call("verify", "trips").out
+
+
+def test_a_damaged_table_ends_with_20(trips: Path, call: Callable[..., Any]) -> None:
+    (base, *_) = trips.glob("city=Oslo/*.parquet")
+    base.unlink()
+    answer = call("verify", "trips", "--json")
+    assert (answer.code, answer.json["ok"]) == (20, False)
+    assert base.name in answer.out
+    told = call("verify", "trips")
+    assert told.code == 20
+    assert base.name in told.out
+
+
+@pytest.mark.parametrize(
+    "command", [("timeline",), ("timeline", "--archived"), ("show",), ("verify",), ("verify", "--deep")]
+)
+def test_every_table_of_apache_hudi_can_be_looked_at(
+    call: Callable[..., Any],
+    hudi_fixtures: Callable[[str], Path],
+    hudi_fixture_names: list[str],
+    tree: Callable[..., Any],
+    command: tuple[str, ...],
+) -> None:
+    for name in hudi_fixture_names:
+        table = hudi_fixtures(name)
+        before = tree(table)
+        answer = call(command[0], table, *command[1:], "--json")
+        assert answer.code == 0, (name, answer)
+        assert answer.json
+        assert call(command[0], table, *command[1:]).code == 0
+        assert tree(table) == before
+
+
+def test_values_that_json_has_no_word_for() -> None:
+    from datetime import UTC, date, datetime, time
+    from decimal import Decimal
+
+    assert plain(datetime(2020, 1, 2, 3, 4, 5, 6, tzinfo=UTC)) == "2020-01-02T03:04:05.000006+00:00"
+    assert plain([date(2020, 1, 2), time(3, 4), Decimal("1.50")]) == ["2020-01-02", "03:04:00", "1.50"]
+    assert plain({"a": b"\x00\xff", "b": (float("nan"), float("inf"), -float("inf"))}) == {
+        "a": "AP8=",
+        "b": ["NaN", "Infinity", "-Infinity"],
+    }
+    assert to_json({"text": "ø\n"}) == '{"text": "\\u00f8\\n"}'

@@ -1,0 +1,205 @@
+"""The program as a whole: help, version, exit codes, interrupts and pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudi_ops.cli import inspect
+from hudi_ops.errors import HudiOpsError, Unavailable
+
+COMMANDS = ["create", "ingest", "read", "timeline", "show", "verify"]
+
+
+def test_help_loads_nothing_heavy() -> None:
+    program = (
+        "import sys\n"
+        "from hudi_ops.cli.main import main\n"
+        "codes = [main([*words, '--help']) for words in ([], *([c] for c in sys.argv[1:]))]\n"
+        "heavy = {'pyarrow', 'numpy', 'pandas', 'pyspark', 'airflow', 'fastavro', 'sqlglot', 'sqlalchemy'}\n"
+        "print(sorted(heavy & set(sys.modules)), set(codes))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *COMMANDS], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[-1] == "[] {0}", done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_tells_the_purpose_and_shows_examples(call: Callable[..., Any], command: str) -> None:
+    answer = call(command, "--help")
+    assert answer.code == 0
+    examples = [line for line in answer.out.splitlines() if line.strip().startswith(f"hudi-ops {command} ")]
+    assert len(examples) >= 2
+    assert "Raises" not in answer.out
+    assert "--json" in answer.out
+
+
+def test_the_version_is_that_of_the_package(program: Callable[..., Any]) -> None:
+    from importlib.metadata import version
+
+    answer = program("--version")
+    assert (answer.code, answer.out) == (0, f"hudi-ops {version('hudi-ops')}\n")
+
+
+def test_no_command_shows_the_help(program: Callable[..., Any]) -> None:
+    answer = program()
+    assert answer.code == 2
+    assert all(command in answer.out + answer.err for command in [*COMMANDS, "zookeeper"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["read"], "TABLE"),
+        (["read", "trips", "--bogus"], "--bogus"),
+        (["raed", "trips"], "raed"),
+        (["read", "trips", "--limit", "many"], "many"),
+    ],
+)
+def test_a_wrong_call_is_one_sentence_and_2(call: Callable[..., Any], arguments: list[str], says: str) -> None:
+    answer = call(*arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: ")
+    assert says in answer.err
+    told = call(*arguments, "--json")
+    assert (told.code, told.json["error"], told.json["exit_code"], told.err) == (2, "InvalidRequest", 2, "")
+    assert says in told.json["message"]
+
+
+def test_the_module_runs_too(home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hudi_ops.cli.main", "read", "trps", "--json"],
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert "Did you mean 'trips'" in json.loads(done.stdout)["next_step"]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in HudiOpsError.__subclasses__()])
+def test_every_error_ends_with_the_code_of_its_class(
+    call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, kind: type[HudiOpsError]
+) -> None:
+    def fail(_: str) -> None:
+        raise kind("it went wrong", next_step="do this")
+
+    monkeypatch.setattr(inspect, "locate", fail)
+    answer, told = call("read", "trips"), call("read", "trips", "--json")
+    assert answer.code == told.code == told.json["exit_code"] == kind.exit_code
+    assert answer.err == "error: it went wrong\n  Next: do this\n"
+    assert (told.json["error"], told.json["next_step"]) == (kind.__name__, "do this")
+
+
+def test_an_unknown_error_asks_for_a_report(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: str) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(inspect, "locate", fail)
+    answer = call("read", "trips")
+    assert answer.code == 70
+    assert "unexpected ZeroDivisionError: by nothing" in answer.err
+    assert "please report it" in answer.err
+    assert "Traceback" not in answer.err
+    assert "Traceback" in call("-v", "read", "trips").err
+    assert call("read", "trips", "--json").json["error"] == "Internal"
+
+
+def test_an_interrupt_is_130(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(inspect, "locate", interrupt)
+    answer, told = call("read", "trips"), call("read", "trips", "--json")
+    assert (answer.code, answer.err) == (130, "error: interrupted\n")
+    assert (told.code, told.json["error"], told.err) == (130, "Interrupted", "")
+
+
+def test_a_real_interrupt_ends_the_process(home: Path) -> None:
+    # A named pipe with no writer keeps the process waiting in the middle of its work.
+    os.mkfifo(home / "pipe")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hudi_ops.cli.main", "create", "trips", "--like", str(home / "pipe")],
+        cwd=home,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with (home / "pipe").open("wb"):  # returns once the process has opened its end
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+
+
+def test_a_reader_that_goes_away_is_no_error(trips: Path, home: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "hudi_ops.cli.main", "read", "trips"],
+        cwd=home,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_verbose_logs_to_the_error_output(trips: Path, program: Callable[..., Any]) -> None:
+    quiet, loud = program("ingest", "trips", "--json"), program("-v", "create", "riders", "--key=id", "--json", *LIKE)
+    assert quiet.err == ""
+    assert "INFO hudi_ops" in loud.err
+    assert loud.json["created"] is True
+
+
+LIKE = ("--like", "landing/first.parquet")
+
+
+def on_a_terminal(home: Path, *arguments: str) -> str:
+    """What a person sees on a terminal of 100 columns."""
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hudi_ops.cli.main", *arguments],
+        cwd=home,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env={**os.environ, "COLUMNS": "100", "TERM": "xterm"},
+    )
+    os.close(terminal)
+    seen = b""
+    while True:
+        try:
+            part = os.read(controller, 65_536)
+        except OSError:  # the last writer closed its end
+            break
+        if not part:
+            break
+        seen += part
+    os.close(controller)
+    assert process.wait(60) == 0, seen
+    return seen.decode()
+
+
+def test_progress_is_shown_on_a_terminal_only(trips: Path, home: Path, program: Callable[..., Any]) -> None:
+    assert "reading trips" in on_a_terminal(home, "read", "trips")
+    assert "reading trips" not in program("read", "trips").err
+
+
+def test_a_terminal_gets_a_table_that_fits(trips: Path, home: Path) -> None:
+    seen = on_a_terminal(home, "read", "trips", "--limit", "2")
+    assert "Oslo" in seen
+    assert "1 more row" in seen
+    assert "_hoodie_" not in seen
+    assert "_hoodie_commit_time" in on_a_terminal(home, "read", "trips", "--meta")
+    assert "more columns" in on_a_terminal(home, "read", "trips", "--meta")

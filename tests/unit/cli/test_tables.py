@@ -1,0 +1,160 @@
+"""`create` and `ingest`: what is declared, what is given, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hudi_ops import Table
+from hudi_ops.cli.arguments import declared_names, parse_seconds, split_names
+from hudi_ops.errors import InvalidRequest
+
+
+def like(home: Path, rows: Callable[..., pa.Table]) -> Path:
+    pq.write_table(rows("a@Oslo"), home / "like.parquet")
+    return home / "like.parquet"
+
+
+def test_a_declared_table_is_made_as_declared(home: Path, call: Callable[..., Any], rows: Callable[..., Any]) -> None:
+    made = call("create", "trips", "--like", like(home, rows), "--json").json
+    assert (made["table"], made["created"], made["buckets"]) == ("trips", True, 2)
+    assert (made["record_key"], made["partition_by"], made["ordering"]) == (["id"], ["city"], ["ts"])
+    config = Table.open(str(home / "tables" / "trips")).config
+    assert (config.record_key_fields, config.partition_fields, config.ordering_fields) == (("id",), ("city",), ("ts",))
+    again = call("create", "trips", "--like", home / "like.parquet", "--json").json
+    assert again == made | {"created": False}
+
+
+def test_options_win_over_the_declaration(home: Path, call: Callable[..., Any], rows: Callable[..., Any]) -> None:
+    options = ("--name=rides", "--key=id,city", "--partition-by=ts", "--ordering=fare", "--type=mor", "--buckets=7")
+    made = call("create", "trips", *options, "--like", like(home, rows), "--url-encode", "--json").json
+    assert made["path"] == str(home / "tables" / "trips")
+    assert (made["table"], made["type"], made["buckets"]) == ("rides", "MERGE_ON_READ", 7)
+    assert (made["record_key"], made["partition_by"], made["ordering"]) == (["id", "city"], ["ts"], ["fare"])
+    assert Table.open(made["path"]).config.url_encode
+
+
+def test_a_bare_name_is_a_folder_where_nothing_is_declared(
+    home: Path, call: Callable[..., Any], rows: Callable[..., Any]
+) -> None:
+    (home / "tables.yaml").unlink()
+    made = call("create", "rides", "--key=id", "--like", like(home, rows), "--json").json
+    assert (made["table"], made["path"]) == ("rides", str(home / "rides"))
+
+
+def test_meta_columns_of_the_example_are_left_out(trips: Path, call: Callable[..., Any]) -> None:
+    (base, *_) = trips.glob("city=Oslo/*.parquet")
+    made = call("create", "riders", "--like", base, "--json").json
+    assert made["schema"][0]["name"] == "id"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "--like"),
+        (("--like", "gone.parquet"), "gone.parquet"),
+        (("--like", "tables.yaml"), "tables.yaml"),
+        (("--like", "like.parquet", "--key", "nope"), "nope"),
+        (("--like", "like.parquet", "--key", "id,,ts"), "--key"),
+        (("--like", "like.parquet", "--partition-by", "ts,ts"), "ts"),
+        (("--like", "like.parquet", "--type", "mar"), "mar"),
+        (("--like", "like.parquet", "--buckets", "0"), "0 buckets"),
+        (("--like", "like.parquet", "--name", "a/b"), "a/b"),
+    ],
+)
+def test_a_definition_that_is_no_table_makes_nothing(
+    home: Path, call: Callable[..., Any], rows: Callable[..., Any], arguments: tuple[str, ...], says: str
+) -> None:
+    like(home, rows)
+    answer = call("create", "riders", *arguments, "--json")
+    assert (answer.code, answer.json["error"]) == (2, "InvalidRequest")
+    assert says in answer.json["message"]
+    assert not (home / "tables").exists()
+
+
+def test_another_definition_is_refused(
+    trips: Path, home: Path, call: Callable[..., Any], tree: Callable[..., Any]
+) -> None:
+    before = tree(trips)
+    answer = call("create", "trips", "--key=ts", "--like", home / "landing" / "first.parquet")
+    assert answer.code == 2
+    assert "already holds a table with another definition" in answer.err
+    assert tree(trips) == before
+
+
+def test_ingest_takes_each_file_once(
+    trips: Path, home: Path, call: Callable[..., Any], rows: Callable[..., Any]
+) -> None:
+    pq.write_table(rows("a@Oslo", "d@Rome", ts=2), home / "landing" / "second.parquet")
+    result = call("ingest", "trips", "--json").json
+    assert (result["files"], result["rows_in"], result["inserted"], result["updated"]) == (1, 2, 1, 1)
+    again = call("ingest", "trips", "--json").json
+    assert again["instant"] is None
+    assert "nothing new" in again["note"]
+    assert "nothing new" in call("ingest", "trips").out
+    assert call("read", "trips", "--columns=id,ts", "--where=ts > 1", "--json").json["rows"] == [
+        {"id": "a", "ts": 2},
+        {"id": "d", "ts": 2},
+    ]
+
+
+def test_a_dry_run_lists_and_changes_nothing(
+    trips: Path, home: Path, call: Callable[..., Any], rows: Callable[..., Any], tree: Callable[..., Any]
+) -> None:
+    pq.write_table(rows("d@Rome"), home / "landing" / "second.parquet")
+    (home / "landing" / "_part.csv").touch()
+    before = tree(home)
+    offer = call("ingest", "trips", "--dry-run", "--json").json
+    assert [file["path"] for file in offer["files"]] == ["second.parquet"]
+    assert [file["path"] for file in offer["waiting"]] == ["_part.csv"]
+    assert "second.parquet" in call("ingest", "trips", "--dry-run").out
+    young = call("ingest", "trips", "--dry-run", "--min-age=1h", "--json").json
+    assert young["files"] == []
+    assert tree(home) == before
+
+
+def test_a_source_may_be_given(trips: Path, home: Path, call: Callable[..., Any], rows: Callable[..., Any]) -> None:
+    (home / "other").mkdir()
+    pq.write_table(rows("a@Oslo"), home / "other" / "gone.parquet")
+    result = call("ingest", "trips", "--source=other", "--operation=delete", "--engine=local", "--json").json
+    assert (result["operation"], result["deleted"], result["engine_reason"]) == ("delete", 1, "asked for")
+
+
+def test_a_table_without_a_source_asks_for_one(home: Path, call: Callable[..., Any], rows: Callable[..., Any]) -> None:
+    assert call("create", "riders", "--like", like(home, rows)).code == 0
+    answer = call("ingest", "riders")
+    assert answer.code == 2
+    assert "--source" in answer.err
+
+
+def test_names_are_completed_from_the_declarations(home: Path) -> None:
+    assert declared_names("") == ["riders", "trips"]
+    assert declared_names("t") == ["trips"]
+    (home / "tables.yaml").write_text("tables: [broken")
+    assert declared_names("") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("500ms", 0.5), ("5s", 5.0), ("2m", 120.0), ("1h", 3600.0), ("1d", 86400.0), ("7", 7.0)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_seconds(text, "--min-age") == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5 weeks", "-1s", "s"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="--min-age"):
+        parse_seconds(text, "--min-age")
+
+
+def test_lists_of_names() -> None:
+    assert split_names(" a , b", "--key") == ("a", "b")
+    assert split_names(None, "--key") is None
+    for text in ("", "a,,b", "a,a"):
+        with pytest.raises(InvalidRequest, match="--key"):
+            split_names(text, "--key")
