@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pyarrow
 import pyarrow.parquet as pq
 
-import hudi_ops
 from benchmarks.ingest.data import ORDERING, PARTITION, RECORD_KEY
 from benchmarks.ingest.serve import arguments, serve
 from benchmarks.ingest.session import start_session
@@ -26,7 +26,7 @@ class Ours:
     def versions(self) -> dict[str, str]:
         """hudi_ops, pyarrow and, where it takes part, Spark."""
         spark = {"spark": self._spark_version} if self._spark_version else {}
-        return {"hudi_ops": hudi_ops.__version__, "pyarrow": pyarrow.__version__, **spark}
+        return {"hudi_ops": version("hudi-ops"), "pyarrow": pyarrow.__version__, **spark}
 
     def prepare(self, table: str, source: str) -> None:
         """The table and its base rows; always by the local engine: equal input gives equal files on both."""

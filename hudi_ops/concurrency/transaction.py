@@ -12,7 +12,7 @@ from typing import cast
 
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.context import TableContext
-from hudi_ops.errors import Internal
+from hudi_ops.errors import Busy, Internal
 from hudi_ops.storage.claim import claim
 from hudi_ops.timeline.commit_log import slot_path
 from hudi_ops.timeline.entries import Complete, Entry, decision_id_of, decode_entry, encode_entry
@@ -64,19 +64,26 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
         What was decided, or None when `prepare` found nothing to decide.
 
     Raises:
-        Busy: the lock was not to be had in time.
+        Busy: the lock was not to be had in time, or was lost again.
         Conflict: raised by `prepare`; nothing of this decision landed.
         OutcomeUnknown: the slot may hold the entry or not; opening the table again settles it.
         Internal: slot after slot was taken by others, far beyond what contention explains.
     """
     locks = cast(LockProvider, ctx.locks)
-    with locks.acquire(ctx.lock_timeout_s, purpose):
+    with locks.acquire(ctx.lock_timeout_s, purpose) as held:
         for _ in range(SLOTS_LOST_MAX):
             state = finish_decided(loader, applier)
             slot = state.log.head + 1
             entry = prepare(state, slot)
             if entry is None:
                 return None
+            if not held.still_mine():
+                # Among our own writers the slot is safe without the lock; an Apache Hudi writer knows no slots.
+                raise Busy(
+                    f"the table lock was lost before {purpose} could be decided",
+                    table=state.config.name,
+                    next_step="run the same call again; if it repeats, look at the ZooKeeper session time-out",
+                )
             body = encode_entry(entry)
             outcome = claim(ctx.storage, slot_path(slot), body, entry.decision_id, decision_id_of)
             if not outcome.won:

@@ -29,7 +29,7 @@ LAST_INSTANTS = 5
 
 @dataclass(frozen=True, slots=True)
 class TimelineRow:
-    """One instant. Counts are None where its files do not say; `owner` is who works on a pending one, `slot` its place in the log."""
+    """One instant. Counts are None where its files do not say; `owner` works on a pending one, `slot` is its place in the log."""
 
     time: str
     action: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.formats import avro
@@ -18,6 +18,7 @@ from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, requested_name
 
+T = TypeVar("T")
 FilesByPartition: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
@@ -172,7 +173,7 @@ def result_of(kind: str, data: bytes, path: str = "") -> Result | None:
     return _decoded(_RESULTS.get(kind), data, path)
 
 
-def _decoded(decode: Callable[[Mapping[str, Any]], Any] | None, data: bytes, path: str) -> Any:
+def _decoded(decode: Callable[[Mapping[str, Any]], T] | None, data: bytes, path: str) -> T | None:
     if decode is None:
         return None
     try:

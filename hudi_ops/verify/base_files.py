@@ -1,4 +1,4 @@
-"""Invariants inside base files: rows as counted, footer true to the keys, meta columns true to the file, keys once (format facts §6, §7).
+"""Invariants inside base files: rows as counted, footer and meta columns true, keys once (format facts §6, §7).
 
 A plain verification opens every footer of what readers see, and the key columns of a sample of files; `deep` opens them all.
 """
@@ -22,7 +22,7 @@ from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.kernels.statistics import key_range
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.verify.report import Finding, Findings
-from hudi_ops.verify.subject import NamedFile, Subject
+from hudi_ops.verify.subject import LiveFile, Subject
 
 SAMPLED_FILES = 16
 BATCH_FILES = 64
@@ -39,7 +39,7 @@ class FileTask:
     path: str
     partition_path: str
     file_id: str
-    rows: int
+    rows: int | None
     reads_keys: bool
     has_meta: bool
     facts: TableFacts | None
@@ -61,21 +61,21 @@ def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findi
         facts: buckets and their hash fields, from the commit log; None for tables without one.
         findings: where to report.
     """
-    files = [named for named in subject.live_base_files if named.path.endswith(".parquet")]
+    files = [file for file in subject.live_base_files if file.path.endswith(".parquet")]
     _check_buckets(files, facts, findings)
     step = 1 if subject.deep else max(1, len(files) // SAMPLED_FILES)
     tasks = [
         FileTask(
             storage=subject.storage,
-            path=named.path,
-            partition_path=named.path.rpartition("/")[0],
-            file_id=named.stat.file_id,
-            rows=named.stat.num_writes,
+            path=file.path,
+            partition_path=file.partition_path,
+            file_id=file.file_id,
+            rows=file.rows,
             reads_keys=number % step == 0,
             has_meta=subject.config.populate_meta_fields,
             facts=facts,
         )
-        for number, named in enumerate(files)
+        for number, file in enumerate(files)
     ]
     for batch in _batches(tasks):
         results = subject.engine.map(check_base_file, batch)
@@ -94,7 +94,7 @@ def check_base_file(task: FileTask) -> FileResult:
     try:
         reader = BaseFileReader(task.storage, task.path)
         footer = reader.footer
-        if reader.rows != task.rows:
+        if task.rows is not None and reader.rows != task.rows:
             report.error(
                 "row-count",
                 f"{reader.rows} rows, but its write statistic says {task.rows}",
@@ -174,26 +174,26 @@ def _check_keys(report: Findings, task: FileTask, keys: pa.ChunkedArray, low: st
             )
 
 
-def _check_buckets(files: Sequence[NamedFile], facts: TableFacts | None, findings: Findings) -> None:
+def _check_buckets(files: Sequence[LiveFile], facts: TableFacts | None, findings: Findings) -> None:
     if facts is None:
         return
-    held: dict[tuple[str, int | None], NamedFile] = {}
-    for named in files:
-        key = (named.path.rpartition("/")[0], bucket_of(named.stat.file_id))
-        other = held.setdefault(key, named)
+    held: dict[tuple[str, int | None], LiveFile] = {}
+    for file in files:
+        key = (file.partition_path, bucket_of(file.file_id))
+        other = held.setdefault(key, file)
         bucket = key[1]
         if bucket is None or bucket >= facts.buckets:
             findings.error(
                 "bucket-unknown",
-                f"file group {named.stat.file_id} belongs to none of the {facts.buckets} buckets",
-                named.path,
+                f"file group {file.file_id} belongs to none of the {facts.buckets} buckets",
+                file.path,
                 "find out which writer does not use the bucket index, and move its rows by upserts",
             )
-        elif other is not named:
+        elif other is not file:
             findings.error(
                 "bucket-twice",
                 f"bucket {bucket} has two live file groups, also {other.path}: writers refuse it",
-                named.path,
+                file.path,
                 "find out which writer made the second one, and move its rows by upserts",
             )
 

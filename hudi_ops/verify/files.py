@@ -1,4 +1,4 @@
-"""Invariants of data files: what completed instants name is there, whole, once, and in a folder that readers find (format facts §6)."""
+"""Invariants of data files: what completed instants name is there, whole, once, and where readers look (format facts §6)."""
 
 from __future__ import annotations
 

@@ -49,6 +49,17 @@ class NamedFile:
     instant: Instant
 
 
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """The base file of a group that readers see now; `rows` is None when its writer is archived."""
+
+    path: str
+    partition_path: str
+    file_id: str
+    instant: str
+    rows: int | None
+
+
 @dataclass(frozen=True)
 class Subject:
     """One table as read. `later` is the timeline after the listing; `timeline` the one before it."""
@@ -178,14 +189,16 @@ class Subject:
         )
 
     @cached_property
-    def live_base_files(self) -> list[NamedFile]:
-        """The newest existing base file of each group that is not replaced, by path."""
-        newest: dict[tuple[str, str], NamedFile] = {}
+    def live_base_files(self) -> list[LiveFile]:
+        """The newest visible base file of each group that is not replaced, by path."""
+        newest: dict[tuple[str, str], LiveFile] = {}
         for file in self.data_files:
             named = self.named.get(file.info.path)
             key = (file.partition_path, file.name.file_id)
-            if file.is_log or named is None or key in self.replaced:
+            is_archived = bool(self.timeline.start) and file.name.instant < self.timeline.start
+            if file.is_log or key in self.replaced or (named is None and not is_archived):
                 continue
-            if key not in newest or newest[key].instant.time < named.instant.time:
-                newest[key] = named
+            if key not in newest or newest[key].instant < file.name.instant:
+                rows = named.stat.num_writes if named is not None else None
+                newest[key] = LiveFile(file.info.path, *key, file.name.instant, rows)
         return sorted(newest.values(), key=lambda one: one.path)

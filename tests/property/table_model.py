@@ -98,7 +98,7 @@ class TableModel:
         for name, row in self._winners(step.dicts(), step.operation).items():
             known = self.rows.get(name)
             is_delete = step.operation == "delete" or row["_hoodie_is_deleted"] is True
-            if step.operation != "delete" and known is None and self._is_newer(known[1], row):
+            if step.operation != "delete" and known is not None and self._is_newer(known[1], row):
                 counts["ignored"] += 1
             elif is_delete:
                 counts["deleted"] += known is not None

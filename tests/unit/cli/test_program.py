@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hudi_ops.cli import inspect
-from hudi_ops.errors import HudiOpsError, Unavailable
+from hudi_ops.errors import HudiOpsError
 
 COMMANDS = ["create", "ingest", "read", "timeline", "show", "verify"]
 
@@ -86,7 +86,7 @@ def test_the_module_runs_too(home: Path) -> None:
     assert "Did you mean 'trips'" in json.loads(done.stdout)["next_step"]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in HudiOpsError.__subclasses__()])
+@pytest.mark.parametrize("kind", HudiOpsError.__subclasses__())
 def test_every_error_ends_with_the_code_of_its_class(
     call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, kind: type[HudiOpsError]
 ) -> None:

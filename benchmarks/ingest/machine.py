@@ -1,0 +1,28 @@
+"""What the figures were measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import datetime, timezone
+from pathlib import Path
+
+
+def machine() -> dict[str, str]:
+    """Processor, memory, system and date; no names of the machine or of its folders."""
+    return {
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "processor": f"{os.cpu_count()} cores, {_field('/proc/cpuinfo', 'model name')}",
+        "memory": f"{int(_field('/proc/meminfo', 'MemTotal').split()[0]) / 2**20:.0f} GiB",
+        "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+    }
+
+
+def load() -> float:
+    """Load average of the last minute."""
+    return round(os.getloadavg()[0], 2)
+
+
+def _field(file: str, name: str) -> str:
+    lines = Path(file).read_text(encoding="utf-8").splitlines()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(name)), "unknown")

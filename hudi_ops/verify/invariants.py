@@ -1,0 +1,76 @@
+"""Every invariant of a table, checked in one go: what `hudi-ops verify` runs, and what simulations call after each run."""
+
+from __future__ import annotations
+
+from hudi_ops.clock import Clock, SystemClock
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.protocol import Engine
+from hudi_ops.errors import Corrupt
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.state import CommitReader
+from hudi_ops.verify.agreement import check_agreement
+from hudi_ops.verify.base_files import check_base_files
+from hudi_ops.verify.files import check_files
+from hudi_ops.verify.leftovers import check_leftovers
+from hudi_ops.verify.log import check_log
+from hudi_ops.verify.metadata import check_metadata_table
+from hudi_ops.verify.pending import check_pending
+from hudi_ops.verify.properties import check_properties
+from hudi_ops.verify.report import Findings, Report
+from hudi_ops.verify.subject import Subject
+from hudi_ops.verify.timeline import check_timeline
+
+
+def verify_table(
+    storage: Storage, *, deep: bool = False, engine: Engine | None = None, clock: Clock | None = None
+) -> Report:
+    """Check a table against every invariant; nothing is changed, and live writers are not taken for damage.
+
+    Args:
+        storage: the table, ours or one that Apache Hudi made, metadata tables included.
+        deep: read the keys of all files that readers see, and compare them; otherwise footers of all, keys of a sample.
+        engine: opens files in parallel; None: threads of this process.
+        clock: judges leases; None: this machine's.
+
+    Returns:
+        What was found. A table whose settings cannot be read gives a report with that one error.
+
+    Raises:
+        InvalidRequest: the path is not a table.
+        Unsupported: a table version that cannot be opened.
+        Unavailable: storage did not answer.
+    """
+    findings = Findings()
+    try:
+        config = load_config(storage)
+    except Corrupt as error:
+        findings.error("properties-broken", error.what, next_step=error.next_step)
+        return findings.report("", storage.uri, deep=deep)
+    timeline = load_timeline(storage, config)
+    listed = tuple(storage.list())
+    subject = Subject(
+        storage=storage,
+        config=config,
+        timeline=timeline,
+        later=load_timeline(storage, config),
+        listed=listed,
+        commits=CommitReader(storage),
+        engine=engine or LocalEngine(),
+        clock=clock or SystemClock(),
+        deep=deep,
+    )
+    check_properties(subject, findings)
+    check_timeline(subject, findings)
+    check_pending(subject, findings)
+    check_metadata_table(subject, findings)
+    check_files(subject, findings)
+    check_leftovers(subject, findings)
+    logged = check_log(subject, findings)
+    if logged is not None:
+        check_agreement(logged, findings)
+    check_base_files(subject, logged.log.properties.facts if logged is not None else None, findings)
+    if subject.history is not None and subject.history.note:
+        findings.info("archive-unread", subject.history.note, config.history_folder)
+    return findings.report(config.name, storage.uri, deep=deep)
