@@ -121,6 +121,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     unknown = set(options.variants) - set(VARIANTS)
     if unknown:
         parser.error(f"unknown variants: {', '.join(sorted(unknown))}")
+    options.variants = [variant for variant in VARIANTS if variant in options.variants]
     if options.quick:
         options.rows, options.batch_rows, options.runs, options.warmup = 20_000, 2_000, 1, 0
         options.driver_memory = "1g"

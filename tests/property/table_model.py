@@ -193,10 +193,10 @@ _ROWS = st.tuples(
     st.integers(0, 1),
     st.sampled_from(["x", "y/z", None]),
     st.integers(1, 2),
-    st.integers(),
+    st.integers(-(2**63), 2**63 - 1),
     st.integers(0, 4),
     st.sampled_from([None, False, False, True]),
-).filter(lambda row: -(2**63) <= row[4] < 2**63)
+)
 _LATE_NULLS = st.tuples(_ROWS, st.just(None)).map(lambda pair: (*pair[0][:5], pair[1], pair[0][6]))
 
 BATCHES = st.lists(_ROWS, max_size=10) | st.lists(st.one_of(_ROWS, _ROWS, _ROWS, _LATE_NULLS), max_size=4)

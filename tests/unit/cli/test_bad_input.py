@@ -6,7 +6,6 @@ Method: every call runs against a real table whose whole tree, `.hoodie` include
 from __future__ import annotations
 
 import gzip
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -252,6 +251,28 @@ def test_a_table_that_cannot_be_written(
     assert tree(table) == before
 
 
+def test_our_own_merge_on_read_table_is_not_written_yet(
+    plain_trips: Path, home: Path, call: Callable[..., Any], tree: Callable[..., Any]
+) -> None:
+    like = home / "landing" / "first.parquet"
+    assert call("create", "riders", "--type=mor", "--like", like).code == 0
+    before = tree(home)
+    refused(call("ingest", "riders", "--source=landing", "--json"), 3, "merge-on-read")
+    assert tree(home) == before
+
+
+def test_a_metadata_table_that_came_later_is_respected(
+    trips: Path, home: Path, call: Callable[..., Any], tree: Callable[..., Any], rows: Callable[..., Any]
+) -> None:
+    with (trips / ".hoodie" / "hoodie.properties").open("a") as properties:
+        properties.write("hoodie.table.metadata.partitions=column_stats,files\n")
+    pq.write_table(rows("z@Oslo"), home / "landing" / "second.parquet")
+    before = tree(home)
+    for options in ((), ("--dry-run",)):
+        refused(call("ingest", "trips", *options, "--json"), 3, "metadata table", "column_stats, files")
+    assert tree(home) == before
+
+
 def test_log_files_are_not_read_past(
     hudi_fixtures: Callable[[str], Path], call: Callable[..., Any], tree: Callable[..., Any]
 ) -> None:
@@ -283,7 +304,7 @@ def test_a_source_file_that_may_not_be_read(
     plain_trips: Path, home: Path, call: Callable[..., Any], tree: Callable[..., Any]
 ) -> None:
     # A link to nothing: as unreadable for an administrator, for whom no permission is missing, as for anybody.
-    os.symlink(home / "gone.csv", home / "landing" / "bad.csv")
+    (home / "landing" / "bad.csv").symlink_to(home / "gone.csv")
     before = tree(plain_trips)
     answer = call("ingest", "trips", "--json")
     assert answer.code != 70, answer

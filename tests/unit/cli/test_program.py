@@ -61,7 +61,7 @@ def test_no_command_shows_the_help(program: Callable[..., Any]) -> None:
         (["read"], "TABLE"),
         (["read", "trips", "--bogus"], "--bogus"),
         (["raed", "trips"], "raed"),
-        (["read", "trips", "--limit", "many"], "many"),
+        (["read", "trips", "--limit", "many"], "--limit"),
     ],
 )
 def test_a_wrong_call_is_one_sentence_and_2(call: Callable[..., Any], arguments: list[str], says: str) -> None:

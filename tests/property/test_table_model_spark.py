@@ -1,0 +1,68 @@
+"""The same sequences on Spark: the model holds there too, and both engines write the same files, byte for byte."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+
+from hudi_ops.context import TableContext
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.protocol import Engine
+from hudi_ops.engine.spark import SparkEngine
+from hudi_ops.storage.paths import open_storage
+from hudi_ops.table import Table
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.simulated import simulated_context
+from tests.property.table_model import SHAPES, STEPS, Shape, Step, files_of, play
+from tests.spark_session import local_spark_engine
+
+START_MS = 1_900_000_000_000
+SHAPE = Shape(("id", "n"), ("part",), "ts", 2)
+LIVE = (("a", 0, "x", 1, 1, 1, None), ("b", 0, "y/z", 1, 2, 1, None), ("c:1", 1, None, 1, 3, 1, None))
+# Each kind of step once, whatever the random sequences hold.
+STORY = [
+    Step("upsert", LIVE),
+    Step("insert", (("d", 0, "x", 1, 4, 1, None),)),
+    Step("insert", (("d", 0, "x", 1, 5, 2, None),)),
+    Step("upsert", (("a", 0, "x", 1, 6, 0, None), ("b", 0, "y/z", 1, 7, 2, None), ("b", 0, "y/z", 1, 8, 2, True))),
+    Step("delete", (("c:1", 1, None, 1, 0, 0, None), ("nobody", 1, None, 1, 0, 0, None)), keys_only=True),
+    Step("upsert", LIVE),
+]
+
+
+@pytest.fixture(scope="module")
+def spark_engine() -> Iterator[SparkEngine]:
+    with local_spark_engine("table-model") as engine:
+        yield engine
+
+
+def new_table(folder: Path, engine: Engine) -> Table:
+    """A table on disk, since executors are other processes; ids and clock are those of every other such table."""
+    clock = ManualClock(START_MS, tick_ms=1)
+    simulated = simulated_context(open_storage(str(folder)), clock, "writer")
+    context = TableContext(
+        simulated.storage, simulated.locks, clock, engine, simulated.ids, simulated.owner, simulated.beats
+    )
+    return Table(context)
+
+
+@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
+@example(shape=SHAPE, steps=STORY)
+@given(shape=SHAPES, steps=STEPS)
+def test_both_engines_write_the_same_bytes(spark_engine: SparkEngine, shape: Shape, steps: list[Step]) -> None:
+    with tempfile.TemporaryDirectory(prefix="table-model-") as folder:
+        # Reads go through this process: each would be a Spark job of its own, many times the cost of the rows.
+        tables = {engine: new_table(Path(folder, engine), LocalEngine()) for engine in ("spark", "local")}
+        for engine, table in tables.items():
+            shape.create(table)
+            results = play(table, shape, steps, engine)
+            assert {result.engine for result in results if result is not None} <= {engine}
+        on_spark, here = files_of(tables["spark"]), files_of(tables["local"])
+        assert on_spark.keys() == here.keys()
+        assert [path for path in here if on_spark[path] != here[path]] == []
+        read_on_spark = new_table(Path(folder, "local"), spark_engine).read()
+        assert read_on_spark.equals(tables["local"].read())
