@@ -33,7 +33,8 @@ _COMPARISONS: dict[type[exp.Expression], Callable[[pc.Expression, pc.Expression]
 def parse_where(text: str) -> pc.Expression:
     """An Arrow filter from a SQL condition.
 
-    Comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, arithmetic, and literals with DATE and TIMESTAMP (read as UTC).
+    Comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, arithmetic, and literals with DATE and TIMESTAMP (read as UTC). Text in single
+    quotes; double quotes name a column.
 
     Args:
         text: for example `origin = 'JFK' AND arr_delay IS NOT NULL`.
@@ -51,7 +52,7 @@ def referenced_columns(text: str) -> tuple[str, ...]:
 
 def _tree(text: str) -> exp.Expression:
     try:
-        tree = sqlglot.parse_one(text, dialect="spark")
+        tree = sqlglot.parse_one(text, dialect="duckdb")
     except sqlglot.errors.SqlglotError as error:
         raise InvalidRequest(
             f"the filter does not parse: {text}",
