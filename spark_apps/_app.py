@@ -140,6 +140,7 @@ def run(app: str, work: Callable[[], dict[str, Any]]) -> NoReturn:
         work: does the job; its result goes onto the last line.
     """
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         line, exit_code = {"app": app, "ok": True, **work()}, 0
     except HudiOpsError as error:
@@ -152,6 +153,8 @@ def run(app: str, work: Callable[[], dict[str, Any]]) -> NoReturn:
         logger.exception("unexpected %s", type(error).__name__)
         unexpected = Internal(f"unexpected {type(error).__name__}: {error}", next_step="report it, with the log above")
         line, exit_code = _failure(app, unexpected), unexpected.exit_code
+    # In a Spark application both streams are one, and libraries still log while the process ends: nothing may follow.
+    logging.disable()
     sys.stderr.flush()
     # A line of its own even if somebody, a library or the JVM, left an unfinished one behind.
     sys.stdout.write("\n" + json.dumps(line, default=str) + "\n")

@@ -26,14 +26,14 @@ class ZooKeeperAddress:
     base_path: str
 
 
-def open_lock(url: str | None, table_uri: str, *, lock_key: str = "", owner: str = "", run: str = "") -> LockProvider:
+def open_lock(url: str | None, *, table_uri: str, lock_key: str, owner: str = "", run: str = "") -> LockProvider:
     """The lock that a URL names; nothing is connected before its first use.
 
     Args:
         url: `zookeeper://host:port[,host:port]/base/path`; None or `in-process` for a lock of this process only.
         table_uri: path or URI of the table.
         lock_key: the table's node below the base path; in Apache Hudi `hoodie.write.lock.zookeeper.lock_key`, there the
-            table's name unless set. Empty: the last name of the table's path.
+            table's name unless set.
         owner: shown to others who wait; empty: this process.
         run: the Airflow run or application, if there is one; empty: the one that started this process.
 
@@ -51,7 +51,7 @@ def open_lock(url: str | None, table_uri: str, *, lock_key: str = "", owner: str
     return ZooKeeperLock(
         address.hosts,
         address.base_path,
-        lock_key or table_uri.rstrip("/").rpartition("/")[2],
+        lock_key,
         owner=owner or str(me),
         run=run or me.run,
     )
@@ -65,7 +65,7 @@ def lock_of(location: TableLocation) -> LockProvider:
     Raises:
         InvalidRequest: the declared lock cannot be used.
     """
-    return open_lock(location.lock, location.path, lock_key=location.name)
+    return open_lock(location.lock, table_uri=location.path, lock_key=location.name)
 
 
 def parse_lock_url(url: str) -> ZooKeeperAddress:

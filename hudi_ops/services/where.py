@@ -28,6 +28,12 @@ _COMPARISONS: dict[type[exp.Expression], Callable[[pc.Expression, pc.Expression]
     exp.Mul: lambda left, right: pc.multiply(left, right),
     exp.Div: lambda left, right: pc.divide(left, right),
 }
+_TIMESTAMPS = frozenset({
+    exp.DataType.Type.TIMESTAMP,
+    exp.DataType.Type.TIMESTAMPNTZ,
+    exp.DataType.Type.TIMESTAMPTZ,
+    exp.DataType.Type.TIMESTAMPLTZ,
+})
 
 
 def parse_where(text: str) -> pc.Expression:
@@ -110,7 +116,7 @@ def _typed(node: exp.Cast, text: str) -> Any:
     try:
         if kind == exp.DataType.Type.DATE:
             return date.fromisoformat(value)
-        if kind in {exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ}:
+        if kind in _TIMESTAMPS:
             moment = datetime.fromisoformat(value)
             return pa.scalar(moment, pa.timestamp("us", "UTC"))
         if kind == exp.DataType.Type.DECIMAL:

@@ -112,4 +112,6 @@ def _check_ledgers(subject: Subject, findings: Findings) -> None:
         except (ValueError, KeyError, TypeError):
             files = None
         if not isinstance(files, dict):
-            findings.error("ledger-broken", "not a source ledger", path, "restore it from a copy before the next ingest")
+            findings.error(
+                "ledger-broken", "not a source ledger", path, "restore it from a copy before the next ingest"
+            )

@@ -143,7 +143,9 @@ def _check_constant(report: Findings, path: str, rows: pa.Table, column: str, ex
     wrong = int(pc.sum(pc.fill_null(pc.not_equal(rows.column(column), expected), True)).as_py() or 0)
     if wrong:
         name = "file-name-column" if column == FILE_NAME else "partition-path-column"
-        report.error(name, f"{wrong} rows have another {column} than {expected!r}", path, "rewrite the file with its writer")
+        report.error(
+            name, f"{wrong} rows have another {column} than {expected!r}", path, "rewrite the file with its writer"
+        )
 
 
 def _check_keys(report: Findings, task: FileTask, keys: pa.ChunkedArray, low: str | None, high: str | None) -> None:
@@ -159,7 +161,10 @@ def _check_keys(report: Findings, task: FileTask, keys: pa.ChunkedArray, low: st
     if distinct < len(keys):
         # Inserts of Apache Hudi keep duplicates on purpose; ours never write any.
         (report.warning if task.facts is None else report.error)(
-            "duplicate-key", f"{len(keys) - distinct} rows share a record key with another", task.path, "upsert these keys"
+            "duplicate-key",
+            f"{len(keys) - distinct} rows share a record key with another",
+            task.path,
+            "upsert these keys",
         )
     bucket = bucket_of(task.file_id)
     if task.facts is not None and bucket is not None and len(keys):

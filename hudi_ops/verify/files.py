@@ -27,7 +27,11 @@ def _check_named(subject: Subject, named: NamedFile, findings: Findings) -> None
     size = subject.sizes.get(named.path)
     if size is None:
         # A listing is no snapshot: look again before calling it gone.
-        if named.path in subject.removed or subject.storage.head(named.path) is not None or not _still_counts(subject, named):
+        if (
+            named.path in subject.removed
+            or subject.storage.head(named.path) is not None
+            or not _still_counts(subject, named)
+        ):
             return
         findings.error(
             "file-missing",
@@ -81,7 +85,11 @@ def _check_single(subject: Subject, findings: Findings) -> None:
 def _check_strays(subject: Subject, findings: Findings) -> None:
     for info in subject.outside_hoodie:
         findings.looked("files below the root")
-        if parse_data_file(info.name) is not None or info.name.startswith(PARTITION_METADATA) or info.name.endswith(".crc"):
+        if (
+            parse_data_file(info.name) is not None
+            or info.name.startswith(PARTITION_METADATA)
+            or info.name.endswith(".crc")
+        ):
             continue
         if info.name.endswith(".parquet"):
             findings.error(

@@ -98,7 +98,9 @@ def _read(subject: Subject, findings: Findings) -> Log | None:
         if slot == len(entries):
             entries.append(entry)
     if not isinstance(first, Properties) or 0 not in present:
-        findings.error("log-start", "the commit log does not begin with the table's properties", slot_path(0), "restore it")
+        findings.error(
+            "log-start", "the commit log does not begin with the table's properties", slot_path(0), "restore it"
+        )
         return None
     newest = [entry for entry in entries if isinstance(entry, Properties) and entry.table_id == first.table_id][-1]
     boundary = max((entry.boundary for entry in entries if isinstance(entry, Archive)), default="")

@@ -31,7 +31,10 @@ def check_properties(subject: Subject, findings: Findings) -> None:
         raw = properties.loads(subject.storage.get(PROPERTIES_PATH), PROPERTIES_PATH)
     except NotFound:
         findings.error(
-            "properties-missing", "hoodie.properties is gone; its backup is in force", PROPERTIES_PATH, "copy the backup there"
+            "properties-missing",
+            "hoodie.properties is gone; its backup is in force",
+            PROPERTIES_PATH,
+            "copy the backup there",
         )
         return
     except Corrupt as error:

@@ -51,7 +51,10 @@ def _check_names(subject: Subject, findings: Findings) -> list[TimelineFile]:
             )
         elif not _ABORTED.fullmatch(name):
             findings.warning(
-                "timeline-name", "not the name of a timeline file; every reader skips it", info.path, "move it elsewhere"
+                "timeline-name",
+                "not the name of a timeline file; every reader skips it",
+                info.path,
+                "move it elsewhere",
             )
     return parsed
 

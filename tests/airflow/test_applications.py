@@ -102,6 +102,27 @@ def test_an_unexpected_error_still_has_its_line() -> None:
     assert "Traceback" in done.stderr
 
 
+TALKATIVE = """
+import atexit, logging, sys
+sys.path.insert(0, sys.argv[1])
+from _app import run
+atexit.register(lambda: logging.getLogger("py4j").error("closing down"))
+run("talkative", lambda: {"rows": 1})
+"""
+
+
+def test_nothing_follows_the_last_line() -> None:
+    """Goal: a library that logs at exit does not hide the result. Method: one stream for both, as Spark has it."""
+    done = subprocess.run(
+        [sys.executable, "-c", TALKATIVE, str(APPLICATION.parent)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == {"app": "talkative", "ok": True, "rows": 1}
+
+
 class CountingLocks:
     """A lock that counts how often it was taken."""
 

@@ -32,10 +32,6 @@ SCHEMA = pa.schema([
 ])
 
 
-class Refused(Exception):
-    """The table must refuse this batch and stay as it is."""
-
-
 @dataclass(frozen=True)
 class Shape:
     """A table's definition, as far as it changes what rows mean or where they lie."""
@@ -84,21 +80,20 @@ class TableModel:
         """What tells one row from another."""
         return tuple(row[name] for name in self.shape.partitions + self.shape.keys)
 
-    def refuses(self, step: Step) -> bool:
+    def refuses(self, operation: str, rows: Sequence[Row]) -> bool:
         """Whether the table must refuse the batch."""
-        rows = step.dicts()
-        if step.operation != "delete" and self.shape.ordering and any(row[self.shape.ordering] is None for row in rows):
+        if operation != "delete" and self.shape.ordering and any(row[self.shape.ordering] is None for row in rows):
             return True
         names = [self.identity(row) for row in rows]
-        return step.operation == "insert" and (len(set(names)) < len(names) or any(name in self.rows for name in names))
+        return operation == "insert" and (len(set(names)) < len(names) or any(name in self.rows for name in names))
 
-    def apply(self, step: Step, instant: str) -> dict[str, int]:
+    def apply(self, operation: str, rows: Sequence[Row], instant: str) -> dict[str, int]:
         """Changes the rows as an accepted batch does; returns what the ingest must count."""
         counts = dict.fromkeys(("inserted", "updated", "deleted", "ignored"), 0)
-        for name, row in self._winners(step.dicts(), step.operation).items():
+        for name, row in self._winners(rows, operation).items():
             known = self.rows.get(name)
-            is_delete = step.operation == "delete" or row["_hoodie_is_deleted"] is True
-            if step.operation != "delete" and known is not None and self._is_newer(known[1], row):
+            is_delete = operation == "delete" or row["_hoodie_is_deleted"] is True
+            if operation != "delete" and known is not None and self._is_newer(known[1], row):
                 counts["ignored"] += 1
             elif is_delete:
                 counts["deleted"] += known is not None
@@ -147,7 +142,7 @@ def play(table: Table, shape: Shape, steps: Sequence[Step], engine: str = "local
     results: list[IngestResult | None] = []
     for step in steps:
         before = files_of(table)
-        if model.refuses(step):
+        if model.refuses(step.operation, step.dicts()):
             try:
                 table.ingest(step.table(shape), step.operation, engine=engine)
             except InvalidRequest:
@@ -158,7 +153,7 @@ def play(table: Table, shape: Shape, steps: Sequence[Step], engine: str = "local
         result = table.ingest(step.table(shape), step.operation, engine=engine)
         results.append(result)
         counted = {name: getattr(result, name) for name in ("inserted", "updated", "deleted", "ignored")}
-        assert counted == model.apply(step, result.instant or ""), f"counts of {step}"
+        assert counted == model.apply(step.operation, step.dicts(), result.instant or ""), f"counts of {step}"
         if result.instant is None:
             assert not step.rows
             assert files_of(table) == before, "a batch without rows changed the table"

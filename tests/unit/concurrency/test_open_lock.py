@@ -19,29 +19,29 @@ from hudi_ops.errors import InvalidRequest
 
 @pytest.mark.parametrize("url", [None, "in-process"])
 def test_without_a_url_the_lock_is_that_of_the_process(url: str | None, tmp_path: Path) -> None:
-    lock = open_lock(url, str(tmp_path))
+    lock = open_lock(url, table_uri=str(tmp_path), lock_key="t")
     assert isinstance(lock, InProcessLock)
-    assert open_lock(url, tmp_path.as_uri()) is lock
-    assert open_lock(url, f"{tmp_path}/other") is not lock
+    assert open_lock(url, table_uri=tmp_path.as_uri(), lock_key="t") is lock
+    assert open_lock(url, table_uri=f"{tmp_path}/other", lock_key="t") is not lock
 
 
 def test_it_is_the_lock_that_a_table_takes_by_itself(tmp_path: Path) -> None:
     import pyarrow as pa
 
     table = Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema=pa.schema([("id", pa.int64())]))
-    assert table.context.locks is open_lock(None, str(tmp_path / "t"))
+    assert table.context.locks is open_lock(None, table_uri=str(tmp_path / "t"), lock_key="t")
 
 
 def test_a_zookeeper_url_names_servers_and_path() -> None:
-    lock = open_lock("zookeeper://a:2181,b-1.c:2182/hudi/locks", "/data/trips", lock_key="rides", owner="me")
+    lock = open_lock("zookeeper://a:2181,b-1.c:2182/hudi/locks", table_uri="/data/trips", lock_key="rides", owner="me")
     assert isinstance(lock, ZooKeeperLock)
     assert (lock.hosts, lock.path) == ("a:2181,b-1.c:2182", "/hudi/locks/rides")
-    assert open_lock("zookeeper://[::1]:2181/locks", "/data/trips/").path == "/locks/trips"  # type: ignore[attr-defined]
+    assert open_lock("zookeeper://[::1]:2181/locks/", table_uri="/data/t", lock_key="t").path == "/locks/t"  # type: ignore[attr-defined]
     assert parse_lock_url("zookeeper://a:1/b/").base_path == "/b"
 
 
 def test_it_says_who_asks() -> None:
-    lock = open_lock("zookeeper://a:2181/locks", "/data/trips")
+    lock = open_lock("zookeeper://a:2181/locks", table_uri="/data/trips", lock_key="trips")
     assert lock._owner == str(Owner.of_this_process())  # type: ignore[attr-defined]
 
 
@@ -66,7 +66,7 @@ def test_it_says_who_asks() -> None:
 )
 def test_what_is_no_lock_is_refused(url: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        open_lock(url, "/data/trips")
+        open_lock(url, table_uri="/data/trips", lock_key="trips")
     assert repr(url) in str(caught.value) or "ZooKeeper" in str(caught.value)
 
 
@@ -85,7 +85,7 @@ def test_kazoo_comes_with_the_first_zookeeper_lock() -> None:
     program = (
         "import sys\n"
         "from hudi_ops.concurrency.open_lock import open_lock\n"
-        "open_lock(None, '/data/trips')\n"
+        "open_lock(None, table_uri='/data/trips', lock_key='trips')\n"
         "assert 'kazoo' not in sys.modules\n"
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0

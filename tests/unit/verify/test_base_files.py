@@ -1,0 +1,140 @@
+"""Broken base files, one respect at a time; sizes and counts around them are kept true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from hudi_ops.config.columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
+from hudi_ops.formats.bloom import BloomFilter
+from hudi_ops.timeline.commit_metadata import CommitMetadata
+from tests.unit.verify.breaking import (
+    errors,
+    found,
+    infos,
+    live,
+    rewrite_base,
+    rewrite_commit,
+    rewrite_stat,
+    set_column,
+    warnings,
+)
+
+
+def without_range(footer):
+    return replace(footer, min_key=None, max_key=None)
+
+
+def test_other_number_of_rows_than_counted(ours):
+    instant, stat = live(ours)
+    rewrite_stat(ours, instant, stat.path, num_writes=stat.num_writes + 1)
+    assert found(ours, deep=False) == errors("row-count")
+
+
+def test_no_bloom_filter(ours):
+    rewrite_base(ours, footer=lambda footer: replace(footer, bloom=None))
+    assert found(ours, deep=False) == warnings("bloom-missing")
+
+
+def test_bloom_filter_that_denies_a_key(ours):
+    def fewer(footer):
+        return replace(footer, bloom=BloomFilter.build(pa.array([footer.min_key]), capacity=1000, fpp=1e-9))
+
+    rewrite_base(ours, footer=fewer)
+    assert found(ours, deep=False) == errors("bloom-key")
+
+
+def test_broken_bloom_filter(ours):
+    class Damaged:
+        def encode(self):
+            return "SIMPLE", "AAAA"
+
+    rewrite_base(ours, footer=lambda footer: replace(footer, bloom=Damaged()))
+    assert found(ours) == errors("base-file-broken")
+
+
+def test_key_range_that_leaves_keys_out(ours):
+    rewrite_base(ours, footer=lambda footer: replace(footer, max_key=footer.min_key))
+    assert found(ours) == errors("key-range")
+
+
+def test_key_range_wider_than_the_keys_costs_time_only(ours):
+    rewrite_base(ours, footer=lambda footer: replace(footer, max_key="z"))
+    assert found(ours) == infos("key-range")
+
+
+def test_no_record_key_column(ours):
+    rewrite_base(ours, lambda rows: rows.drop_columns([RECORD_KEY]))
+    assert found(ours) == errors("meta-columns")
+
+
+def test_row_without_a_key(ours):
+    rewrite_base(ours, lambda rows: set_column(rows, RECORD_KEY, lambda keys: [None, *keys[1:]]))
+    assert found(ours) == errors("record-key-null")
+
+
+def test_row_that_names_another_file(ours):
+    rewrite_base(ours, lambda rows: set_column(rows, FILE_NAME, lambda names: ["other", *names[1:]]))
+    assert found(ours) == errors("file-name-column")
+
+
+def test_row_without_a_file_name(ours):
+    rewrite_base(ours, lambda rows: set_column(rows, FILE_NAME, lambda names: [None, *names[1:]]))
+    assert found(ours) == errors("file-name-column")
+
+
+def test_row_that_names_another_partition(ours):
+    rewrite_base(ours, lambda rows: set_column(rows, PARTITION_PATH, lambda paths: ["p=z", *paths[1:]]))
+    assert found(ours) == errors("partition-path-column")
+
+
+def test_key_twice_in_one_file(ours):
+    rewrite_base(ours, lambda rows: pa.concat_tables([rows, rows.slice(0, 1)]))
+    assert found(ours) == errors("duplicate-key")
+
+
+def test_key_twice_in_one_file_of_apache_hudi_may_be_meant(foreign):
+    rewrite_base(foreign, lambda rows: pa.concat_tables([rows, rows.slice(0, 1)]))
+    assert found(foreign) == warnings("duplicate-key")
+
+
+def test_key_in_the_wrong_bucket(ours):
+    def changed(keys):
+        return [f"other{number}" for number in range(len(keys))]
+
+    rewrite_base(
+        ours, lambda rows: set_column(rows, RECORD_KEY, changed), lambda f: replace(without_range(f), bloom=None)
+    )
+    assert found(ours) == errors("bucket-wrong") + warnings("bloom-missing")
+
+
+def twin(storage, file_id: str) -> None:
+    """A second file group with the rows of a live file, named by the same write."""
+    instant, stat = live(storage)
+    rows = storage.get(stat.path)
+    path = stat.path.replace(stat.file_id, file_id)
+    storage.put(path, rows)
+
+    def also(metadata: CommitMetadata) -> CommitMetadata:
+        return replace(metadata, stats=(*metadata.stats, replace(stat, file_id=file_id, path=path)))
+
+    rewrite_commit(storage, instant, also)
+
+
+def test_two_live_groups_of_one_bucket(ours):
+    twin(ours, live(ours)[1].file_id[:8] + "-1111-2222-3333-444444444444-0")
+    assert found(ours, deep=False) == errors("bucket-twice", "file-name-column")
+    assert found(ours) == errors("bucket-twice", "file-name-column", "key-in-two-groups")
+
+
+def test_group_outside_the_buckets(ours):
+    twin(ours, "00000009-1111-2222-3333-444444444444-0")
+    assert ("error", "bucket-unknown") in found(ours, deep=False)
+    assert ("error", "bucket-wrong") in found(ours, deep=False)
+
+
+def test_key_in_two_groups_of_apache_hudi_may_be_meant(foreign):
+    twin(foreign, "00000009-1111-2222-3333-444444444444-0")
+    assert ("warning", "key-in-two-groups") in found(foreign)
+    assert ("warning", "key-in-two-groups") not in found(foreign, deep=False)
