@@ -314,7 +314,7 @@ def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="bin/demo", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print the report also as one last JSON line")
-    parser.add_argument("--engine", default="auto", choices=["auto", "local", "spark"], help="where rows are merged")
+    parser.add_argument("--engine", default="spark", choices=["auto", "local", "spark"], help="where rows are merged")
     parser.add_argument("--keep-zookeeper", action="store_true", help="leave the embedded ZooKeeper running at the end")
     options = parser.parse_args()
     was_started = False

@@ -18,11 +18,12 @@ from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict, InvalidRequest
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.engine_choice import EngineName, choose_engine
-from hudi_ops.services.ingest import Batch, IngestResult, ingest, nothing_new, parse_operation
-from hudi_ops.services.ledger import offer_of, read_ledger
+from hudi_ops.services.ingest import Batch, IngestResult, ingest, nothing_new, parse_operation, refuse_unwritable
+from hudi_ops.services.ledger import Ledger, Offer, offer_of, read_ledger
 from hudi_ops.services.read import OpenView, read_table, request_of
 from hudi_ops.services.session import Session
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.paths import open_folder, open_storage
+from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.commit_log import POINTER_KEY
 from hudi_ops.timeline.names import parse_instant
 from hudi_ops.timeline.properties_file import load_config
@@ -149,6 +150,7 @@ class Table:
         """
         rows = data if isinstance(data, pa.Table) else pa.table(data)
         kind = parse_operation(operation)
+        refuse_unwritable(self.config)
         chosen, reason = choose_engine(engine, rows.nbytes, self._ctx.engine)
         return self._retried(lambda started: ingest(self._session, Batch(kind, rows=rows), chosen, reason, started))
 
@@ -168,14 +170,11 @@ class Table:
             Conflict: lost to overlapping writes again and again.
         """
         kind = parse_operation(operation)
-        source = open_storage(folder)
+        source = open_folder(folder)
 
         def attempt(started_s: float) -> IngestResult:
             # Read again at each try: a conflict may mean that another writer took these very files.
-            state = self._session.loader.load()
-            newest = self._session.commits.newest_with(state.timeline, POINTER_KEY)
-            ledger = read_ledger(self._ctx.storage, newest.extra if newest else {}, source.uri)
-            offer = offer_of(source, ledger, self._ctx.clock.now_ms(), min_age_s)
+            ledger, offer = self._offer(source, min_age_s)
             total_bytes = sum(info.size_bytes for info in offer.files)
             chosen, reason = choose_engine(engine, total_bytes, self._ctx.engine)
             batch = Batch(kind, source=source, files=offer.files, ledger=ledger)
@@ -187,6 +186,22 @@ class Table:
             return replace(result, note=waiting.removeprefix("; ")) if waiting else result
 
         return self._retried(attempt)
+
+    def preview_folder(self, folder: str, *, min_age_s: float = 0.0) -> Offer:
+        """What `ingest_folder` would take now, and which names would wait for what reason; changes nothing.
+
+        Raises:
+            InvalidRequest: no such folder, or a file that was taken has changed since.
+            Unsupported: the table cannot be written.
+        """
+        return self._offer(open_folder(folder), min_age_s)[1]
+
+    def _offer(self, source: Storage, min_age_s: float) -> tuple[Ledger, Offer]:
+        refuse_unwritable(self.config)
+        state = self._session.loader.load()
+        newest = self._session.commits.newest_with(state.timeline, POINTER_KEY)
+        ledger = read_ledger(self._ctx.storage, newest.extra if newest else {}, source.uri)
+        return ledger, offer_of(source, ledger, self._ctx.clock.now_ms(), min_age_s)
 
     def _retried(self, attempt: Any) -> IngestResult:
         started_s = self._ctx.clock.monotonic_s()

@@ -54,10 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             runner = stack.enter_context(Runner(variant, python, work, extra))
             runner.prepare(inputs.base)
             runners.append(runner)
-        runs = [run for number in range(options.warmup + options.runs) for run in _round(number, runners, inputs, options)]
+        runs = [
+            run for number in range(options.warmup + options.runs) for run in _round(number, runners, inputs, options)
+        ]
     versions = {key: value for runner in runners for key, value in runner.versions.items()}
     _write_results(options, runs, versions)
-    shutil.rmtree(work)
+    shutil.rmtree(work, ignore_errors=True)  # a JVM on its way out may be deleting there, too
     return 0 if all(run["correct"] for run in runs) else 1
 
 
@@ -106,7 +108,9 @@ def _write_results(options: argparse.Namespace, runs: list[dict[str, Any]], vers
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ingest", description=__doc__)
-    parser.add_argument("--variants", type=lambda text: text.split(","), default=list(VARIANTS), help="of hudi,spark,local")
+    parser.add_argument(
+        "--variants", type=lambda text: text.split(","), default=list(VARIANTS), help="of hudi,spark,local"
+    )
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the table")
     parser.add_argument("--batch-rows", type=int, default=100_000, help="rows of a batch")
     parser.add_argument("--buckets", type=int, default=2, help="file groups in each of the 8 partitions")

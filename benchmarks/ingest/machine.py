@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 
 def machine() -> dict[str, str]:
     """Processor, memory, system and date; no names of the machine or of its folders."""
     return {
-        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "processor": f"{os.cpu_count()} cores, {_field('/proc/cpuinfo', 'model name')}",
         "memory": f"{int(_field('/proc/meminfo', 'MemTotal').split()[0]) / 2**20:.0f} GiB",
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",

@@ -8,16 +8,30 @@ from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Fields of /proc/PID/stat after the command's closing bracket, counted from 0: see proc(5).
-_PPID, _UTIME, _CSTIME = 1, 11, 14
+_PPID, _UTIME, _CSTIME, _START = 1, 11, 14, 19
 
 
-def cpu_s(root: int) -> float:
-    """User and system seconds of the tree since it began, those of children that ended and were waited for included."""
-    ticks = 0
+CpuTimes = dict[tuple[int, str], float]
+"""User and system seconds by process, which is its id and its start: ids are used again."""
+
+
+def cpu_times(root: int) -> CpuTimes:
+    """What each process of the tree has used so far; its waited-for children count as its own."""
+    times = {}
     for pid in tree(root):
-        # utime, stime, and cutime, cstime of reaped children.
-        ticks += sum(int(value) for value in _stat(pid)[_UTIME : _CSTIME + 1])
-    return ticks / _TICKS_PER_S
+        if fields := _stat(pid):
+            times[pid, fields[_START]] = sum(int(ticks) for ticks in fields[_UTIME : _CSTIME + 1]) / _TICKS_PER_S
+    return times
+
+
+def cpu_between(before: CpuTimes, after: CpuTimes) -> tuple[float, int]:
+    """Seconds used between two readings, and how many processes ended meanwhile.
+
+    A reading with ended processes is not exact: Spark's Python daemon does not wait for its workers, so that their time is
+    lost, and time from before the first reading comes back through a parent that did wait.
+    """
+    used_s = sum(seconds - before.get(process, 0.0) for process, seconds in after.items())
+    return used_s, len(before.keys() - after.keys())
 
 
 def reset_peaks(root: int) -> None:

@@ -23,7 +23,7 @@ def summary(runs: Sequence[Run], batch_rows: int) -> str:
 
 def _medians(runs: Sequence[Run], batch_rows: int) -> str:
     lines = [
-        "| batch | variant | runs | wall s (min–max) | CPU s (min–max) | rows/s | peak RSS MB | load |",
+        "| batch | variant | runs | wall s (min-max) | CPU s (min-max) | rows/s | peak RSS MB | load |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for batch, variant in dict.fromkeys((run["batch"], run["variant"]) for run in runs):
@@ -33,7 +33,7 @@ def _medians(runs: Sequence[Run], batch_rows: int) -> str:
         lines.append(
             f"| `{batch}` | {NAMES[variant]} | {len(mine)} | {_spread(wall)} | {_spread([run['cpu_s'] for run in mine])} "
             f"| {batch_rows / median(wall):,.0f} | {max(run['peak_rss_mb'] for run in mine):,.0f} "
-            f"| {min(loads):.1f}–{max(loads):.1f} |"
+            f"| {min(loads):.1f}-{max(loads):.1f} |"
         )
     return "\n".join(lines)
 
@@ -63,4 +63,4 @@ def _paired(runs: Sequence[Run], batch: str, slow: str, fast: str, value: Callab
 
 
 def _spread(values: Sequence[float], digits: int = 2) -> str:
-    return f"**{median(values):.{digits}f}** ({min(values):.{digits}f}–{max(values):.{digits}f})"
+    return f"**{median(values):.{digits}f}** ({min(values):.{digits}f}-{max(values):.{digits}f})"

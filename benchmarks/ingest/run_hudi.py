@@ -50,6 +50,10 @@ class ApacheHudi:
         """One folder of source files."""
         self._write(table, source, "append")
 
+    def close(self) -> None:
+        """Stop Spark."""
+        self._spark.stop()
+
     def _write(self, table: str, source: str, mode: str) -> None:
         rows = self._spark.read.parquet(source)
         rows.write.format("hudi").options(**self._options).mode(mode).save(table)

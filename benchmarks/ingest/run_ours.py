@@ -18,14 +18,18 @@ from hudi_ops import Table
 class Ours:
     """Each upsert opens the table anew, as a scheduled job would."""
 
-    def __init__(self, buckets: int, engine: Any | None, spark_version: str) -> None:
+    def __init__(self, buckets: int, session: Any | None = None) -> None:
         self._buckets = buckets
-        self._engine = engine
-        self._spark_version = spark_version
+        self._session = session
+        self._engine = None
+        if session is not None:
+            from hudi_ops.engine.spark import SparkEngine
+
+            self._engine = SparkEngine(session)
 
     def versions(self) -> dict[str, str]:
         """hudi_ops, pyarrow and, where it takes part, Spark."""
-        spark = {"spark": self._spark_version} if self._spark_version else {}
+        spark = {"spark": self._session.version} if self._session is not None else {}
         return {"hudi_ops": version("hudi-ops"), "pyarrow": pyarrow.__version__, **spark}
 
     def prepare(self, table: str, source: str) -> None:
@@ -50,6 +54,11 @@ class Ours:
         opened.close()
         assert result.instant is not None, result
 
+    def close(self) -> None:
+        """Stop Spark, where it runs."""
+        if self._session is not None:
+            self._session.stop()
+
 
 def main() -> None:
     parser = arguments(__doc__ or "")
@@ -58,11 +67,8 @@ def main() -> None:
 
     def start() -> Ours:
         if options.engine == "local":
-            return Ours(options.buckets, None, "")
-        from hudi_ops.engine.spark import SparkEngine
-
-        session = start_session("ours", options.jar, options.work, options.driver_memory)
-        return Ours(options.buckets, SparkEngine(session), session.version)
+            return Ours(options.buckets)
+        return Ours(options.buckets, start_session("ours", options.jar, options.work, options.driver_memory))
 
     serve(start)
 

@@ -80,12 +80,13 @@ class Runner:
         """One measured run: wall and CPU seconds, peak resident bytes."""
         pid = self._process.pid
         process_tree.reset_peaks(pid)
-        before_s = process_tree.cpu_s(pid)
+        before = process_tree.cpu_times(pid)
         wall_s = self._call("upsert", self.table, source)["wall_s"]
-        cpu_s = process_tree.cpu_s(pid) - before_s
+        cpu_s, ended = process_tree.cpu_between(before, process_tree.cpu_times(pid))
         return {
             "wall_s": round(wall_s, 3),
             "cpu_s": round(cpu_s, 2),
+            "ended_processes": ended,
             "peak_rss_mb": round(process_tree.peak_rss_bytes(pid) / 1e6),
         }
 
@@ -105,6 +106,8 @@ class Runner:
         line = self._process.stdout.readline()
         if not line:
             tail = "\n".join(self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-30:])
-            raise RunnerFailed(f"the runner of {self.variant} ended with {self._process.wait()}; its last words:\n{tail}")
+            raise RunnerFailed(
+                f"the runner of {self.variant} ended with {self._process.wait()}; its last words:\n{tail}"
+            )
         answer: dict[str, Any] = json.loads(line)
         return answer

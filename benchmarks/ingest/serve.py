@@ -29,6 +29,10 @@ class Writer(Protocol):
         """Write one batch; this call is what is measured."""
         ...
 
+    def close(self) -> None:
+        """Stop what was started."""
+        ...
+
 
 def arguments(description: str) -> argparse.ArgumentParser:
     """Options that every runner has."""
@@ -57,3 +61,4 @@ def serve(start: Callable[[], Writer]) -> None:
         started_s = time.perf_counter()
         call(request["table"], request["source"])
         answer({"wall_s": time.perf_counter() - started_s})
+    writer.close()

@@ -230,22 +230,10 @@ def _declared_source(location: TableLocation) -> str:
 def _preview(table: Table, folder: str, engine: str, min_age_s: float) -> Offer:
     """What an ingest would take now, refused for the reasons for which it would be."""
     from hudi_ops.services.engine_choice import choose_engine
-    from hudi_ops.services.ingest import refuse_unwritable
-    from hudi_ops.services.ledger import offer_of, read_ledger
-    from hudi_ops.storage.paths import open_storage
-    from hudi_ops.timeline.commit_log import POINTER_KEY
-    from hudi_ops.timeline.state import CommitReader, StateLoader
 
-    ctx = table.context
     if engine != "spark":  # asking for Spark starts it
-        choose_engine(engine, 0, ctx.engine)
-    source = open_storage(folder)
-    commits = CommitReader(ctx.storage)
-    state = StateLoader(ctx.storage, commits).load()
-    refuse_unwritable(state)
-    newest = commits.newest_with(state.timeline, POINTER_KEY)
-    ledger = read_ledger(ctx.storage, newest.extra if newest else {}, source.uri)
-    return offer_of(source, ledger, ctx.clock.now_ms(), min_age_s)
+        choose_engine(engine, 0, table.context.engine)
+    return table.preview_folder(folder, min_age_s=min_age_s)
 
 
 def _tell_offer(location: TableLocation, folder: str, offer: Offer, as_json: bool) -> None:

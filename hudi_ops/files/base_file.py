@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hudi_ops.config.columns import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
-from hudi_ops.errors import Corrupt
+from hudi_ops.errors import Corrupt, HudiOpsError, Unavailable
+from hudi_ops.files.repeated_columns import plain_type, repeated_columns
 from hudi_ops.formats import parquet_footer
 from hudi_ops.formats.avro_schema import to_avro
 from hudi_ops.formats.bloom import BloomFilter
@@ -43,22 +44,22 @@ class BaseFileReader:
     Args:
         storage: where it lies.
         path: below the table's root.
+        keep_encoded: give columns of few values dictionary-encoded, as rewrites carry them over; see `repeated_columns`.
 
     Raises:
         Corrupt: not a Parquet file.
         NotFound: it is gone: cleaned while this reader worked.
     """
 
-    def __init__(self, storage: Storage, path: str) -> None:
+    def __init__(self, storage: Storage, path: str, *, keep_encoded: bool = False) -> None:
         self._path = path
         try:
             self._file = pq.ParquetFile(storage.open_input(path))
-        except pa.ArrowInvalid as error:
-            raise Corrupt(
-                f"{path} is not a Parquet file: {error}",
-                expected="a Parquet base file",
-                next_step="run `hudi-ops verify`; restore the file from a copy",
-            ) from error
+            if keep_encoded and (names := repeated_columns(self._file)):
+                metadata = self._file.metadata
+                self._file = pq.ParquetFile(storage.open_input(path), metadata=metadata, read_dictionary=names)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _reading_failed(path, error) from error
 
     @property
     def schema(self) -> pa.Schema:
@@ -80,16 +81,30 @@ class BaseFileReader:
 
         Raises:
             Corrupt: a page cannot be decoded.
+            Unavailable: the storage did not give it.
         """
         wanted = None if columns is None else [name for name in columns if name in self.schema.names]
         try:
             return self._file.read(columns=wanted)
         except (pa.ArrowInvalid, OSError) as error:
-            raise Corrupt(f"{self._path} cannot be read: {error}", next_step="run `hudi-ops verify`") from error
+            raise _reading_failed(self._path, error) from error
+
+
+def _reading_failed(path: str, error: Exception) -> HudiOpsError:
+    # Arrow raises OSError for broken bytes as well as for a disk that failed; only the latter carries an error number.
+    if getattr(error, "errno", None) is not None:
+        return Unavailable(f"{path} could not be read: {error}", next_step="see to the disk, then try again")
+    return Corrupt(
+        f"{path} is not a readable Parquet file: {error}",
+        expected="a Parquet base file",
+        next_step="run `hudi-ops verify`; restore the file from a copy",
+    )
 
 
 def conform(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
     """Rows of an older file in the table's schema of now: columns by name, new ones null, widened ones cast.
+
+    A dictionary-encoded column stays so where its values have the right type.
 
     Raises:
         Corrupt: a column cannot be cast to what the table's schema says.
@@ -101,14 +116,15 @@ def conform(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
             continue
         column = rows.column(field.name)
         try:
-            columns.append(column if column.type == field.type else column.cast(field.type))
+            columns.append(column if field.type in {column.type, plain_type(column.type)} else column.cast(field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise Corrupt(
                 f"{path}: column {field.name} does not fit the table's schema: {error}",
                 expected=str(field.type),
                 found=str(column.type),
             ) from error
-    return pa.table(columns, schema=schema)
+    fields = [field.with_type(column.type) for field, column in zip(schema, columns, strict=True)]
+    return pa.table(columns, schema=pa.schema(fields, metadata=schema.metadata))
 
 
 def with_meta(schema: pa.Schema) -> pa.Schema:
@@ -142,7 +158,7 @@ def encode_base_file(
     """The bytes of a base file; equal input gives equal bytes.
 
     Args:
-        rows: meta columns first, then the table's columns.
+        rows: meta columns first, then the table's columns; a dictionary-encoded one is written with the type of its values.
         table_name: names the Avro record in the footer.
         settings: how Parquet is written.
         carried: bloom filter of the file that this one replaces.
@@ -150,7 +166,9 @@ def encode_base_file(
     """
     keys = rows.column(RECORD_KEY)
     bounds = key_range(keys)
-    data_schema = pa.schema([field for field in rows.schema if field.name not in META_COLUMNS])
+    data_schema = pa.schema([
+        field.with_type(plain_type(field.type)) for field in rows.schema if field.name not in META_COLUMNS
+    ])
     footer = BaseFileFooter(
         bloom=bloom_of(keys, settings.bloom_fpp, carried, added_keys),
         min_key=bounds[0] if bounds else None,
@@ -186,6 +204,9 @@ def _dictionary_columns(rows: pa.Table, settings: WriterSettings) -> list[str]:
     sample = rows.slice(0, 4096)
     for field in rows.schema:
         if field.name in plain:
+            continue
+        if pa.types.is_dictionary(field.type):
+            chosen.append(field.name)
             continue
         # Nested leaves stay plain: pyarrow wants their full Parquet paths, and a sample of them says little.
         if pa.types.is_nested(field.type) or pa.types.is_boolean(field.type) or sample.num_rows == 0:

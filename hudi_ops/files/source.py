@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.json as pajson
 import pyarrow.parquet as pq
@@ -98,6 +99,8 @@ def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field, where: str) -> pa.ChunkedArray:
     try:
+        if pa.types.is_string(column.type) and pa.types.is_timestamp(field.type):
+            column = _times(column, field.type.tz)
         fitted = column if column.type == field.type else column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidRequest(
@@ -119,6 +122,16 @@ def _cast(column: pa.ChunkedArray, field: pa.Field, where: str) -> pa.ChunkedArr
     return fitted
 
 
+def _times(texts: pa.ChunkedArray, zone: str | None) -> pa.ChunkedArray:
+    """ISO texts as times; where a text names no zone, it is UTC, as in every other source."""
+    if zone is None:
+        return texts.cast(pa.timestamp("us"))
+    has_zone = pc.match_substring_regex(texts, r"\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")
+    plain = pc.if_else(has_zone, pa.scalar(None, pa.string()), texts).cast(pa.timestamp("us"))
+    zoned = pc.if_else(has_zone, texts, pa.scalar(None, pa.string())).cast(pa.timestamp("us", "UTC"))
+    return pc.coalesce(zoned, plain.cast(pa.timestamp("us", "UTC")))
+
+
 def _read_csv(stream: pa.NativeFile, schema: pa.Schema, where: str) -> pa.Table:
     # Empty and unquoted is null, a quoted empty string is an empty string: the only reading that loses neither.
     options = pacsv.ConvertOptions(
@@ -128,13 +141,15 @@ def _read_csv(stream: pa.NativeFile, schema: pa.Schema, where: str) -> pa.Table:
         null_values=[""],
         timestamp_parsers=[pacsv.ISO8601],
     )
-    return pacsv.read_csv(stream, convert_options=options)
+    # Costs a little parallel parsing; without it a quoted line break is an error, but only in files of several blocks.
+    lines = pacsv.ParseOptions(newlines_in_values=True)
+    return pacsv.read_csv(stream, parse_options=lines, convert_options=options)
 
 
 def _csv_type(field: pa.Field) -> pa.DataType:
-    # Zoned times are parsed by the cast later: the CSV reader refuses `2013-01-01T05:15:00` for a zoned column, and text with a
-    # zone for a plain one.
-    if pa.types.is_timestamp(field.type) and field.type.tz is not None:
+    # Times are parsed later: the CSV reader refuses `2013-01-01T05:15:00` for a zoned column, text with a zone for a plain one,
+    # and microseconds for milliseconds.
+    if pa.types.is_timestamp(field.type):
         return pa.string()
     if pa.types.is_nested(field.type):
         raise InvalidRequest(
@@ -155,6 +170,9 @@ def _json_type(kind: pa.DataType) -> pa.DataType:
     # The JSON reader takes a date for a number of days only: ISO text becomes one by the cast later.
     if pa.types.is_date(kind):
         return pa.string()
+    # Zeros after the milliseconds are no reason to refuse a time; the cast refuses other digits there.
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
     if pa.types.is_list(kind):
         return pa.list_(_json_type(kind.value_type))
     if pa.types.is_struct(kind):

@@ -20,7 +20,7 @@ from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import WRITE_ACTIONS
 from hudi_ops.timeline.plans import read_plan, read_result, result_of
 from hudi_ops.timeline.properties_file import load_config
-from hudi_ops.timeline.state import CommitReader, TableState
+from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import list_table, visible_slices
 
@@ -133,7 +133,7 @@ def describe_table(storage: Storage) -> TableSummary:
     slices = visible_slices(config, timeline, commits, listed)
     log = _load_log(storage, timeline, commits)
     facts = log.properties.facts if log is not None else None
-    why_not = _why_not_writable(config, timeline, log)
+    why_not = _why_not_writable(config, log)
     bases = [one.base for one in slices if one.base is not None]
     logs = [file for one in slices for file in one.logs]
     return TableSummary(
@@ -263,14 +263,12 @@ def _load_log(storage: Storage, timeline: Timeline, commits: CommitReader) -> Lo
     return load_log(storage, Pointer.decode(newest.extra) if newest is not None else None)
 
 
-def _why_not_writable(config: TableConfig, timeline: Timeline, log: Log | None) -> str:
-    if log is None:
-        return "it was not made by hudi-ops: it has no commit log"
+def _why_not_writable(config: TableConfig, log: Log | None) -> str:
     try:
-        refuse_unwritable(TableState(config, log, timeline))
+        refuse_unwritable(config)
     except HudiOpsError as error:
         return error.found or error.what
-    return ""
+    return "it was not made by hudi-ops: it has no commit log" if log is None else ""
 
 
 def _rows(timeline: Timeline, commits: CommitReader, visible: set[str]) -> int | None:

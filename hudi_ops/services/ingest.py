@@ -111,7 +111,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         Conflict: another action that overlaps completed first; what this attempt wrote was rolled back.
     """
     state = session.loader.load()
-    refuse_unwritable(state)
+    refuse_unwritable(state.config)
     schema = table_schema(state.config, state.timeline, session.commits)
     with engine.scatter(read_and_tag, _source_tasks(state, batch, schema)) as scattered:
         summaries: Sequence[SourceSummary] = scattered.summaries
@@ -156,18 +156,16 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
 def nothing_new(session: Session, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:
     """The result of an ingest without new files; what dead attempts left is cleared all the same."""
     state = session.loader.load()
-    refuse_unwritable(state)
     recover(session)
     return _nothing(session, state, batch, engine, reason, note)
 
 
-def refuse_unwritable(state: TableState) -> None:
+def refuse_unwritable(config: TableConfig) -> None:
     """Refuse tables that need what is not written yet.
 
     Raises:
         Unsupported: names the feature.
     """
-    config: TableConfig = state.config
     problem = ""
     if config.version not in WRITABLE_VERSIONS:
         problem = f"its version is {config.version}"

@@ -107,10 +107,23 @@ def read_table(ctx: TableContext, request: ReadRequest, commits: CommitReader | 
 
 
 def read_file(task: FileTask) -> pa.Table:
-    """Rows of one file that pass the filter, in the table's schema."""
+    """Rows of one file that pass the filter, in the table's schema.
+
+    Raises:
+        InvalidRequest: the filter compares a column with a value of another type.
+    """
     schema = pa.schema([field for field in task.schema if field.name in task.columns])
     rows = conform(BaseFileReader(task.storage, task.path).read(schema.names), schema, task.path)
-    return rows if task.where is None else rows.filter(task.where)
+    if task.where is None:
+        return rows
+    try:
+        return rows.filter(task.where)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise InvalidRequest(
+            f"the filter does not fit the table's columns: {error}",
+            expected=", ".join(f"{field.name}: {field.type}" for field in schema if field.name not in META_COLUMNS),
+            next_step="compare a column with a value of its own type; write times as TIMESTAMP '…' and dates as DATE '…'",
+        ) from error
 
 
 def _limited(ctx: TableContext, tasks: list[FileTask], limit: int | None) -> list[pa.Table]:

@@ -7,6 +7,7 @@ inflight before requested; the rollback's own completed instant; markers and lea
 from __future__ import annotations
 
 import logging
+from urllib.parse import unquote, urlsplit
 
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.lease import drop_lease
@@ -94,7 +95,8 @@ def _plan(session: Session, target: Instant) -> bytes:
     for marker in list_markers(session.ctx.storage, target.time):
         partition, _, name = marker.data_path.rpartition("/")
         files.setdefault(partition, []).append(name)
-    root = session.ctx.storage.uri.removeprefix("file://")
+    # As Apache Hudi writes them: absolute, without the scheme, and not percent-encoded.
+    root = unquote(urlsplit(session.ctx.storage.uri).path)
     return avro.write_one(
         ROLLBACK_PLAN,
         {

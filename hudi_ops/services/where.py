@@ -39,8 +39,8 @@ _TIMESTAMPS = frozenset({
 def parse_where(text: str) -> pc.Expression:
     """An Arrow filter from a SQL condition.
 
-    Comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, arithmetic, and literals with DATE and TIMESTAMP (read as UTC). Text in single
-    quotes; double quotes name a column.
+    Comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, arithmetic, and literals with DATE and TIMESTAMP (read as UTC).
+    Text stands in single quotes; double quotes name a column.
 
     Args:
         text: for example `origin = 'JFK' AND arr_delay IS NOT NULL`.

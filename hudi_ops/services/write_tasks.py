@@ -17,12 +17,13 @@ from hudi_ops.engine.protocol import Chunk, Produced
 from hudi_ops.errors import AlreadyExists, Conflict, InvalidRequest
 from hudi_ops.files.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, with_meta
 from hudi_ops.files.names import base_file_name, data_path
+from hudi_ops.files.repeated_columns import concat_rows, constant_column, decoded
 from hudi_ops.files.source import fit_rows, read_source
 from hudi_ops.formats import partition_metadata
 from hudi_ops.index.simple_bucket import Tagger
 from hudi_ops.kernels.hashing import group_hash
 from hudi_ops.kernels.merge import MergePlan, Operation, Ordering, combine, existing, plan_merge
-from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
+from hudi_ops.kernels.meta_columns import add_meta_columns
 from hudi_ops.kernels.statistics import first_null_row
 from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.commit_metadata import WriteStat
@@ -138,8 +139,9 @@ def merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResul
         Conflict: an insert meets a key that was not there when it was checked.
     """
     incoming = pa.concat_tables(tables).combine_chunks()
-    reader = BaseFileReader(task.storage, task.base.path) if task.base is not None else None
-    incoming, plan = _resolve(task, incoming, reader)
+    reader = BaseFileReader(task.storage, task.base.path, keep_encoded=True) if task.base is not None else None
+    heads = _heads(task, incoming, reader)
+    incoming, plan = _resolve(task, incoming, heads)
     result = BucketResult(None, plan.inserted, plan.updated, plan.deleted, plan.ignored)
     if task.operation is Operation.INSERT and (plan.updated or plan.ignored):
         raise Conflict(
@@ -152,8 +154,9 @@ def merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResul
         return result
     name = base_file_name(task.file_id, group_hash(task.partition_path, task.bucket), task.epoch, task.instant)
     fresh = _fresh_rows(task, incoming.take(pa.array(plan.take_incoming)), name)
-    carried = _carried_rows(task, plan, reader, name)
-    rows = fresh if carried is None else pa.concat_tables([carried, fresh])
+    carried = _carried_rows(task, plan, reader, heads)
+    rows = fresh if carried is None else concat_rows(carried, fresh)
+    rows = rows.set_column(rows.schema.get_field_index(FILE_NAME), FILE_NAME, constant_column(name, rows.num_rows))
     old_bloom = reader.footer.bloom if reader is not None else None
     body = encode_base_file(rows, task.table_name, task.settings, old_bloom, fresh.column(RECORD_KEY))
     path = data_path(task.partition_path, name)
@@ -178,8 +181,16 @@ def _refuse_null_ordering(rows: pa.Table, task: SourceTask, where: str) -> None:
         )
 
 
-def _resolve(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) -> tuple[pa.Table, MergePlan]:
-    """One winner per incoming key, and what it does to the base; reads keys and ordering values only."""
+def _heads(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) -> pa.Table | None:
+    """The base's keys and, where they decide, its ordering values: enough to tell whether it has to be rewritten."""
+    if reader is None:
+        return None
+    by_ordering = task.operation is not Operation.DELETE and task.ordering in incoming.column_names
+    return decoded(reader.read([RECORD_KEY, *([task.ordering] if task.ordering and by_ordering else [])]))
+
+
+def _resolve(task: BucketTask, incoming: pa.Table, heads: pa.Table | None) -> tuple[pa.Table, MergePlan]:
+    """One winner per incoming key, and what it does to the base."""
     ordering = task.ordering if task.ordering in incoming.column_names else None
     winners = combine(_array(incoming, RECORD_KEY), _array(incoming, ordering), task.mode)
     if len(winners) < incoming.num_rows:
@@ -189,10 +200,9 @@ def _resolve(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None
         deletes, ordering = pa.repeat(True, incoming.num_rows), None
     else:
         deletes = _array(incoming, IS_DELETED if IS_DELETED in incoming.column_names else None)
-    if reader is None:
+    if heads is None:
         base_keys, base_ordering = pa.array([], pa.string()), None
     else:
-        heads = reader.read([RECORD_KEY, *([ordering] if ordering else [])])
         base_keys = heads.column(RECORD_KEY)
         base_ordering = heads.column(ordering) if ordering in heads.column_names else None
     keys = _array(incoming, RECORD_KEY)
@@ -214,13 +224,18 @@ def _fresh_rows(task: BucketTask, rows: pa.Table, name: str) -> pa.Table:
     return with_keys.cast(with_meta(task.schema))
 
 
-def _carried_rows(task: BucketTask, plan: MergePlan, reader: BaseFileReader | None, name: str) -> pa.Table | None:
-    if reader is None or task.base is None:
+def _carried_rows(
+    task: BucketTask, plan: MergePlan, reader: BaseFileReader | None, heads: pa.Table | None
+) -> pa.Table | None:
+    """The base rows that stay, `_hoodie_file_name` null; what was read to decide is not read again."""
+    if reader is None or heads is None or task.base is None:
         return None
     schema = with_meta(task.schema)
-    rows = conform(reader.read([column for column in schema.names if column != FILE_NAME]), schema, task.base.path)
-    kept = rows if plan.keep_base is None else rows.filter(pa.array(plan.keep_base))
-    return with_file_name(kept, name).cast(schema)
+    rows = reader.read([name for name in schema.names if name != FILE_NAME and name not in heads.column_names])
+    for name in heads.column_names:
+        rows = rows.append_column(name, heads.column(name))
+    rows = conform(rows, schema, task.base.path)
+    return rows if plan.keep_base is None else rows.filter(pa.array(plan.keep_base))
 
 
 def _put_partition_metadata(task: BucketTask) -> None:

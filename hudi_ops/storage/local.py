@@ -62,6 +62,10 @@ class LocalStorage:
         """The root as a path, for readers that take no URI."""
         return self._root
 
+    def root_exists(self) -> bool:
+        """Whether the root is a folder already; a put makes it."""
+        return self._root.is_dir()
+
     def get(self, path: str) -> bytes:
         """Whole content.
 

@@ -92,3 +92,22 @@ def open_storage(uri: str) -> Storage:
             next_step="write three slashes after file:",
         )
     return LocalStorage(unquote(parts.path))
+
+
+def open_folder(uri: str) -> Storage:
+    """The storage under a URI or path that must be there already: a source, which no put will make.
+
+    Raises:
+        InvalidRequest: there is no such folder.
+        Unsupported: a scheme without a backend.
+    """
+    from hudi_ops.storage.local import LocalStorage
+
+    storage = open_storage(uri)
+    if isinstance(storage, LocalStorage) and not storage.root_exists():
+        raise InvalidRequest(
+            f"there is no folder {storage.root}",
+            expected="a folder that holds the source files",
+            next_step="check the path; relative ones are taken from the working folder",
+        )
+    return storage

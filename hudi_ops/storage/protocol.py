@@ -61,7 +61,7 @@ class Storage(Protocol):
         ...
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """Random access for Parquet readers; same errors as `get`, also while reading."""
+        """Random access for Parquet readers; same errors as `get`. Later reads are Arrow's own and raise `OSError`."""
         ...
 
     def head(self, path: str) -> FileInfo | None:
@@ -90,6 +90,7 @@ class Storage(Protocol):
 
         Raises:
             AlreadyExists: something lies there; it may be this very body, put by a retried request.
+            Unavailable: not written.
             OutcomeUnknown: written or not.
         """
         ...

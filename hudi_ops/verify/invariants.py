@@ -63,11 +63,11 @@ def verify_table(
     )
     check_properties(subject, findings)
     check_timeline(subject, findings)
-    check_pending(subject, findings)
+    logged = check_log(subject, findings)
+    check_pending(subject, logged.completes if logged is not None else (), findings)
     check_metadata_table(subject, findings)
     check_files(subject, findings)
     check_leftovers(subject, findings)
-    logged = check_log(subject, findings)
     if logged is not None:
         check_agreement(logged, findings)
     check_base_files(subject, logged.log.properties.facts if logged is not None else None, findings)

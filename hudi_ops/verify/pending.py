@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.timeline.instant import Instant
@@ -14,14 +16,20 @@ _NEEDS_PLAN = frozenset({"compaction", "logcompaction", "clustering", "clean", "
 _INGESTION = frozenset({"commit", "deltacommit", "replacecommit"})
 
 
-def check_pending(subject: Subject, findings: Findings) -> None:
-    """Look at what has no completed file."""
+def check_pending(subject: Subject, decided: Container[str], findings: Findings) -> None:
+    """Look at what has no completed file.
+
+    Args:
+        subject: the table.
+        decided: request times that a COMPLETE slot names: they are rolled forward, and the log's own check reports them.
+        findings: where to report.
+    """
     settled = {(one.time, one.kind) for one in subject.later if one.is_completed}
     still = {(one.time, one.kind) for one in subject.later}
     for instant in subject.timeline.pending:
         key = (instant.time, instant.kind)
         # Completed or rolled back while we looked.
-        if key in settled or key not in still or instant.kind == "savepoint":
+        if key in settled or key not in still or instant.kind == "savepoint" or instant.time in decided:
             continue
         findings.looked("pending instants")
         _check_plan(subject, instant, findings)

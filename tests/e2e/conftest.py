@@ -15,7 +15,8 @@ def spark() -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     session = (
-        SparkSession.builder.master("local[2,2]")
+        SparkSession.builder
+        .master("local[2,2]")
         .appName("hudi-ops-tests")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")

@@ -1,4 +1,4 @@
-"""A writer killed with SIGKILL in the middle of an ingest: the next run on the machine sees that its process is gone, and finishes."""
+"""A writer is killed with SIGKILL in the middle of an ingest: the next run sees that its process is gone, and finishes."""
 
 from __future__ import annotations
 

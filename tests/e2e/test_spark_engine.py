@@ -1,4 +1,4 @@
-"""The Spark engine on a real session: a task that is tried again leaves nothing behind, errors keep their class, commits run no job."""
+"""The Spark engine: a task tried again leaves nothing behind, errors keep their class, a commit runs no job."""
 
 from __future__ import annotations
 

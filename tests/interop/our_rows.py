@@ -113,7 +113,9 @@ def row(number: int, version: int, time: int, *, deleted: bool | None = None) ->
         "edition": date(2024, 1, 1) + timedelta(days=time),
         "label": f"v{time:03d}",
     }
-    payload = {name: values[(number + version * (1 + place)) % 6] for place, (name, values) in enumerate(_VALUES.items())}
+    payload = {
+        name: values[(number + version * (1 + place)) % 6] for place, (name, values) in enumerate(_VALUES.items())
+    }
     return {**identity, **ordering, **payload, DELETED: deleted}
 
 
@@ -123,9 +125,9 @@ def as_table(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
 
 
 def deliver(data: pa.Table, folder: Path, name: str, kind: str) -> None:
-    """Writes the rows into two files of a source folder; those of the second come later in the order of paths."""
+    """Writes the rows, two at least, into two files of a source folder; those of the second come later in the order of paths."""
     folder.mkdir(exist_ok=True)
-    half = (data.num_rows + 1) // 2
+    half = data.num_rows // 2
     for part, rows in (("a", data.slice(0, half)), ("b", data.slice(half))):
         file = folder / f"{name}-{part}.{kind}"
         if kind == "parquet":

@@ -1,0 +1,56 @@
+"""Columns of few values, kept dictionary-encoded from one base file to the next: neither decoded nor hashed on a rewrite."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+BYTES_PER_ROW_MAX = 1.0
+"""Encoded size up to which a text column counts as one of few values: dictionaries of up to 256 entries. Larger ones cost
+more to unify with those of incoming rows than decoding saves (measured: at a few thousand values)."""
+
+
+def repeated_columns(file: pq.ParquetFile) -> list[str]:
+    """Top-level text columns of few values, told by what they take in the file; for the option `read_dictionary`."""
+    texts = {field.name for field in file.schema_arrow if pa.types.is_string(field.type)}
+    size_bytes = dict.fromkeys(texts, 0)
+    for group in range(file.metadata.num_row_groups):
+        chunks = file.metadata.row_group(group)
+        for place in range(chunks.num_columns):
+            chunk = chunks.column(place)
+            if chunk.path_in_schema not in texts:
+                continue
+            size_bytes[chunk.path_in_schema] += chunk.total_uncompressed_size
+            if not chunk.has_dictionary_page:
+                texts.discard(chunk.path_in_schema)
+    limit_bytes = file.metadata.num_rows * BYTES_PER_ROW_MAX
+    return sorted(name for name in texts if size_bytes[name] <= limit_bytes)
+
+
+def concat_rows(carried: pa.Table, fresh: pa.Table) -> pa.Table:
+    """Carried rows, then fresh ones, with one dictionary a column wherever the carried column has one.
+
+    Args:
+        carried: rows of the older base file.
+        fresh: rows with the same columns, none of them encoded.
+    """
+    for place, field in enumerate(carried.schema):
+        if pa.types.is_dictionary(field.type):
+            fresh = fresh.set_column(place, field, fresh.column(place).dictionary_encode().cast(field.type))
+    return pa.concat_tables([carried, fresh]).unify_dictionaries()
+
+
+def decoded(rows: pa.Table) -> pa.Table:
+    """The rows with every column in the type of its values, for kernels that compare them."""
+    return rows.cast(pa.schema([field.with_type(plain_type(field.type)) for field in rows.schema]))
+
+
+def constant_column(value: str, rows: int) -> pa.DictionaryArray:
+    """One text in every row."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value], pa.string()))
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values of a dictionary-encoded column; any other type as it is."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
