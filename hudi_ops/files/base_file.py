@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hudi_ops.config.columns import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
-from hudi_ops.errors import Corrupt, HudiOpsError, Unavailable
+from hudi_ops.errors import Corrupt, Unavailable
 from hudi_ops.files.repeated_columns import plain_type, repeated_columns
 from hudi_ops.formats import parquet_footer
 from hudi_ops.formats.avro_schema import to_avro
@@ -59,7 +60,7 @@ class BaseFileReader:
                 metadata = self._file.metadata
                 self._file = pq.ParquetFile(storage.open_input(path), metadata=metadata, read_dictionary=names)
         except (pa.ArrowInvalid, OSError) as error:
-            raise _reading_failed(path, error) from error
+            fail_reading(path, error)
 
     @property
     def schema(self) -> pa.Schema:
@@ -87,18 +88,23 @@ class BaseFileReader:
         try:
             return self._file.read(columns=wanted)
         except (pa.ArrowInvalid, OSError) as error:
-            raise _reading_failed(self._path, error) from error
+            fail_reading(self._path, error)
 
 
-def _reading_failed(path: str, error: Exception) -> HudiOpsError:
-    # Arrow raises OSError for broken bytes as well as for a disk that failed; only the latter carries an error number.
+def fail_reading(path: str, error: Exception) -> NoReturn:
+    """Arrow could not read a file.
+
+    Raises:
+        Unavailable: the disk failed: such an `OSError` carries a number, those that Arrow raises for broken bytes do not.
+        Corrupt: the bytes are broken.
+    """
     if getattr(error, "errno", None) is not None:
-        return Unavailable(f"{path} could not be read: {error}", next_step="see to the disk, then try again")
-    return Corrupt(
+        raise Unavailable(f"{path} could not be read: {error}", next_step="see to the disk, then try again") from error
+    raise Corrupt(
         f"{path} is not a readable Parquet file: {error}",
         expected="a Parquet base file",
         next_step="run `hudi-ops verify`; restore the file from a copy",
-    )
+    ) from error
 
 
 def conform(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:

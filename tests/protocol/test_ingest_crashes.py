@@ -22,6 +22,7 @@ from hudi_ops.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import DEFINITION, FIRST, NEW, OLD, START_MS, make_base, unaccounted, visible
 
 CRASHES = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
@@ -58,6 +59,7 @@ def finish(storage: MemoryStorage, source: Path, clock: ManualClock, actor: str,
     # What a reader saw stays: an ingest that had become visible is not done twice.
     assert seen == OLD or result.instant is None, f"{story}: {result}"
     assert unaccounted(storage) == [], story
+    assert verify_table(storage, deep=True, clock=clock).findings == (), story
 
 
 @pytest.mark.parametrize("fault", CRASHES)
