@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 def machine() -> dict[str, str]:
-    """Processor, memory, system and date; no names of the machine or of its folders."""
+    """Processor, memory, system and date; no names that belong to this machine alone."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "processor": f"{os.cpu_count()} cores, {_field('/proc/cpuinfo', 'model name')}",
         "memory": f"{int(_field('/proc/meminfo', 'MemTotal').split()[0]) / 2**20:.0f} GiB",
-        "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        "system": f"{platform.system()}, Python {platform.python_version()}",
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -44,11 +43,6 @@ def concat_rows(carried: pa.Table, fresh: pa.Table) -> pa.Table:
 def decoded(rows: pa.Table) -> pa.Table:
     """The rows with every column in the type of its values, for kernels that compare them."""
     return rows.cast(pa.schema([field.with_type(plain_type(field.type)) for field in rows.schema]))
-
-
-def constant_column(value: str, rows: int) -> pa.DictionaryArray:
-    """One text in every row."""
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value], pa.string()))
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

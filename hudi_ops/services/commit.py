@@ -14,7 +14,7 @@ from hudi_ops.errors import Cancelled, Conflict
 from hudi_ops.formats.avro_schema import to_avro
 from hudi_ops.services.ledger import TAKEN_KEY, pointers
 from hudi_ops.services.session import Session
-from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, payload_path
+from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, put_payload
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.footprint import Footprint, footprint_of
@@ -53,8 +53,8 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
         refuse_overlap(footprint, attempt.instant, _completed_since(session, attempt, state))
         now_ms = session.ctx.clock.now_ms()
         completion = next_after(known_times(state.timeline, state.log), now_ms, state.config.name)
-        payload = payload_path(attempt.instant, attempt.epoch, slot)
-        session.ctx.storage.put(payload, _metadata(session, state, slot, write).to_bytes())
+        body = _metadata(session, state, slot, write).to_bytes()
+        payload = put_payload(session.ctx.storage, attempt.instant, slot, body)
         return Complete(
             **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
             instant=attempt.instant,

@@ -18,7 +18,7 @@ from hudi_ops.formats import avro
 from hudi_ops.formats.service_schemas import ROLLBACK_METADATA, ROLLBACK_PLAN
 from hudi_ops.services.ledger import ledger_folder
 from hudi_ops.services.session import Session
-from hudi_ops.timeline.commit_log import payload_folder, payload_path
+from hudi_ops.timeline.commit_log import payload_folder, put_payload
 from hudi_ops.timeline.entries import Cancel, Complete, Entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, inflight_name, ms_of_instant, requested_name
@@ -153,8 +153,8 @@ def _complete(session: Session, attempt: Attempt, target: Instant, deleted: dict
         if found is None or found.is_completed or state.log.fate(attempt.instant) is not None:
             return None
         completion = next_after(known_times(state.timeline, state.log), session.ctx.clock.now_ms(), state.config.name)
-        payload = payload_path(attempt.instant, attempt.epoch, slot)
-        session.ctx.storage.put(payload, _metadata(attempt, target, deleted, ms_of_instant(completion)))
+        body = _metadata(attempt, target, deleted, ms_of_instant(completion))
+        payload = put_payload(session.ctx.storage, attempt.instant, slot, body)
         return Complete(
             **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
             instant=attempt.instant,

@@ -17,13 +17,13 @@ from hudi_ops.engine.protocol import Chunk, Produced
 from hudi_ops.errors import AlreadyExists, Conflict, InvalidRequest
 from hudi_ops.files.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, with_meta
 from hudi_ops.files.names import base_file_name, data_path
-from hudi_ops.files.repeated_columns import concat_rows, constant_column, decoded
+from hudi_ops.files.repeated_columns import concat_rows, decoded
 from hudi_ops.files.source import fit_rows, read_source
 from hudi_ops.formats import partition_metadata
 from hudi_ops.index.simple_bucket import Tagger
 from hudi_ops.kernels.hashing import group_hash
 from hudi_ops.kernels.merge import MergePlan, Operation, Ordering, combine, existing, plan_merge
-from hudi_ops.kernels.meta_columns import add_meta_columns
+from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
 from hudi_ops.kernels.statistics import first_null_row
 from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.commit_metadata import WriteStat
@@ -155,8 +155,7 @@ def merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResul
     name = base_file_name(task.file_id, group_hash(task.partition_path, task.bucket), task.epoch, task.instant)
     fresh = _fresh_rows(task, incoming.take(pa.array(plan.take_incoming)), name)
     carried = _carried_rows(task, plan, reader, heads)
-    rows = fresh if carried is None else concat_rows(carried, fresh)
-    rows = rows.set_column(rows.schema.get_field_index(FILE_NAME), FILE_NAME, constant_column(name, rows.num_rows))
+    rows = with_file_name(fresh if carried is None else concat_rows(carried, fresh), name)
     old_bloom = reader.footer.bloom if reader is not None else None
     body = encode_base_file(rows, task.table_name, task.settings, old_bloom, fresh.column(RECORD_KEY))
     path = data_path(task.partition_path, name)

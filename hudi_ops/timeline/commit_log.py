@@ -6,6 +6,7 @@ fence that holds when the lock does not (DESIGN §5). The log is never listed, b
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -61,9 +62,15 @@ def payload_folder(instant: str) -> str:
     return f"{FOLDER}/payload/{instant}"
 
 
-def payload_path(instant: str, epoch: int, slot: int) -> str:
-    """Path of the bytes that a COMPLETE in `slot` points to; the slot is in the bytes too, so each try has its own."""
-    return f"{payload_folder(instant)}/{epoch}-{slot}"
+def put_payload(storage: Storage, instant: str, slot: int, body: bytes) -> str:
+    """Put the bytes that a COMPLETE in `slot` will point to, and return their path.
+
+    The name holds a digest of the bytes: two processes that finish one rollback may try for the same slot with other bytes, and
+    the winner's must not be overwritten by the loser's.
+    """
+    path = f"{payload_folder(instant)}/{slot}-{hashlib.sha256(body).hexdigest()[:16]}"
+    storage.put(path, body)
+    return path
 
 
 @dataclass(frozen=True)
@@ -150,13 +157,13 @@ def load_log(storage: Storage, pointer: Pointer | None) -> Log | None:
 
 def refresh_log(storage: Storage, log: Log) -> Log:
     """Probe upwards from the head that is known; slots never change, so what was read stays."""
-    while (entry := read_slot(storage, log.head + 1)) is not None:
-        slot = log.head + 1
-        log = replace(log, entries=(*log.entries, entry))
-        if entry.table_id != log.table_id:
-            continue
+    fresh: list[Entry] = []
+    while (entry := read_slot(storage, log.head + 1 + len(fresh))) is not None:
+        fresh.append(entry)
+    grown = replace(log, entries=(*log.entries, *fresh)) if fresh else log
+    for slot, entry in grown.since(log.head):
         if isinstance(entry, Properties):
-            log = replace(log, properties_slot=slot, properties=entry)
+            grown = replace(grown, properties_slot=slot, properties=entry)
         elif isinstance(entry, Archive):
-            log = replace(log, archive_slot=slot, boundary=max(log.boundary, entry.boundary))
-    return log
+            grown = replace(grown, archive_slot=slot, boundary=max(grown.boundary, entry.boundary))
+    return grown

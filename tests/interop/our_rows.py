@@ -27,6 +27,7 @@ _IDENTITY = [
     ("price", pa.decimal128(10, 2)),
     ("region", pa.string()),
     ("month", pa.int32()),
+    ("week", pa.date32()),
 ]
 # Columns to order by; all say the same.
 _ORDERING = [
@@ -72,6 +73,7 @@ SCHEMAS = {
 
 _PLACE = {"name": "Åre", "pos": {"lat": -0.5, "since": date(2020, 2, 29)}}
 _VISIT = {"at": EPOCH, "paid": Decimal("-1.50")}
+_WIDEST = "9" * 28 + "." + "9" * 10
 # Six values a column, so that each meets every other's neighbours as numbers and versions go on.
 _VALUES: dict[str, Sequence[Any]] = {
     "flag": (True, False, None, True, False, None),
@@ -82,11 +84,10 @@ _VALUES: dict[str, Sequence[Any]] = {
     "text": ("", "plain", 'a "quoted", one', "two\nlines", "日本 🎌", None),
     "raw": (b"", b"abc", None, "é".encode(), b"x" * 40, b" "),
     "born": (date(1970, 1, 1), date(2024, 2, 29), date(1969, 12, 31), date(9999, 12, 31), None, date(1900, 1, 1)),
-    "seen_ms": tuple(EPOCH + timedelta(milliseconds=ms) for ms in (0, 1, -1, -(10**12) * 2, 10**11)) + (None,),
+    "seen_ms": (*(EPOCH + timedelta(milliseconds=ms) for ms in (0, 1, -1, -(10**12) * 2, 10**11)), None),
     "seen_us": (None, *(EPOCH + timedelta(microseconds=us) for us in (0, 1, -1, -(10**15) * 2, 10**15))),
-    "tiny": tuple(map(Decimal, ("0.00", "-99.99", "99.99", "0.01"))) + (None, Decimal("-0.01")),
-    "wide": (Decimal("9" * 28 + "." + "9" * 10), Decimal("-" + "9" * 28 + "." + "9" * 10), None)
-    + tuple(map(Decimal, ("0.0000000001", "0", "-1"))),
+    "tiny": (*map(Decimal, ("0.00", "-99.99", "99.99", "0.01", "-0.01")), None),
+    "wide": (None, *map(Decimal, (_WIDEST, "-" + _WIDEST, "0.0000000001", "0", "-1"))),
     "tags": ([], ["a", "é"], None, [""], ["a"] * 3, ["x,y"]),
     "matrix": ([[1, 2], []], [], None, [[-1]], [[0], [1, 2, 3]], [[]]),
     "place": (_PLACE, None, {"name": None, "pos": None}, {"name": "", "pos": None}, _PLACE, _PLACE),
@@ -105,6 +106,7 @@ def row(number: int, version: int, time: int, *, deleted: bool | None = None) ->
         "price": Decimal(number - 10) + Decimal("0.05"),
         "region": REGIONS[number % len(REGIONS)],
         "month": 1 + number // len(REGIONS) % 2,
+        "week": date(2024, 1, 1) + timedelta(weeks=number % 3),
     }
     ordering = {
         "seq": time,

@@ -21,6 +21,7 @@ from hudi_ops.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.compare import assert_same_rows
 from tests.protocol.crash_table import FIRST, NEW, START_MS, make_base, rows, unaccounted, visible
@@ -98,12 +99,14 @@ def check_state(
 ) -> None:
     """Old or new rows for everybody alike; then another process's ingest, and the new ones with no file left over."""
     seen = SECOND_ROWS if visible(state.copy(), clock) == NEW else FIRST
+    assert verify_table(state.copy(), clock=clock).errors == ()
     left = state.dump(folder / "crashed")
     for peer in peers:
         assert_same_rows(peer(left), seen)
     clock.advance_ms(EXPIRY_MS + 1_000)
     ingest(state, source, clock, "last writer")
     assert unaccounted(state) == []
+    assert verify_table(state, deep=True, clock=clock).findings == ()
     mended = state.dump(folder / "mended")
     for peer in peers:
         assert_same_rows(peer(mended), SECOND_ROWS)

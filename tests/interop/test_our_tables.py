@@ -17,7 +17,8 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.engine.spark import SparkEngine
 from hudi_ops.services.ingest import IngestResult
-from tests.interop.apache_hudi import HudiPeer
+from hudi_ops.verify import verify_table
+from tests.interop.apache_hudi import HudiPeer, HudiPeerError
 from tests.interop.compare import assert_same_rows
 from tests.interop.expected import completed_instants
 from tests.interop.our_rows import SCHEMAS, Row, as_table, deliver, row
@@ -30,7 +31,7 @@ NUMBERS = range(90)
 
 @dataclass(frozen=True)
 class Case:
-    """One table of the covering set; `url_encode` only matters where values must be escaped."""
+    """One table of the covering set."""
 
     keys: tuple[str, ...]
     partitions: tuple[str, ...]
@@ -56,7 +57,7 @@ CASES = [
     Case(("id",), ("region", "month"), "seq", 1, "spark", "json"),
     Case(("id", "number", "day", "price"), ("month", "region"), None, 3, "local", "csv"),
     Case(("price", "number"), ("region", "month"), "seq", 3, "spark", "memory"),
-    Case(("number",), ("day", "region"), None, 1, "local", "json"),
+    Case(("number",), ("week", "region"), None, 1, "local", "json"),
 ]
 
 
@@ -158,14 +159,18 @@ def test_peers_read_what_we_wrote_and_we_what_apache_hudi_adds(
     history = History(case, tmp_path)
     history.play()
     history.check(None, apache_hudi.read, hudi_rs)
-    history.write_by(
-        apache_hudi,
-        [row(n, 5, 40) for n in (*range(4, 16), *range(80, 84))] + [row(3, 5, 40, deleted=True), row(11, 6, 1)],
-    )
-    history.check(None, apache_hudi.read, hudi_rs)
+    # Apache Hudi 1.1.1 cannot merge by a date, not even in tables of its own: ClassCastException, Integer to LocalDate.
+    if case.ordering != "edition":
+        history.write_by(
+            apache_hudi,
+            [row(n, 5, 40) for n in (*range(4, 16), *range(80, 84))] + [row(3, 5, 40, deleted=True), row(11, 6, 1)],
+        )
+        history.check(None, apache_hudi.read, hudi_rs)
     history.ingest("upsert", [row(n, 7, 50) for n in (0, 1, 5, 21, 81, 85)] + [row(80, 7, 50, deleted=True)])
     for instant in (None, *sorted(history.expected)):
         history.check(instant, apache_hudi.read, hudi_rs)
+    report = verify_table(history.table.context.storage, deep=True)
+    assert report.ok, [str(finding) for finding in report.findings]
 
 
 def test_lists_may_hold_nulls(tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: HudiRsReader) -> None:
@@ -179,11 +184,16 @@ def test_lists_may_hold_nulls(tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: Hu
 
 
 def test_dates_before_the_gregorian_calendar(tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: HudiRsReader) -> None:
+    """Spark refuses them by default in files that no Spark wrote, those of Apache Hudi's own upserts among them."""
     schema = pa.schema([("id", pa.string()), ("born", pa.date32())])
     rows = pa.Table.from_pylist(
         [{"id": "a", "born": date(1500, 3, 1)}, {"id": "b", "born": date(1, 1, 1)}], schema=schema
     )
-    table = Table.create(str(tmp_path / "table"), name="ours", record_key=["id"], schema=schema)
+    path = tmp_path / "table"
+    table = Table.create(str(path), name="ours", record_key=["id"], schema=schema)
     table.ingest(rows)
-    for read in (apache_hudi.read, hudi_rs):
-        assert_same_rows(read(tmp_path / "table"), rows)
+    assert_same_rows(hudi_rs(path), rows)
+    with pytest.raises(HudiPeerError, match="READ_ANCIENT_DATETIME"):
+        apache_hudi.read(path)
+    conf = {"spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED"}
+    assert_same_rows(apache_hudi.sql("SELECT id, born FROM old_dates", tables={"old_dates": path}, conf=conf), rows)

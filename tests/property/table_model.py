@@ -17,6 +17,7 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.ingest import IngestResult
 from hudi_ops.table import Table
+from hudi_ops.verify import verify_table
 
 Row = dict[str, Any]
 Identity = tuple[Any, ...]
@@ -165,6 +166,7 @@ def play(table: Table, shape: Shape, steps: Sequence[Step], engine: str = "local
     assert list(history) == sorted(history), "instants must rise"
     for instant, rows in history.items():
         assert observed(table, model, as_of=instant) == rows, f"as of {instant}"
+    assert verify_table(table.context.storage, deep=True, clock=table.context.clock).findings == ()
     return results
 
 

@@ -13,7 +13,7 @@ from tests.property.table_model import SHAPES, STEPS, Shape, Step, play
 START_MS = 1_900_000_000_000
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(shape=SHAPES, steps=STEPS)
 def test_a_table_holds_what_the_model_holds(shape: Shape, steps: list[Step]) -> None:
     clock = ManualClock(START_MS, tick_ms=1)

@@ -50,7 +50,7 @@ def new_table(folder: Path, engine: Engine) -> Table:
     return Table(context)
 
 
-@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 @example(shape=SHAPE, steps=STORY)
 @given(shape=SHAPES, steps=STEPS)
 def test_both_engines_write_the_same_bytes(spark_engine: SparkEngine, shape: Shape, steps: list[Step]) -> None:

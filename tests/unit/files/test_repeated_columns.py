@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hudi_ops.files.base_file import BaseFileReader, conform
-from hudi_ops.files.repeated_columns import concat_rows, constant_column, decoded, plain_type, repeated_columns
+from hudi_ops.files.repeated_columns import concat_rows, decoded, plain_type, repeated_columns
 from hudi_ops.storage.memory import MemoryStorage
 
 ROWS = 5000
@@ -65,8 +65,6 @@ def test_concat_gives_every_chunk_one_dictionary():
     assert concat_rows(carried, fresh.slice(0, 0)).num_rows == 3
 
 
-def test_constant_column_and_plain_type():
-    assert constant_column("x", 3).to_pylist() == ["x"] * 3
-    assert len(constant_column("x", 0)) == 0
+def test_plain_type_is_that_of_the_values():
     assert plain_type(TEXT) == pa.string()
     assert plain_type(pa.int8()) == pa.int8()

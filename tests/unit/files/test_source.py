@@ -1,0 +1,70 @@
+"""Source files: what their text means, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.files.source import read_source
+from hudi_ops.storage.paths import open_storage
+
+MICROS, MILLIS = pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC")
+TIMES = {
+    "2024-01-02T03:04:05": datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC),
+    "2024-01-02 03:04:05.123456": datetime(2024, 1, 2, 3, 4, 5, 123456, tzinfo=UTC),
+    "2024-01-02T03:04:05Z": datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC),
+    "2024-01-02T03:04:05+02:00": datetime(2024, 1, 2, 1, 4, 5, tzinfo=UTC),
+    "2024-01-02 03:04:05-0130": datetime(2024, 1, 2, 4, 34, 5, tzinfo=UTC),
+    "2024-01-02": datetime(2024, 1, 2, tzinfo=UTC),
+}
+
+
+def values(folder: Path, kind: str, column: pa.DataType, texts: list[Any]) -> list[Any]:
+    """One column of a file that holds these values, read for a table column of that type."""
+    csv_lines = "x,y\n" + "".join(f"{text},1\n" for text in texts)
+    json_lines = "".join(f"{json.dumps({'x': text, 'y': 1})}\n" for text in texts)
+    (folder / f"a.{kind}").write_text(csv_lines if kind == "csv" else json_lines, encoding="utf-8")
+    storage = open_storage(str(folder))
+    schema = pa.schema([("x", column), ("y", pa.int32())])
+    rows = read_source(storage, storage.list()[0], schema, schema.names)
+    assert rows.schema == schema
+    return rows.column("x").to_pylist()
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_a_time_without_a_zone_is_utc_beside_times_with_one(tmp_path: Path, kind: str) -> None:
+    assert values(tmp_path, kind, MICROS, list(TIMES)) == list(TIMES.values())
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_milliseconds_take_zeros_after_them_and_no_other_digits(tmp_path: Path, kind: str) -> None:
+    assert values(tmp_path, kind, MILLIS, ["2024-01-02T03:04:05.001000Z"]) == [
+        datetime(2024, 1, 2, 3, 4, 5, 1000, tzinfo=UTC)
+    ]
+    with pytest.raises(InvalidRequest, match="lose data"):
+        values(tmp_path, kind, MILLIS, ["2024-01-02T03:04:05.001500Z"])
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_dates_are_iso_text(tmp_path: Path, kind: str) -> None:
+    assert values(tmp_path, kind, pa.date32(), ["2024-02-29"]) == [date(2024, 2, 29)]
+    with pytest.raises(InvalidRequest):
+        values(tmp_path, kind, pa.date32(), ["2024-02-30"])
+
+
+def test_json_dates_may_lie_deep(tmp_path: Path) -> None:
+    kind = pa.list_(pa.struct([("born", pa.date32())]))
+    rows = [[{"born": "2024-02-29"}, {"born": None}]]
+    assert values(tmp_path, "json", kind, rows) == [[{"born": date(2024, 2, 29)}, {"born": None}]]
+
+
+def test_quoted_line_breaks_survive_in_files_of_many_blocks(tmp_path: Path) -> None:
+    count = 100_000
+    texts = values(tmp_path, "csv", pa.string(), [f'"line {n}\nand, more"' for n in range(count)])
+    assert texts == [f"line {n}\nand, more" for n in range(count)]
