@@ -27,6 +27,10 @@ BLOOM_HEADROOM = 1.5
 
 ROW_GROUP_ROWS = 1_000_000
 
+_MODERN_CALENDAR = {"org.apache.spark.version": "3.5.0"}
+"""Tells Spark, and so Apache Hudi, that old dates are in the proleptic Gregorian calendar, as Arrow's are. Without this key
+they refuse to read any date before 1582, such as the sentinel 0001-01-01; Hudi's own rewritten files carry it too."""
+
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
@@ -193,7 +197,7 @@ def encode_base_file(
         write_page_index=False,
     ) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
-        writer.add_key_value_metadata(parquet_footer.encode(footer))
+        writer.add_key_value_metadata(parquet_footer.encode(footer) | _MODERN_CALENDAR)
     return sink.getvalue()
 
 

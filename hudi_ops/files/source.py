@@ -45,7 +45,10 @@ def read_source(storage: Storage, file: FileInfo, schema: pa.Schema, required: S
     where = f"{storage.uri}/{file.path}"
     kind = source_format(file.name)
     try:
-        if kind == "parquet":
+        if file.size_bytes == 0 and kind != "parquet":
+            # Distributed writers leave empty part files where a partition had no rows.
+            rows = schema.empty_table()
+        elif kind == "parquet":
             rows = pq.read_table(storage.open_input(file.path))
         else:
             body = pa.py_buffer(storage.get(file.path))

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.config.table import TableConfig
 from hudi_ops.context import TableContext
+from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import InvalidRequest, NotFound, Unavailable, Unsupported
 from hudi_ops.files.base_file import BaseFileReader, conform, with_meta
 from hudi_ops.services.where import parse_where, referenced_columns
@@ -128,7 +129,9 @@ def read_file(task: FileTask) -> pa.Table:
 
 def _limited(ctx: TableContext, tasks: list[FileTask], limit: int | None) -> list[pa.Table]:
     if limit is None:
-        return ctx.engine.map(read_file, tasks)
+        # The rows come to this process in any case, so executors would only carry them further.
+        engine = ctx.engine if isinstance(ctx.engine, LocalEngine) else LocalEngine()
+        return engine.map(read_file, tasks)
     parts: list[pa.Table] = []
     for task in tasks:
         if sum(part.num_rows for part in parts) >= limit:

@@ -68,3 +68,12 @@ def test_quoted_line_breaks_survive_in_files_of_many_blocks(tmp_path: Path) -> N
     count = 100_000
     texts = values(tmp_path, "csv", pa.string(), [f'"line {n}\nand, more"' for n in range(count)])
     assert texts == [f"line {n}\nand, more" for n in range(count)]
+
+
+@pytest.mark.parametrize("name", ["part-0.csv", "part-0.json"])
+def test_an_empty_part_file_has_no_rows(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    storage = open_storage(str(tmp_path))
+    info = storage.head(name)
+    assert info is not None
+    assert read_source(storage, info, pa.schema([("a", pa.int64())]), ["a"]).num_rows == 0
