@@ -63,6 +63,12 @@ class Owner:
         """True when this was a process of the same machine and boot, and it has ended. False means: cannot tell."""
         if self.host != _machine() or not self.started:
             return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False  # another user's process: /proc may hide when it started
         return _process_start(self.pid) != self.started
 
     def __str__(self) -> str:

@@ -21,10 +21,10 @@ from hudi_ops.services.engine_choice import EngineName, choose_engine
 from hudi_ops.services.ingest import Batch, IngestResult, ingest, nothing_new, parse_operation, refuse_unwritable
 from hudi_ops.services.ledger import Ledger, Offer, offer_of, read_ledger
 from hudi_ops.services.read import OpenView, read_table, request_of
+from hudi_ops.services.recover import finish_unfinished
 from hudi_ops.services.session import Session
 from hudi_ops.storage.paths import open_folder, open_storage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.commit_log import POINTER_KEY
 from hudi_ops.timeline.names import parse_instant
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.view.schema import table_schema
@@ -173,7 +173,10 @@ class Table:
         source = open_folder(folder)
 
         def attempt(started_s: float) -> IngestResult:
-            # Read again at each try: a conflict may mean that another writer took these very files.
+            # Read again at each try: a conflict may mean that another writer took these very files; so may a decided commit
+            # whose writer died before it was visible.
+            refuse_unwritable(self.config)
+            finish_unfinished(self._session)
             ledger, offer = self._offer(source, min_age_s)
             total_bytes = sum(info.size_bytes for info in offer.files)
             chosen, reason = choose_engine(engine, total_bytes, self._ctx.engine)
@@ -199,8 +202,7 @@ class Table:
     def _offer(self, source: Storage, min_age_s: float) -> tuple[Ledger, Offer]:
         refuse_unwritable(self.config)
         state = self._session.loader.load()
-        newest = self._session.commits.newest_with(state.timeline, POINTER_KEY)
-        ledger = read_ledger(self._ctx.storage, newest.extra if newest else {}, source.uri)
+        ledger = read_ledger(self._ctx.storage, self._session.newest_extra(state), source.uri)
         return ledger, offer_of(source, ledger, self._ctx.clock.now_ms(), min_age_s)
 
     def _retried(self, attempt: Any) -> IngestResult:

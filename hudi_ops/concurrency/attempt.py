@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from hudi_ops.concurrency.lease import drop_lease, take_lease
 from hudi_ops.context import TableContext
-from hudi_ops.errors import AlreadyExists, Internal
+from hudi_ops.errors import Internal
+from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.entries import Cancel
 from hudi_ops.timeline.names import inflight_name, requested_name
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.state import StateLoader, TableState
@@ -80,14 +82,12 @@ def begin(ctx: TableContext, loader: StateLoader, action: str, plan: bytes = b""
         requested = f"{folder}/{requested_name(instant, action)}"
         inflight = f"{folder}/{inflight_name(instant, action)}"
         for path, body in ((requested, plan), (inflight, b"")):
-            try:
-                ctx.storage.put_if_absent(path, body)
-            except AlreadyExists:
-                # The instant is ours by its lease: a retried request may have put the very file it now finds.
-                logger.info("%s was there already", path)
+            # The instant is ours by its lease: a retried request may have put the very file that is found.
+            ensure(ctx.storage, path, body)
         # A sleeper may have been cancelled, or archived past, before its files appeared (model, S1 and S5s).
         after = loader.load()
-        if after.log.fate(instant) is None and instant > after.log.boundary:
+        fate = after.log.fate(instant)
+        if not isinstance(fate[1] if fate else None, Cancel) and instant > after.log.boundary:
             logger.info("begun %s %s", action, instant)
             return Attempt(instant, action, state)
         ctx.storage.delete(inflight)

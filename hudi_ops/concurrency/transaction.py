@@ -113,6 +113,8 @@ def unfinished(state: TableState) -> tuple[int, Complete] | None:
         if entry.instant <= state.log.boundary:
             continue
         found = state.timeline.find(entry.instant, entry.action)
+        if found is None and entry.instant < state.timeline.start:
+            continue  # a foreign archiver, which stops at the oldest pending instant, took it off the timeline
         if found is None or not found.is_completed:
             return slot, entry
     return None

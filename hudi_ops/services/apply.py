@@ -7,13 +7,13 @@ import logging
 from hudi_ops.concurrency.transaction import Applier
 from hudi_ops.config.table import PROPERTIES_PATH
 from hudi_ops.context import TableContext
-from hudi_ops.errors import AlreadyExists, Internal, NotFound
-from hudi_ops.formats import properties
-from hudi_ops.storage.claim import claim
+from hudi_ops.errors import Internal, InvalidRequest
+from hudi_ops.storage.claim import claim, ensure
 from hudi_ops.timeline.commit_log import refresh_log, slot_path
 from hudi_ops.timeline.entries import Complete, Entry, Properties, Void, decision_id_of, encode_entry
 from hudi_ops.timeline.names import State, completed_name
-from hudi_ops.timeline.properties_file import write_properties
+from hudi_ops.timeline.properties_file import read_properties, write_properties
+from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import StateLoader, TableState
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class TimelineApplier(Applier):
             found = state.timeline.find(entry.instant, entry.action)
             if (found is not None and found.is_completed) or entry.instant <= state.log.boundary:
                 return True
-            reason = _void_reason(state, entry)
+            reason = _void_reason(self._ctx, state, entry)
             if reason is None:
                 self._put_completed(state, entry)
                 return True
@@ -63,11 +63,8 @@ class TimelineApplier(Applier):
 
     def _put_completed(self, state: TableState, entry: Complete) -> None:
         path = state.timeline.path(completed_name(entry.instant, entry.action, entry.completion_time))
-        try:
-            self._ctx.storage.put_if_absent(path, self._ctx.storage.get(entry.payload))
-        except AlreadyExists:
-            # Name and bytes both follow from the slot: whoever put it, it is this file.
-            logger.info("%s was there already", path)
+        # Name and bytes both follow from the slot: whoever puts it, it is this file.
+        ensure(self._ctx.storage, path, self._ctx.storage.get(entry.payload))
         # An applier that slept here may wake an instant that was archived meanwhile (model, S5).
         if refresh_log(self._ctx.storage, state.log).boundary >= entry.instant:
             self._ctx.storage.delete(path)
@@ -96,9 +93,9 @@ def apply_properties(ctx: TableContext, entry: Properties, *, first: bool) -> No
     """
     for _ in range(10):
         try:
-            current = properties.loads(ctx.storage.get(PROPERTIES_PATH), PROPERTIES_PATH)
-        except NotFound:
-            current = {}
+            current = read_properties(ctx.storage)
+        except InvalidRequest:
+            current = {}  # neither the file nor its backup: the table is being made
         wanted = {key: value for key, value in {**current, **entry.set}.items() if key not in entry.remove}
         if wanted == current:
             return
@@ -106,11 +103,14 @@ def apply_properties(ctx: TableContext, entry: Properties, *, first: bool) -> No
     raise Internal(f"{PROPERTIES_PATH} keeps changing while it is written", table=ctx.storage.uri)
 
 
-def _void_reason(state: TableState, entry: Complete) -> str | None:
+def _void_reason(ctx: TableContext, state: TableState, entry: Complete) -> str | None:
     """Why a decided completion can never become visible: somebody without slots came between, on the timeline."""
     found = state.timeline.find(entry.instant, entry.action)
     if found is None or State.INFLIGHT not in found.states:
         return "its inflight file is gone: it was rolled back by a writer that does not know the commit log"
+    undoing = rollback_of(ctx.storage, state.timeline, entry.instant)
+    if undoing is not None:
+        return f"rollback {undoing.time} undoes it: its writer does not know the commit log"
     for other in state.timeline.completed_writes:
         # What completed in an earlier slot has an earlier completion time, and later slots are applied later.
         if other.completion_time >= entry.completion_time:

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import refuse_changed_properties, refuse_overlap
-from hudi_ops.concurrency.lease import drop_lease
-from hudi_ops.concurrency.markers import delete_markers
-from hudi_ops.errors import Cancelled, Conflict
+from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt
 from hudi_ops.formats.avro_schema import to_avro
 from hudi_ops.services.ledger import TAKEN_KEY, pointers
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, put_payload
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.entries import Complete, Entry
-from hudi_ops.timeline.footprint import Footprint, footprint_of
+from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, footprint_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State
+from hudi_ops.timeline.plans import ReplacePlan, read_plan
 from hudi_ops.timeline.reserve import known_times, next_after
+from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
 
@@ -36,10 +36,11 @@ class Write:
 
 
 def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete:
-    """Decide that an attempt's files count, apply it, and clear its markers and lease.
+    """Decide that an attempt's files count, and apply it; its markers and lease are the caller's to clear.
 
     Raises:
         Conflict: something that overlaps completed first, or the table's settings changed. Nothing of the attempt is visible.
+        Busy: a plan of Apache Hudi that touches the same file groups is pending.
         Cancelled: somebody cancelled the attempt.
         OutcomeUnknown: decided or not; opening the table again settles it.
     """
@@ -48,9 +49,11 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
     )
 
     def prepare(state: TableState, slot: int) -> Entry | None:
-        _refuse_settled(attempt, state)
+        _refuse_settled(session, attempt, state)
         refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
+        _refuse_vanished(attempt, state)
         refuse_overlap(footprint, attempt.instant, _completed_since(session, attempt, state))
+        _refuse_pending(session, footprint, attempt, state)
         now_ms = session.ctx.clock.now_ms()
         completion = next_after(known_times(state.timeline, state.log), now_ms, state.config.name)
         body = _metadata(session, state, slot, write).to_bytes()
@@ -74,14 +77,11 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
             next_step="run the same call again; check the lock settings of the other writer",
         )
     session.drop_lost_payloads(attempt.instant, decided)
-    delete_markers(session.ctx.storage, attempt.instant)
-    drop_lease(session.ctx, attempt.instant)
     return decided.entry
 
 
 def _metadata(session: Session, state: TableState, slot: int, write: Write) -> CommitMetadata:
-    newest = session.commits.newest_with(state.timeline, POINTER_KEY)
-    carried = pointers(newest.extra) if newest is not None else {}
+    carried = pointers(session.newest_extra(state))
     schema = to_avro(table_schema(state.config, state.timeline, session.commits), state.config.name)
     pointer = Pointer(state.log.table_id, slot, state.log.properties_slot, state.log.archive_slot)
     extra = {
@@ -93,7 +93,7 @@ def _metadata(session: Session, state: TableState, slot: int, write: Write) -> C
     return CommitMetadata(operation=write.operation, stats=tuple(write.stats), extra=extra)
 
 
-def _refuse_settled(attempt: Attempt, state: TableState) -> None:
+def _refuse_settled(session: Session, attempt: Attempt, state: TableState) -> None:
     fate = state.log.fate(attempt.instant)
     if fate is not None and isinstance(fate[1], Complete):
         raise Conflict("the attempt was completed already", table=state.config.name, instant=attempt.instant)
@@ -105,13 +105,60 @@ def _refuse_settled(attempt: Attempt, state: TableState) -> None:
             next_step="run the same call again; it takes a new instant",
         )
     found = state.timeline.find(attempt.instant, attempt.action)
-    if found is None or State.INFLIGHT not in found.states or attempt.instant <= state.log.boundary:
+    undoing = rollback_of(session.ctx.storage, state.timeline, attempt.instant)
+    is_gone = found is None or State.INFLIGHT not in found.states or attempt.instant <= state.log.boundary
+    if is_gone or undoing is not None:
         raise Conflict(
-            "the attempt's inflight file is gone: somebody rolled it back",
+            f"somebody rolls the attempt back (rollback {undoing.time})"
+            if undoing is not None
+            else "the attempt's inflight file is gone: somebody rolled it back",
             table=state.config.name,
             instant=attempt.instant,
             next_step="run the same call again; if Apache Hudi writes here too, give its writers the LAZY cleaning policy",
         )
+
+
+def _refuse_vanished(attempt: Attempt, state: TableState) -> None:
+    """A restore, or a rollback of a completed write, takes away what this attempt was built upon.
+
+    Raises:
+        Conflict: a write that had completed when the attempt began is gone, and was not archived.
+    """
+    now = {(one.time, one.completion_time) for one in state.timeline.completed_writes}
+    for instant in attempt.begun.timeline.completed_writes:
+        if instant.time >= state.timeline.start and (instant.time, instant.completion_time) not in now:
+            raise Conflict(
+                f"{instant.action} {instant.time}, upon which this attempt was built, was undone meanwhile",
+                table=state.config.name,
+                instant=attempt.instant,
+                next_step="run the same call again: it starts from the table as it is now",
+            )
+
+
+def _refuse_pending(session: Session, footprint: Footprint, attempt: Attempt, state: TableState) -> None:
+    """A clustering that Apache Hudi planned will replace its input groups as they were: what is written to them now would be lost.
+
+    Raises:
+        Busy: the plan touches what this attempt wrote, or cannot be read.
+    """
+    for instant in state.timeline.pending:
+        if instant.action != "clustering":
+            continue
+        try:
+            plan = read_plan(session.ctx.storage, state.timeline, instant)
+        except Corrupt:
+            plan = None
+        slices = [one for group in plan.groups for one in group] if isinstance(plan, ReplacePlan) else None
+        inputs = frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in slices or ())
+        if slices is None or footprint.groups & inputs:
+            raise Busy(
+                f"clustering {instant.time} is pending on the same file groups",
+                table=state.config.name,
+                instant=attempt.instant,
+                expected="no pending plan that replaces what this write touches",
+                found="a plan that cannot be read" if slices is None else f"{len(inputs)} input groups",
+                next_step="let Apache Hudi execute or roll back the clustering, then run the same call again",
+            )
 
 
 def _completed_since(

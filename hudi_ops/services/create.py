@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.config.columns import IS_DELETED, META_COLUMNS
-from hudi_ops.config.table import PROPERTIES_PATH, TableFacts, TableType, new_table_properties
+from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH, TableFacts, TableType, new_table_properties
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.formats.arrow_types import normalise
 from hudi_ops.formats.avro_schema import to_avro
@@ -24,6 +24,7 @@ from hudi_ops.services.apply import apply_properties
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.session import Session
 from hudi_ops.storage.claim import claim
+from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.commit_log import read_slot, slot_path
 from hudi_ops.timeline.entries import Properties, decision_id_of, encode_entry
 
@@ -70,7 +71,7 @@ def create_table(session: Session, definition: Definition) -> bool:
     ctx = session.ctx
     first = read_slot(ctx.storage, 0)
     if first is None:
-        if ctx.storage.head(PROPERTIES_PATH) is not None:
+        if _is_table(ctx.storage):
             raise InvalidRequest(**_already(session, "a table that another program made"))
         table_id = ctx.ids.new_id()
         entry = Properties(
@@ -85,7 +86,7 @@ def create_table(session: Session, definition: Definition) -> bool:
         first = read_slot(ctx.storage, 0)
     if not isinstance(first, Properties) or first.set != properties or first.facts != facts:
         raise InvalidRequest(**_already(session, "a table with another definition"))
-    existed = ctx.storage.head(PROPERTIES_PATH) is not None
+    existed = _is_table(ctx.storage)
     if not existed:
         apply_properties(ctx, first, first=True)
     ensure_first_commit(session)
@@ -101,6 +102,7 @@ def ensure_first_commit(session: Session) -> None:
     attempt = begin(session.ctx, session.loader, state.config.completed_write_action)
     with session.keep(attempt.instant):
         complete_write(session, attempt, Write(operation="UPSERT", stats=()))
+    session.settle(attempt.instant)
 
 
 def check_definition(definition: Definition) -> pa.Schema:
@@ -153,6 +155,11 @@ def _with_zones(schema: pa.Schema) -> pa.Schema:
         for field in schema
     ]
     return pa.schema(fields)
+
+
+def _is_table(storage: Storage) -> bool:
+    # Apache Hudi swaps the file by way of its backup: for a moment there is only the latter.
+    return any(storage.head(path) is not None for path in (PROPERTIES_PATH, BACKUP_PATH))
 
 
 def _already(session: Session, what: str) -> dict[str, str]:

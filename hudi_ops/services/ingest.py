@@ -24,9 +24,9 @@ from hudi_ops.index.simple_bucket import Tagger, groups_by_bucket
 from hudi_ops.kernels.merge import Operation, Ordering
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
-from hudi_ops.services.ledger import POINTER_PREFIX, TAKEN_KEY, Ledger, ledger_path, pointers
+from hudi_ops.services.ledger import POINTER_PREFIX, TAKEN_KEY, Ledger, ledger_path
 from hudi_ops.services.recover import recover
-from hudi_ops.services.rollback import cancel_write, roll_back
+from hudi_ops.services.rollback import cancel_write, clear_risen, roll_back
 from hudi_ops.services.session import Session
 from hudi_ops.services.write_tasks import (
     BucketResult,
@@ -38,7 +38,6 @@ from hudi_ops.services.write_tasks import (
     read_and_tag,
 )
 from hudi_ops.storage.protocol import FileInfo, Storage
-from hudi_ops.timeline.commit_log import POINTER_KEY
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import StorageListing
@@ -130,6 +129,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
                 tasks = _bucket_tasks(session, attempt, batch, schema, groups)
                 results: list[BucketResult] = scattered.gather(merge_and_write, [(task.key, task) for task in tasks])
                 entry = complete_write(session, attempt, _write_of(session, attempt, batch, results))
+            session.settle(attempt.instant)
         except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
             # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
             _undo(session, attempt, error)
@@ -246,9 +246,8 @@ def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: B
     begun = attempt.begun
     refuse_changed_properties(read.config.raw, begun.config.raw, attempt.instant)
     schemas = [table_schema(state.config, state.timeline, session.commits) for state in (read, begun)]
-    newest = session.commits.newest_with(begun.timeline, POINTER_KEY)
     ledger = batch.ledger
-    pointer = pointers(newest.extra).get(POINTER_PREFIX + ledger.source_id, "") if newest and ledger else ""
+    pointer = session.newest_extra(begun).get(POINTER_PREFIX + ledger.source_id, "") if ledger is not None else ""
     what = (
         "the table's index"
         if read.log.properties_slot != begun.log.properties_slot
@@ -317,9 +316,18 @@ def _write_of(session: Session, attempt: Attempt, batch: Batch, results: Sequenc
 
 
 def _undo(session: Session, attempt: Attempt, error: HudiOpsError) -> None:
-    found = session.loader.load().timeline.find(attempt.instant)
-    if cancel_write(session, attempt.instant, f"{type(error).__name__}: {error.what}") and found is not None:
-        roll_back(session, found)
+    try:
+        if not cancel_write(session, attempt.instant, f"{type(error).__name__}: {error.what}"):
+            return
+        state = session.loader.load()
+        found = state.timeline.find(attempt.instant)
+        if found is None:
+            clear_risen(session, state, attempt.instant)  # somebody else rolled it back while it still wrote
+        else:
+            roll_back(session, found)
+    except HudiOpsError as failure:
+        # The first error is what the caller must hear; the next ingest finds the attempt and clears it.
+        logger.warning("attempt %s was not undone: %s", attempt.instant, failure)
 
 
 def _nothing(session: Session, state: TableState, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:

@@ -8,14 +8,15 @@ from __future__ import annotations
 import logging
 from typing import cast
 
-from hudi_ops.concurrency.lease import drop_lease, list_leases, read_lease
+from hudi_ops.concurrency.lease import Lease, list_leases, read_lease
 from hudi_ops.concurrency.locks import LockProvider
-from hudi_ops.concurrency.markers import delete_markers
+from hudi_ops.concurrency.markers import marked_instants
 from hudi_ops.concurrency.transaction import unfinished
-from hudi_ops.services.rollback import cancel_write, roll_back, rollback_target
+from hudi_ops.services.rollback import cancel_write, clear_risen, roll_back
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State
+from hudi_ops.timeline.rollbacks import targets_of
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -29,54 +30,68 @@ def recover(session: Session) -> list[str]:
     Returns:
         Request times of the dead writes that were rolled back.
     """
-    state = session.loader.load()
-    if unfinished(state) is not None:
-        with cast(LockProvider, session.ctx.locks).acquire(session.ctx.lock_timeout_s, "finish decided instants"):
-            state = session.finish_decided()
-    _remove_lone_inflights(session, state)
+    state = finish_unfinished(session)
     undone = _finish_rollbacks(session, state)
-    for instant in session.loader.load().timeline.pending:
-        is_dead = instant.action in _INGESTION and _is_ours_and_dead(session, instant.time)
-        if is_dead and cancel_write(session, instant.time, "its writer is gone"):
-            roll_back(session, instant)
-            undone.append(instant.time)
-    _sweep_leases(session)
+    state = session.loader.load()
+    for instant in state.timeline.pending:
+        if instant.action not in _INGESTION:
+            continue
+        lease = read_lease(session.ctx.storage, instant.time)
+        if lease is None:
+            _clear_if_cancelled(session, state, instant.time)
+        elif _is_ours_and_dead(session, lease) and cancel_write(session, instant.time, "its writer is gone"):
+            undone += [instant.time] if roll_back(session, instant) else []
+    _sweep(session)
     return undone
 
 
-def _remove_lone_inflights(session: Session, state: TableState) -> None:
-    # An inflight without its requested makes the whole table unreadable for Apache Hudi (fact 13). It is what a rollback leaves
-    # that died between the two deletes of one that undid things in the wrong order, or a sleeper that woke up.
-    for instant in state.timeline.pending:
-        if instant.states == {State.INFLIGHT} and _is_ours_and_dead(session, instant.time):
-            session.ctx.storage.delete(state.timeline.path(instant.file_name))
+def finish_unfinished(session: Session) -> TableState:
+    """Apply completions that were decided and are not on the timeline yet; returns the state after it."""
+    state = session.loader.load()
+    if unfinished(state) is None:
+        return state
+    with cast(LockProvider, session.ctx.locks).acquire(session.ctx.lock_timeout_s, "finish decided instants"):
+        return session.finish_decided()
+
+
+def _clear_if_cancelled(session: Session, state: TableState, instant: str) -> None:
+    # A sleeper that wakes up after its rollback may leave an inflight without its requested, which makes the whole table unreadable
+    # for Apache Hudi (fact 13). Pending writes without a lease that no slot names are other programs' and are left alone.
+    if session.was_cancelled(state, instant):
+        clear_risen(session, state, instant)
 
 
 def _finish_rollbacks(session: Session, state: TableState) -> list[str]:
     """Resume rollbacks whose executor died; their target may be off the timeline already."""
     undone = []
     for instant in state.timeline.pending:
-        if instant.action != "rollback" or not _is_ours_and_dead(session, instant.time):
+        if instant.action != "rollback":
             continue
-        target = rollback_target(session, state, instant)
-        found = state.timeline.find(target) or Instant(target, state.config.completed_write_action, State.INFLIGHT)
-        # The target was cancelled before its rollback was begun; a crash in between leaves only the CANCEL.
-        if target and not found.is_completed:
-            roll_back(session, found)
-            undone.append(target)
+        lease = read_lease(session.ctx.storage, instant.time)
+        if lease is None or not _is_ours_and_dead(session, lease):
+            continue
+        for target in targets_of(session.ctx.storage, state.timeline, instant):
+            found = state.timeline.find(target) or Instant(target, state.config.completed_write_action, State.INFLIGHT)
+            # The target was cancelled before its rollback was begun; a crash in between leaves only the CANCEL.
+            if not found.is_completed and roll_back(session, found):
+                undone.append(target)
     return undone
 
 
-def _is_ours_and_dead(session: Session, instant: str) -> bool:
-    lease = read_lease(session.ctx.storage, instant)
-    return lease is not None and lease.owner is not None and lease.is_dead(session.ctx.clock)
+def _is_ours_and_dead(session: Session, lease: Lease) -> bool:
+    return lease.owner is not None and lease.is_dead(session.ctx.clock)
 
 
-def _sweep_leases(session: Session) -> None:
+def _sweep(session: Session) -> None:
     """Drop leases and markers of instants that are settled, or that never reached the timeline."""
-    known = {instant.time: instant for instant in session.loader.load().timeline}
-    for time in list_leases(session.ctx.storage):
+    state = session.loader.load()
+    known = {instant.time: instant for instant in state.timeline}
+    leases = {time: read_lease(session.ctx.storage, time) for time in list_leases(session.ctx.storage)}
+    for time, lease in leases.items():
         instant = known.get(time)
-        if (instant is None or instant.is_completed) and _is_ours_and_dead(session, time):
-            delete_markers(session.ctx.storage, time)
-            drop_lease(session.ctx, time)
+        if (instant is None or instant.is_completed) and lease is not None and _is_ours_and_dead(session, lease):
+            session.settle(time)
+    for time in marked_instants(session.ctx.storage):
+        # A task that outlived its cancelled attempt announced, and perhaps wrote, another file.
+        if time not in known and leases.get(time) is None and session.was_cancelled(state, time):
+            clear_risen(session, state, time)

@@ -10,19 +10,20 @@ import logging
 from urllib.parse import unquote, urlsplit
 
 from hudi_ops.concurrency.attempt import Attempt, begin
-from hudi_ops.concurrency.lease import drop_lease
-from hudi_ops.concurrency.markers import delete_markers, list_markers
+from hudi_ops.concurrency.lease import read_lease
+from hudi_ops.concurrency.markers import list_markers
 from hudi_ops.concurrency.transaction import Decided
-from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.formats import avro
 from hudi_ops.formats.service_schemas import ROLLBACK_METADATA, ROLLBACK_PLAN
 from hudi_ops.services.ledger import ledger_folder
 from hudi_ops.services.session import Session
+from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.commit_log import payload_folder, put_payload
 from hudi_ops.timeline.entries import Cancel, Complete, Entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, inflight_name, ms_of_instant, requested_name
 from hudi_ops.timeline.reserve import known_times, next_after
+from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ def cancel_write(session: Session, instant: str, reason: str) -> bool:
     return not completed
 
 
-def roll_back(session: Session, target: Instant) -> Instant | None:
+def roll_back(session: Session, target: Instant) -> bool:
     """Remove a cancelled write from storage and timeline.
 
     Args:
@@ -57,24 +58,36 @@ def roll_back(session: Session, target: Instant) -> Instant | None:
         target: a pending write that a CANCEL slot names.
 
     Returns:
-        The rollback instant's target when it was rolled back now.
-
-    Raises:
-        Corrupt: a pending rollback of it has a plan that cannot be read.
+        False when somebody else is rolling it back: a live process of ours, or Apache Hudi.
     """
-    pending = _pending_rollback(session, target.time)
-    attempt = pending or begin(session.ctx, session.loader, "rollback", _plan(session, target))
+    state = session.loader.load()
+    begun = rollback_of(session.ctx.storage, state.timeline, target.time)
+    if begun is None or begun.is_completed:
+        attempt = begin(session.ctx, session.loader, "rollback", _plan(session, target))
+    elif not _may_resume(session, begun):
+        logger.warning("%s is being rolled back by somebody else (rollback %s)", target, begun.time)
+        return False
+    else:
+        attempt = _resume(session, state, begun)
     with session.keep(attempt.instant):
         deleted = undo_files(session, target.time)
         folder = attempt.begun.config.timeline_folder
         for state_file in _pending_names(target):
             session.ctx.storage.delete(f"{folder}/{state_file}")
         _complete(session, attempt, target, deleted)
-    delete_markers(session.ctx.storage, target.time)
-    drop_lease(session.ctx, target.time)
-    drop_lease(session.ctx, attempt.instant)
+    session.settle(target.time)
+    session.settle(attempt.instant)
     logger.warning("rolled back %s: %s files deleted", target, sum(map(len, deleted.values())))
-    return target
+    return True
+
+
+def clear_risen(session: Session, state: TableState, instant: str) -> None:
+    """Remove what a sleeper put after its write had been cancelled and rolled back; no new rollback is needed to say so."""
+    undo_files(session, instant)
+    found = state.timeline.find(instant)
+    for name in _pending_names(found) if found is not None and not found.is_completed else ():
+        session.ctx.storage.delete(state.timeline.path(name))
+    session.settle(instant)
 
 
 def undo_files(session: Session, instant: str) -> dict[str, list[str]]:
@@ -118,33 +131,20 @@ def _plan(session: Session, target: Instant) -> bytes:
     )
 
 
-def _pending_rollback(session: Session, target: str) -> Attempt | None:
-    """The rollback that somebody began of this write: one plan per target, resumed and never made twice."""
-    state = session.loader.load()
-    for instant in state.timeline.pending:
-        if instant.action == "rollback" and rollback_target(session, state, instant) == target:
-            session.adopt(instant.time)
-            if State.INFLIGHT not in instant.states:
-                session.ctx.storage.put(state.timeline.path(inflight_name(instant.time, "rollback")), b"")
-            return Attempt(instant.time, "rollback", state)
-    return None
+def _may_resume(session: Session, rollback: Instant) -> bool:
+    """One executor a rollback: a dead one of ours is taken over. Those without an owner are Apache Hudi's."""
+    lease = read_lease(session.ctx.storage, rollback.time)
+    if lease is None or lease.owner is None:
+        return False
+    return lease.owner == session.ctx.owner or lease.is_dead(session.ctx.clock)
 
 
-def rollback_target(session: Session, state: TableState, instant: Instant) -> str:
-    """Request time of the write that a pending rollback undoes; empty when its plan vanished.
-
-    Raises:
-        Corrupt: the plan cannot be read; it is kept, since somebody may be using it.
-    """
-    path = state.timeline.path(requested_name(instant.time, "rollback"))
-    try:
-        plan = avro.read_one(session.ctx.storage.get(path), path)
-    except NotFound:
-        return ""
-    target = plan.get("instantToRollback")
-    if not isinstance(target, dict):
-        raise Corrupt(f"{path} names no instant to roll back", instant=instant.time, expected="instantToRollback")
-    return str(target["commitTime"])
+def _resume(session: Session, state: TableState, rollback: Instant) -> Attempt:
+    """One plan a target: what somebody began is finished under its own instant."""
+    session.adopt(rollback.time)
+    if State.INFLIGHT not in rollback.states:
+        ensure(session.ctx.storage, state.timeline.path(inflight_name(rollback.time, "rollback")), b"")
+    return Attempt(rollback.time, "rollback", state)
 
 
 def _complete(session: Session, attempt: Attempt, target: Instant, deleted: dict[str, list[str]]) -> Decided | None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, beat
+from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, beat, drop_lease
+from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
 from hudi_ops.context import TableContext
+from hudi_ops.errors import HudiOpsError
 from hudi_ops.services.apply import TimelineApplier
-from hudi_ops.timeline.commit_log import payload_folder
-from hudi_ops.timeline.entries import Complete
+from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder
+from hudi_ops.timeline.commit_metadata import CommitMetadata
+from hudi_ops.timeline.entries import Cancel, Complete
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
+
+logger = logging.getLogger(__name__)
 
 
 class EntryFields(TypedDict):
@@ -63,10 +70,45 @@ class Session:
         """Remove the payloads of tries that lost their slot; the one that a slot names stays."""
         if decided is None or not isinstance(decided.entry, Complete):
             return
-        for info in self.ctx.storage.list(payload_folder(instant)):
-            if info.path != decided.entry.payload:
-                self.ctx.storage.delete(info.path)
+        with _best_effort(instant):
+            for info in self.ctx.storage.list(payload_folder(instant)):
+                if info.path != decided.entry.payload:
+                    self.ctx.storage.delete(info.path)
+
+    def settle(self, instant: str) -> None:
+        """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed."""
+        with _best_effort(instant):
+            delete_markers(self.ctx.storage, instant)
+            drop_lease(self.ctx, instant)
+
+    def newest_extra(self, state: TableState) -> Mapping[str, str]:
+        """Extra metadata of the newest commit of ours; from the log's payloads once a foreign archiver took them away."""
+        newest = self.commits.newest_with(state.timeline, POINTER_KEY)
+        if newest is not None:
+            return newest.extra
+        for log in (state.log, self.loader.whole_log()):
+            for _, entry in reversed(list(log.completes() if log is not None else ())):
+                if entry.action != "rollback":
+                    return CommitMetadata.from_bytes(self.ctx.storage.get(entry.payload), entry.payload).extra
+        return {}
+
+    def was_cancelled(self, state: TableState, instant: str) -> bool:
+        """Whether a CANCEL slot names an instant; reads the whole log when its newest part does not tell."""
+        fate = state.log.fate(instant)
+        if fate is None and state.log.base > 0:
+            whole = self.loader.whole_log()
+            fate = whole.fate(instant) if whole is not None else None
+        return isinstance(fate[1] if fate else None, Cancel)
 
     def adopt(self, instant: str) -> None:
         """Put our name on the lease of an instant whose owner is gone."""
         beat(self.ctx, instant)
+
+
+@contextmanager
+def _best_effort(instant: str) -> Iterator[None]:
+    # What is cleared here is settled already: a failure must not make a landed write look failed. `recover` clears it later.
+    try:
+        yield
+    except HudiOpsError as error:
+        logger.warning("leftovers of %s stay until the next ingest: %s", instant, error)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import FILE_NAME, IS_DELETED, RECORD_KEY
 from hudi_ops.engine.protocol import Chunk, Produced
-from hudi_ops.errors import AlreadyExists, Conflict, InvalidRequest
+from hudi_ops.errors import Conflict, InvalidRequest, NotFound
 from hudi_ops.files.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, with_meta
 from hudi_ops.files.names import base_file_name, data_path
 from hudi_ops.files.repeated_columns import concat_rows, decoded
@@ -25,6 +25,7 @@ from hudi_ops.kernels.hashing import group_hash
 from hudi_ops.kernels.merge import MergePlan, Operation, Ordering, combine, existing, plan_merge
 from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
 from hudi_ops.kernels.statistics import first_null_row
+from hudi_ops.storage.claim import ensure
 from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.commit_metadata import WriteStat
 from hudi_ops.timeline.names import ms_of_instant
@@ -136,8 +137,20 @@ def merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResul
     """Second task: merge a bucket's incoming rows into its base file and write the next one, marker first.
 
     Raises:
-        Conflict: an insert meets a key that was not there when it was checked.
+        Conflict: an insert meets a key that was not there when it was checked, or the base file is gone.
     """
+    try:
+        return _merge_and_write(task, tables)
+    except NotFound as error:
+        raise Conflict(
+            f"a base file vanished while it was rewritten: {error.what}",
+            instant=task.instant,
+            expected=task.base.path if task.base is not None else "",
+            next_step="run the same call again; somebody cleaned or restored the table meanwhile",
+        ) from error
+
+
+def _merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResult:
     incoming = pa.concat_tables(tables).combine_chunks()
     reader = BaseFileReader(task.storage, task.base.path, keep_encoded=True) if task.base is not None else None
     heads = _heads(task, incoming, reader)
@@ -241,11 +254,9 @@ def _put_partition_metadata(task: BucketTask) -> None:
     depth = len(task.partition_path.split("/")) if task.partition_path else 0
     body = partition_metadata.dumps(task.instant, depth, ms_of_instant(task.instant))
     path = data_path(task.partition_path, PARTITION_METADATA)
-    if task.base is None and task.storage.head(path) is None:
-        try:
-            task.storage.put_if_absent(path, body)
-        except AlreadyExists:
-            return  # another bucket of the partition was first; any writer's file will do
+    if task.storage.head(path) is None:
+        # Another bucket of the partition may be first: any writer's file will do.
+        ensure(task.storage, path, body)
 
 
 def _stat(task: BucketTask, path: str, plan: MergePlan, rows: int, size_bytes: int) -> WriteStat:

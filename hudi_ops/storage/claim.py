@@ -93,3 +93,28 @@ def claim(
         found=f"{type(unsettled).__name__} on putting, nothing on reading back",
         next_step="delete nothing; open the table again, which settles it",
     ) from unsettled
+
+
+def ensure(storage: Storage, path: str, body: bytes, *, attempts: int = 5) -> None:
+    """Make sure that a file is there whose bytes are the same whoever creates it.
+
+    Args:
+        storage: where it lies.
+        path: its name.
+        body: what every creator would put.
+        attempts: how often to put, at most.
+
+    Raises:
+        OutcomeUnknown: it could not be settled; it may be there now or later.
+    """
+    for _ in range(attempts):
+        try:
+            storage.put_if_absent(path, body)
+            return
+        except (AlreadyExists, OutcomeUnknown):
+            if storage.head(path) is not None:
+                return  # ours or another's: the same bytes
+    raise OutcomeUnknown(
+        f"{path} could not be settled in {attempts} tries",
+        next_step="delete nothing; run the same call again, which settles it",
+    )

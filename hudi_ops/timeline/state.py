@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hudi_ops.config.table import TableConfig
-from hudi_ops.errors import NotFound, Unsupported
+from hudi_ops.errors import Conflict, NotFound, Unsupported
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, load_log, refresh_log
@@ -66,6 +66,7 @@ class StateLoader:
 
         Raises:
             Unsupported: the table has no commit log; only its maker writes it so far.
+            Conflict: another table lies under the path now.
         """
         config = load_config(self.storage)
         if self._log is None:
@@ -82,7 +83,22 @@ class StateLoader:
         else:
             self._log = refresh_log(self.storage, self._log)
         # Log before timeline: an instant completed in between is then on the timeline, never "decided but unfinished".
-        return TableState(config, self._log, load_timeline(self.storage, config))
+        state = TableState(config, self._log, load_timeline(self.storage, config))
+        pointer = self._pointer(state.timeline)
+        if pointer is not None and pointer.table_id != self._log.table_id:
+            self._log = None
+            raise Conflict(
+                "the table was dropped and made anew under this path",
+                table=config.name,
+                expected=f"table id {state.log.table_id}",
+                found=pointer.table_id,
+                next_step="run the same call again: it starts from the new table",
+            )
+        return state
+
+    def whole_log(self) -> Log | None:
+        """The log from slot 0: for the rare question that the newest part does not answer. Reads every slot."""
+        return load_log(self.storage, None)
 
     def _pointer(self, timeline: Timeline) -> Pointer | None:
         newest = self.commits.newest_with(timeline, POINTER_KEY)
