@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -37,3 +38,8 @@ def hudi_fixtures(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], P
 def hudi_fixture_names() -> list[str]:
     """Names of all fixtures."""
     return sorted(path.stem for path in _ZIPS.glob("*.zip"))
+
+
+def pytest_unconfigure() -> None:
+    """pytest's streams are closed by now, and py4j still has farewells to log; they would follow the closing line."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)

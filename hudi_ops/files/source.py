@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +12,7 @@ import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
 from hudi_ops.errors import InvalidRequest, NotFound
+from hudi_ops.files.casts import first_infinite, fit_column
 from hudi_ops.storage.protocol import FileInfo, Storage
 
 _READERS = {
@@ -21,12 +23,15 @@ _READERS = {
     ".parquet": "parquet",
 }
 SUFFIXES = tuple(sorted(_READERS))
+_BLOCK_BYTES_MAX = 2**31 - 1
+_Reader: TypeAlias = Callable[[pa.Buffer, pa.Schema, int | None], pa.Table]
 
 
 def source_format(name: str) -> str | None:
     """`csv`, `json` or `parquet` by the name's ending (`.gz` after the first two is understood); None for others."""
-    plain = name.removesuffix(".gz") if not name.endswith(".parquet.gz") else name
-    return _READERS.get("." + plain.rpartition(".")[2].lower())
+    lower = name.lower()
+    plain = lower if lower.endswith(".parquet.gz") else lower.removesuffix(".gz")
+    return _READERS.get("." + plain.rpartition(".")[2])
 
 
 def read_source(storage: Storage, file: FileInfo, schema: pa.Schema, required: Sequence[str]) -> pa.Table:
@@ -52,8 +57,10 @@ def read_source(storage: Storage, file: FileInfo, schema: pa.Schema, required: S
             rows = pq.read_table(storage.open_input(file.path))
         else:
             body = pa.py_buffer(storage.get(file.path))
-            stream = pa.input_stream(body, compression="gzip" if file.name.endswith(".gz") else None)
-            rows = _read_csv(stream, schema, where) if kind == "csv" else _read_json(stream, schema, where)
+            if file.name.lower().endswith(".gz"):
+                body = pa.input_stream(body, compression="gzip").read_buffer()
+            rows = _in_larger_blocks(_read_csv if kind == "csv" else _read_json, body, schema)
+            _refuse_overflow(rows, body, kind, where)
     except NotFound as error:
         raise InvalidRequest(**_changed(where, "deleted")) from error
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
@@ -96,46 +103,69 @@ def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: 
             field=missing[0] if missing else "",
         )
     fields = [field for field in schema if field.name in rows.column_names]
-    columns = [_cast(rows.column(field.name), field, where) for field in fields]
+    columns = [fit_column(rows.column(field.name), field, where) for field in fields]
     return pa.table(columns, schema=pa.schema(fields))
 
 
-def _cast(column: pa.ChunkedArray, field: pa.Field, where: str) -> pa.ChunkedArray:
+def as_rows(data: Any) -> pa.Table:
+    """Rows that this process holds, as an Arrow table.
+
+    Args:
+        data: a `pyarrow.Table`, anything with the Arrow C stream interface, a data frame, or columns by name.
+
+    Raises:
+        InvalidRequest: it is none of these, or one of its columns mixes types.
+    """
     try:
-        if pa.types.is_string(column.type) and pa.types.is_timestamp(field.type):
-            column = _times(column, field.type.tz)
-        fitted = column if column.type == field.type else column.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        return data if isinstance(data, pa.Table) else pa.table(data)
+    except (TypeError, ValueError, pa.ArrowException) as error:
         raise InvalidRequest(
-            f"{where}: column {field.name} does not fit the table: {error}",
-            expected=str(field.type),
-            found=str(column.type),
+            f"the rows given are no Arrow data: {error}",
+            expected="a pyarrow.Table, or anything with the Arrow C stream interface",
+            found=f"{type(data).__module__}.{type(data).__qualname__}",
+            next_step="make them a table, for example with pyarrow.Table.from_pylist or pyarrow.Table.from_pandas",
+        ) from error
+
+
+def _in_larger_blocks(read: _Reader, body: pa.Buffer, schema: pa.Schema) -> pa.Table:
+    """Reads in blocks of the reader's own size, and where a row is larger than those, in one block."""
+    try:
+        return read(body, schema, None)
+    except pa.ArrowInvalid as error:
+        if "block size" not in str(error):
+            raise
+    return read(body, schema, min(body.size + 1, _BLOCK_BYTES_MAX))
+
+
+def _refuse_overflow(rows: pa.Table, body: pa.Buffer, kind: str, where: str) -> None:
+    """Both readers turn numbers that are too large into infinity."""
+    for name in rows.column_names:
+        path = first_infinite(rows.column(name), name)
+        if path is None or (kind == "csv" and _spells_infinity(rows.column(name), body, name)):
+            continue
+        raise InvalidRequest(
+            f"{where}: column {path} holds a number that is too large for the table",
+            expected=f"values that fit {rows.schema.field(name).type}",
+            found="a number that would become infinity",
             next_step="correct the source; values are never cut or turned into nulls",
             file=where,
-            field=field.name,
-        ) from error
-    if not field.nullable and fitted.null_count:
-        raise InvalidRequest(
-            f"{where}: column {field.name} holds a null",
-            expected=f"{field.type}, not null",
-            found=f"{fitted.null_count} nulls",
-            file=where,
-            field=field.name,
+            field=path,
         )
-    return fitted
 
 
-def _times(texts: pa.ChunkedArray, zone: str | None) -> pa.ChunkedArray:
-    """ISO texts as times; where a text names no zone, it is UTC, as in every other source."""
-    if zone is None:
-        return texts.cast(pa.timestamp("us"))
-    has_zone = pc.match_substring_regex(texts, r"\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")
-    plain = pc.if_else(has_zone, pa.scalar(None, pa.string()), texts).cast(pa.timestamp("us"))
-    zoned = pc.if_else(has_zone, texts, pa.scalar(None, pa.string())).cast(pa.timestamp("us", "UTC"))
-    return pc.coalesce(zoned, plain.cast(pa.timestamp("us", "UTC")))
+def _spells_infinity(column: pa.ChunkedArray, body: pa.Buffer, name: str) -> bool:
+    options = pacsv.ConvertOptions(column_types={name: pa.string()}, include_columns=[name])
+    texts = pacsv.read_csv(
+        pa.BufferReader(body),
+        read_options=pacsv.ReadOptions(block_size=min(body.size + 1, _BLOCK_BYTES_MAX)),
+        parse_options=pacsv.ParseOptions(newlines_in_values=True),
+        convert_options=options,
+    ).column(name)
+    infinite = texts.combine_chunks().filter(pc.is_inf(column.combine_chunks()))
+    return bool(pc.all(pc.match_substring_regex(infinite, r"^\s*[+-]?inf(inity)?\s*$", ignore_case=True)).as_py())
 
 
-def _read_csv(stream: pa.NativeFile, schema: pa.Schema, where: str) -> pa.Table:
+def _read_csv(body: pa.Buffer, schema: pa.Schema, block_bytes: int | None) -> pa.Table:
     # Empty and unquoted is null, a quoted empty string is an empty string: the only reading that loses neither.
     options = pacsv.ConvertOptions(
         column_types={field.name: _csv_type(field) for field in schema},
@@ -146,7 +176,8 @@ def _read_csv(stream: pa.NativeFile, schema: pa.Schema, where: str) -> pa.Table:
     )
     # Costs a little parallel parsing; without it a quoted line break is an error, but only in files of several blocks.
     lines = pacsv.ParseOptions(newlines_in_values=True)
-    return pacsv.read_csv(stream, parse_options=lines, convert_options=options)
+    blocks = pacsv.ReadOptions(block_size=block_bytes)
+    return pacsv.read_csv(pa.BufferReader(body), read_options=blocks, parse_options=lines, convert_options=options)
 
 
 def _csv_type(field: pa.Field) -> pa.DataType:
@@ -161,12 +192,14 @@ def _csv_type(field: pa.Field) -> pa.DataType:
     return field.type
 
 
-def _read_json(stream: pa.NativeFile, schema: pa.Schema, where: str) -> pa.Table:
+def _read_json(body: pa.Buffer, schema: pa.Schema, block_bytes: int | None) -> pa.Table:
+    # A field that a line lacks is null: writers in wide use, Spark among them, leave nulls out.
     options = pajson.ParseOptions(
         explicit_schema=pa.schema([(field.name, _json_type(field.type)) for field in schema]),
         unexpected_field_behavior="error",
     )
-    return pajson.read_json(stream, parse_options=options)
+    blocks = pajson.ReadOptions(block_size=block_bytes)
+    return pajson.read_json(pa.BufferReader(body), read_options=blocks, parse_options=options)
 
 
 def _json_type(kind: pa.DataType) -> pa.DataType:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from hudi_ops.config.columns import RECORD_KEY
@@ -12,9 +13,11 @@ from hudi_ops.config.table import TableConfig, TableFacts
 from hudi_ops.errors import Corrupt
 from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.kernels.keys import KeySpec, PartitionSpec, partition_paths, record_keys
-from hudi_ops.kernels.split import split_groups
+from hudi_ops.kernels.split import GroupSlice, split_groups
 from hudi_ops.timeline.footprint import BUCKET_DIGITS
 from hudi_ops.view.file_group import DataFile
+
+_BLOCK_BYTES_MAX = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,29 @@ class Tagger:
         groups = split_groups(paths.indices.to_numpy(zero_copy_only=False), buckets)
         if len(groups) == 1:
             return [(names[groups[0].code], groups[0].bucket, tagged)]
-        return [(names[group.code], group.bucket, tagged.take(pa.array(group.rows))) for group in groups]
+        parts: list[pa.Table] = []
+        tagged = tagged.combine_chunks()
+        for block in _blocks(groups, tagged):
+            # One take for many groups, then slices without a copy: a take per group costs a look into every chunk each.
+            ordered = tagged.take(pa.array(np.concatenate([group.rows for group in block])))
+            ends = np.cumsum([len(group.rows) for group in block]).tolist()
+            parts += [ordered.slice(end - len(group.rows), len(group.rows)) for group, end in zip(block, ends, strict=True)]
+        return [(names[group.code], group.bucket, part) for group, part in zip(groups, parts, strict=True)]
+
+
+def _blocks(groups: list[GroupSlice], rows: pa.Table) -> Iterator[list[GroupSlice]]:
+    """Runs of groups whose rows can lie in one array: a column of text holds at most 2 GiB."""
+    rows_max = max(1, rows.num_rows * _BLOCK_BYTES_MAX // max(1, rows.nbytes))
+    block: list[GroupSlice] = []
+    count = 0
+    for group in groups:
+        if block and count + len(group.rows) > rows_max:
+            yield block
+            block, count = [], 0
+        block.append(group)
+        count += len(group.rows)
+    if block:
+        yield block
 
 
 def bucket_of(file_id: str) -> int | None:

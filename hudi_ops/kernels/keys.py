@@ -20,6 +20,8 @@ EMPTY_KEY_PART = "__empty__"
 _ENCODED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _DENSE_PAIRS_MAX = 1 << 22
+FOLDER_BYTES_MAX = 255
+"""Longest name of one folder on every file system in wide use."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,16 @@ def _folders(
                 row=row,
                 field=field,
                 setting="hoodie.datasource.write.partitionpath.urlencode",
+            )
+        if len(folder.encode()) > FOLDER_BYTES_MAX:
+            row = int(np.argmax(codes == code))
+            raise InvalidRequest(
+                f"Row {row}: the value {text[:40]!r}… of the partition field {field!r} is too long for the name of a folder.",
+                expected=f"at most {FOLDER_BYTES_MAX} bytes of UTF-8, encoded characters counted as written",
+                found=f"{len(folder.encode())} bytes",
+                next_step="Partition by a shorter value.",
+                row=row,
+                field=field,
             )
         folders[code] = folder
     return folders

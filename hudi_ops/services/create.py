@@ -131,7 +131,8 @@ def check_definition(definition: Definition) -> pa.Schema:
                 )
         if len(set(fields)) < len(fields):
             raise InvalidRequest(f"a {role} column is named twice", found=", ".join(fields))
-    taken = [name for name in names if name in META_COLUMNS]
+    _refuse_same_but_for_case([field for field in schema], "")
+    taken = [name for name in names if name.lower() in META_COLUMNS]
     if taken:
         raise InvalidRequest(f"column {taken[0]} is added by Hudi itself", next_step="leave it out of the schema")
     if not 1 <= definition.buckets <= BUCKETS_MAX:
@@ -146,6 +147,24 @@ def check_definition(definition: Definition) -> pa.Schema:
     record_keys(schema.empty_table(), KeySpec(definition.record_key, len(definition.record_key) > 1))
     partition_paths(schema.empty_table(), PartitionSpec(definition.partition_by, True, definition.url_encode))
     return schema
+
+
+def _refuse_same_but_for_case(fields: list[pa.Field], parent: str) -> None:
+    """Spark takes names that differ only in case for one, and calls every use of them ambiguous."""
+    seen: dict[str, str] = {}
+    for field in fields:
+        other = seen.setdefault(field.name.lower(), field.name)
+        if other != field.name:
+            raise InvalidRequest(
+                f"columns {parent}{other} and {parent}{field.name} differ only in case, which Spark cannot tell apart",
+                expected="names that differ in more than case",
+                found=f"{parent}{field.name}",
+                next_step="rename one of them in the source",
+                field=f"{parent}{field.name}",
+            )
+        kind = field.type
+        inner = [kind.field(at) for at in range(kind.num_fields)]
+        _refuse_same_but_for_case(inner, f"{parent}{field.name}.")
 
 
 def _with_zones(schema: pa.Schema) -> pa.Schema:

@@ -94,7 +94,7 @@ def read_table(ctx: TableContext, request: ReadRequest, commits: CommitReader | 
         )
     files = opened.view.base_files(as_of=request.as_of)
     tasks = [FileTask(ctx.storage, file.path, schema, columns, request.where) for file in files]
-    selected = pa.schema([schema.field(name) for name in request.columns or schema.names])
+    selected = pa.schema([schema.field(name) for name in (schema.names if request.columns is None else request.columns)])
     try:
         parts = _limited(ctx, tasks, request.limit)
     except NotFound as error:
@@ -141,6 +141,14 @@ def _limited(ctx: TableContext, tasks: list[FileTask], limit: int | None) -> lis
 
 
 def _columns(schema: pa.Schema, request: ReadRequest, table: str) -> tuple[str, ...]:
+    if request.columns is not None and not request.columns:
+        raise InvalidRequest(
+            "no columns were asked for",
+            table=table,
+            expected="at least one column, or None for all",
+            found="an empty list",
+            next_step="name a column, or leave the list out",
+        )
     for name in (*(request.columns or ()), *request.where_columns):
         if name not in schema.names:
             raise InvalidRequest(

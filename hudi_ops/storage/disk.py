@@ -57,6 +57,18 @@ def fail_reading(error: OSError, path: str) -> NoReturn:
     fail_untouched(error, path, "read")
 
 
+def fail_listing(error: OSError, folder: str) -> NoReturn:
+    """A folder that is there, or could be, was not listed.
+
+    Raises:
+        InvalidRequest: the file system can have no such folder, or links lead in a circle.
+        Unavailable: the disk did not give it.
+    """
+    if error.errno in _BAD_NAME or error.errno == errno.ELOOP:
+        fail_name(error, folder)
+    fail_untouched(error, folder, "listed")
+
+
 def fail_naming(error: OSError, path: str, *, by_link: bool) -> NoReturn:
     """A link or rename of a complete temp file failed.
 

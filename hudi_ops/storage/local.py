@@ -298,14 +298,28 @@ class LocalStorage:
                 for entry in entries:
                     path = lead + entry.name
                     if entry.is_dir():
+                        if entry.is_symlink():
+                            self._refuse_loop(path)
                         if path != self._temp_folder:
                             folders.append(path)
                     elif (info := _entry_info(path, entry)) is not None:
                         files.append(info)
         except OSError as error:
             if error.errno not in disk.ABSENT:
-                disk.fail_untouched(error, folder or "the root", "listed")
+                disk.fail_listing(error, folder or "the root")
         return files, folders
+
+    def _refuse_loop(self, link: str) -> None:
+        """A link to a folder that leads back to one above it would be walked without end."""
+        place = self._root / link
+        target = place.resolve()
+        # Each folder above is resolved too: the path to it may lead through links of its own.
+        above = place.parent
+        while above == self._root or self._root in above.parents:
+            if above.resolve() == target:
+                shown = above.relative_to(self._root).as_posix()
+                disk.fail_name(OSError(errno.ELOOP, f"the link leads back to {'the root' if shown == '.' else shown}"), link)
+            above = above.parent
 
     def _holds_file(self, folder: str) -> bool:
         pending = [folder]

@@ -97,6 +97,8 @@ def open_storage(uri: str) -> Storage:
 def open_folder(uri: str) -> Storage:
     """The storage under a URI or path that must be there already: a source, which no put will make.
 
+    Links on the way to it are resolved: what was taken from a source is remembered by its URI, so a folder must have one.
+
     Raises:
         InvalidRequest: there is no such folder.
         Unsupported: a scheme without a backend.
@@ -104,10 +106,12 @@ def open_folder(uri: str) -> Storage:
     from hudi_ops.storage.local import LocalStorage
 
     storage = open_storage(uri)
-    if isinstance(storage, LocalStorage) and not storage.root_exists():
+    if not isinstance(storage, LocalStorage):
+        return storage
+    if not storage.root_exists():
         raise InvalidRequest(
             f"there is no folder {storage.root}",
             expected="a folder that holds the source files",
             next_step="check the path; relative ones are taken from the working folder",
         )
-    return storage
+    return LocalStorage(storage.root.resolve())

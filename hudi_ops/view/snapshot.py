@@ -70,11 +70,16 @@ class TableView:
 
     def _names_of(self, instant: str) -> frozenset[str] | None:
         """Paths that a completed instant names; None when it is not on the active timeline, so nothing can be told."""
-        found = self.timeline.find(instant)
-        if found is None or not found.is_write:
-            return None
-        metadata = self.commits.metadata(self.timeline, found)
-        return None if metadata is None else frozenset(stat.path.lstrip("/") for stat in metadata.stats)
+        if instant not in self._named:
+            found = self.timeline.find(instant)
+            metadata = self.commits.metadata(self.timeline, found) if found is not None and found.is_write else None
+            self._named[instant] = frozenset(stat.path.lstrip("/") for stat in metadata.stats) if metadata else None
+        return self._named[instant]
+
+    @cached_property
+    def _named(self) -> dict[str, frozenset[str] | None]:
+        # Asked for every file: a commit's names are put together once, not once for each of its files.
+        return {}
 
     def _is_replaced(self, file: DataFile, as_of: str | None) -> bool:
         by = self._replaced.get((file.partition_path, file.file_id))

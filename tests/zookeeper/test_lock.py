@@ -243,8 +243,11 @@ def test_a_frozen_server_does_not_hang_anyone(own_server: EmbeddedZooKeeper, new
 
 
 def test_an_interrupted_wait_leaves_no_node(
-    server: EmbeddedZooKeeper, new_process, new_lock: NewLock, line_at, eventually
+    server: EmbeddedZooKeeper, new_process, new_lock: NewLock, line_at, eventually, request
 ) -> None:
+    # A Spark session of another test leaves its own handler behind, which answers for a session that is gone.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, previous))
     other, lock = new_process(server), new_lock(server)
     assert other.ask("acquire 20 first") == "acquired"
 

@@ -1,0 +1,264 @@
+"""Which values of a source become values of a table's column: an allow-list, and none that loses anything.
+
+Arrow casts far more than it should here: a number to a time, a nested field that the table lacks to nothing, a large number to
+infinity. What is not listed below is refused with both types named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NoReturn, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.errors import InvalidRequest
+
+_Cast: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
+_Is: TypeAlias = Callable[[pa.DataType], bool]
+
+_is = pa.types
+_INT32_MAX: Final = 2**31 - 1
+
+
+class _Misfit(Exception):  # noqa: N818 - never leaves this module
+    def __init__(self, field: str, why: str, expected: str, found: str) -> None:
+        super().__init__(why)
+        self.field, self.why, self.expected, self.found = field, why, expected, found
+
+
+def fit_column(column: pa.ChunkedArray, field: pa.Field, where: str) -> pa.ChunkedArray:
+    """The column in the type of `field`, value for value the same.
+
+    Integers, floats and decimals become wider ones, and narrower ones if every value survives; a float whose way back gives
+    another value is refused. Texts become dates, times and decimals (ISO), dates become times, and times other units without
+    loss; a time without a zone is UTC. Bytes become text if they are UTF-8. Encodings (dictionary, view, large) do not
+    matter. Nested values are compared field by field, by name.
+
+    Args:
+        column: as it was read or given.
+        field: the table's column.
+        where: the file or other place that it comes from, for errors.
+
+    Raises:
+        InvalidRequest: a type that is not read as the table's, a value that does not fit, text that is not UTF-8, an unknown or
+            missing nested field, or a null where none may be (details: `file`, `field` with its dotted path).
+    """
+    try:
+        _refuse_bad_text(column, field.name)
+        if column.type == field.type:
+            fitted = column
+        else:
+            chunks = column.chunks or [pa.array([], column.type)]
+            fitted = pa.chunked_array([_fit(chunk, field.type, field.name) for chunk in chunks], field.type)
+        if not field.nullable and fitted.null_count:
+            raise _Misfit(field.name, "it holds a null", f"{field.type}, not null", f"{fitted.null_count} nulls")
+    except _Misfit as error:
+        raise InvalidRequest(
+            f"{where}: column {error.field} does not fit the table: {error.why}",
+            expected=error.expected,
+            found=error.found,
+            next_step="correct the source; values are never cut or turned into nulls",
+            file=where,
+            field=error.field,
+        ) from error
+    return fitted
+
+
+def first_infinite(column: pa.ChunkedArray, name: str) -> str | None:
+    """The dotted path of a floating field that holds an infinity, at any depth; None when there is none."""
+    kind = column.type
+    if _is.is_floating(kind):
+        return name if pc.any(pc.is_inf(column)).as_py() else None
+    children: list[tuple[str, pa.ChunkedArray]] = []
+    if _is.is_struct(kind):
+        names = [kind.field(at).name for at in range(kind.num_fields)]
+        children = [(f"{name}.{n}", child) for n, child in zip(names, column.flatten(), strict=True)]
+    elif _is.is_list(kind):
+        children = [(f"{name}[]", pc.list_flatten(column))]
+    return next((path for n, child in children if (path := first_infinite(child, n)) is not None), None)
+
+
+def _fit(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
+    source = array.type
+    if source == kind:
+        return array
+    if _is.is_dictionary(source):
+        return _fit(array.dictionary_decode(), kind, path)
+    if _is.is_run_end_encoded(source):
+        return _fit(pc.run_end_decode(array), kind, path)
+    if _is.is_null(source):
+        return pa.nulls(len(array), kind)
+    if _is.is_struct(source) and _is.is_struct(kind):
+        return _fit_struct(array, kind, path)
+    if _is_any_list(source) and _is.is_list(kind):
+        return _fit_list(array, kind, path)
+    if _is.is_map(source) and _is.is_map(kind):
+        return _fit_map(array, kind, path)
+    cast = next((c for from_kind, to_kind, c in _ALLOWED if from_kind(source) and to_kind(kind)), None)
+    if cast is None:
+        raise _Misfit(path, f"{source} is not read as {kind}", str(kind), str(source))
+    try:
+        return cast(array, kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise _Misfit(path, str(error), str(kind), str(source)) from error
+
+
+def _fit_struct(array: pa.StructArray, kind: pa.StructType, path: str) -> pa.Array:
+    given = [array.type.field(at).name for at in range(array.type.num_fields)]
+    wanted = [kind.field(at) for at in range(kind.num_fields)]
+    names = [field.name for field in wanted]
+    for name in given:
+        if name not in names or given.count(name) > 1:
+            why = "occurs twice" if name in names else "is not in the table"
+            raise _Misfit(f"{path}.{name}", f"this nested field {why}", ", ".join(names), ", ".join(given))
+    missing = next((name for name in names if name not in given), None)
+    if missing is not None:
+        why = "this nested field is missing"
+        raise _Misfit(f"{path}.{missing}", why, ", ".join(names), ", ".join(given))
+    children = array.flatten()  # what lies under a null struct is not looked at
+    fitted = []
+    for field in wanted:
+        child = _fit(children[given.index(field.name)], field.type, f"{path}.{field.name}")
+        if not field.nullable and child.null_count and pc.any(pc.and_(child.is_null(), array.is_valid())).as_py():
+            raise _Misfit(f"{path}.{field.name}", "it holds a null", f"{field.type}, not null", "null")
+        fitted.append(child)
+    return pa.StructArray.from_arrays(fitted, fields=wanted, mask=array.is_null())
+
+
+def _fit_list(array: pa.Array, kind: pa.ListType, path: str) -> pa.Array:
+    # Not Arrow's cast: of a list view it makes empty lists.
+    values = _fit(array.flatten(), kind.value_type, f"{path}[]")
+    _refuse_nulls(values, kind.value_field, f"{path}[]")
+    counts = np.asarray(pc.fill_null(pc.list_value_length(array), 0), np.int64)
+    offsets = np.concatenate(([0], np.cumsum(counts)))
+    if offsets[-1] > _INT32_MAX:
+        raise _Misfit(path, "too many values in lists", f"at most {_INT32_MAX} a chunk", str(offsets[-1]))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind, mask=array.is_null())
+
+
+def _fit_map(array: pa.MapArray, kind: pa.MapType, path: str) -> pa.Array:
+    offsets = np.asarray(array.offsets)
+    first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    keys = _fit(array.keys.slice(first, count), kind.key_type, f"{path}.key")
+    items = _fit(array.items.slice(first, count), kind.item_type, f"{path}.value")
+    _refuse_nulls(items, kind.item_field, f"{path}.value")
+    shifted = pa.array(offsets - first, pa.int32())
+    return pa.MapArray.from_arrays(shifted, keys, items, type=kind, mask=array.is_null())
+
+
+def _refuse_nulls(values: pa.Array, field: pa.Field, path: str) -> None:
+    if not field.nullable and values.null_count:
+        raise _Misfit(path, "it holds a null", f"{field.type}, not null", "null")
+
+
+def _safe(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return array.cast(kind)
+
+
+def _whole_to_decimal(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    # Straight to the decimal, Arrow would ask for room for every number of the integer's type.
+    digits = 20 if array.type == pa.uint64() else 19
+    return array.cast(pa.decimal128(digits, 0)).cast(kind)
+
+
+def _same_on_return(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Refuses finite values whose way there and back gives another value, infinity among them."""
+    wide = array.cast(pa.float32()) if array.type == pa.float16() else array
+    fitted = wide.cast(kind)
+    lost = pc.and_(pc.is_finite(wide), pc.not_equal(fitted.cast(wide.type), wide))
+    place = pc.index(lost, True).as_py()
+    if place >= 0:
+        raise pa.ArrowInvalid(f"the value {wide[place].as_py()!r} is not exact as {kind}")
+    return fitted
+
+
+def _times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """ISO texts as times; where a text names no zone, it is UTC, as in every other source."""
+    texts = texts.cast(pa.string())
+    if kind.tz is None:
+        return texts.cast(pa.timestamp("us")).cast(kind)
+    has_zone = pc.match_substring_regex(texts, r"\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")
+    plain = pc.if_else(has_zone, pa.scalar(None, pa.string()), texts).cast(pa.timestamp("us"))
+    zoned = pc.if_else(has_zone, texts, pa.scalar(None, pa.string())).cast(pa.timestamp("us", "UTC"))
+    return pc.coalesce(zoned, plain.cast(pa.timestamp("us", "UTC"))).cast(kind)
+
+
+def _parsed(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    return texts.cast(pa.string()).cast(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(_is.is_string(kind) or _is.is_large_string(kind) or _is.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    variants = (_is.is_binary, _is.is_large_binary, _is.is_binary_view, _is.is_fixed_size_binary)
+    # A decimal is a fixed number of bytes to Arrow.
+    return not _is.is_decimal(kind) and any(is_kind(kind) for is_kind in variants)
+
+
+def _is_any_list(kind: pa.DataType) -> bool:
+    variants = (_is.is_list, _is.is_large_list, _is.is_fixed_size_list, _is.is_list_view, _is.is_large_list_view)
+    return any(is_kind(kind) for is_kind in variants)
+
+
+_ALLOWED: Final[tuple[tuple[_Is, _Is, _Cast], ...]] = (
+    (_is.is_integer, _is.is_integer, _safe),
+    (_is.is_integer, _is.is_floating, _safe),
+    (_is.is_integer, _is.is_decimal, _whole_to_decimal),
+    (_is.is_floating, _is.is_floating, _same_on_return),
+    (_is.is_floating, _is.is_decimal, _same_on_return),
+    (_is.is_decimal, _is.is_decimal, _safe),
+    (_is_text, _is_text, _safe),
+    (_is_text, _is.is_date, _parsed),
+    (_is_text, _is.is_timestamp, _times),
+    (_is_text, _is.is_decimal, _parsed),
+    (_is_bytes, _is_bytes, _safe),
+    (_is_bytes, _is_text, _safe),
+    (_is.is_date, _is.is_date, _safe),
+    (_is.is_date, _is.is_timestamp, _safe),
+    (_is.is_timestamp, _is.is_timestamp, _safe),
+)
+
+
+def _refuse_bad_text(column: pa.ChunkedArray, name: str) -> None:
+    if not _holds_text(column.type):
+        return
+    first = 0
+    for chunk in column.chunks:
+        if not _is_sound(chunk):
+            row = f"row {first + _first_unsound(chunk)}: " if _is_text(column.type) else ""
+            _fail_text(name, row)
+        first += len(chunk)
+
+
+def _fail_text(name: str, row: str) -> NoReturn:
+    raise _Misfit(name, f"{row}its text is not UTF-8", "UTF-8", "other bytes")
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    if _is.is_dictionary(kind) or _is.is_run_end_encoded(kind):
+        return _holds_text(kind.value_type)
+    return _is_text(kind) or any(_holds_text(kind.field(at).type) for at in range(kind.num_fields))
+
+
+def _is_sound(array: pa.Array) -> bool:
+    try:
+        array.validate(full=True)
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        return False
+    return True
+
+
+def _first_unsound(texts: pa.Array) -> int:
+    """The first row that is not UTF-8, by halving."""
+    first, count = 0, len(texts)
+    while count > 1:
+        half = count // 2
+        if _is_sound(texts.slice(first, half)):
+            first, count = first + half, count - half
+        else:
+            count = half
+    return first
