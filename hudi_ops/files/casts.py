@@ -7,7 +7,7 @@ infinity. What is not listed below is refused with both types named.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,9 @@ _is = pa.types
 _INT32_MAX: Final = 2**31 - 1
 
 
-class _Misfit(Exception):  # noqa: N818 - never leaves this module
+class _Misfit(Exception):
+    """Why a column does not fit; never leaves this module."""
+
     def __init__(self, field: str, why: str, expected: str, found: str) -> None:
         super().__init__(why)
         self.field, self.why, self.expected, self.found = field, why, expected, found
@@ -46,14 +48,7 @@ def fit_column(column: pa.ChunkedArray, field: pa.Field, where: str) -> pa.Chunk
             missing nested field, or a null where none may be (details: `file`, `field` with its dotted path).
     """
     try:
-        _refuse_bad_text(column, field.name)
-        if column.type == field.type:
-            fitted = column
-        else:
-            chunks = column.chunks or [pa.array([], column.type)]
-            fitted = pa.chunked_array([_fit(chunk, field.type, field.name) for chunk in chunks], field.type)
-        if not field.nullable and fitted.null_count:
-            raise _Misfit(field.name, "it holds a null", f"{field.type}, not null", f"{fitted.null_count} nulls")
+        return _fit_chunks(column, field)
     except _Misfit as error:
         raise InvalidRequest(
             f"{where}: column {error.field} does not fit the table: {error.why}",
@@ -63,7 +58,6 @@ def fit_column(column: pa.ChunkedArray, field: pa.Field, where: str) -> pa.Chunk
             file=where,
             field=error.field,
         ) from error
-    return fitted
 
 
 def first_infinite(column: pa.ChunkedArray, name: str) -> str | None:
@@ -78,6 +72,17 @@ def first_infinite(column: pa.ChunkedArray, name: str) -> str | None:
     elif _is.is_list(kind):
         children = [(f"{name}[]", pc.list_flatten(column))]
     return next((path for n, child in children if (path := first_infinite(child, n)) is not None), None)
+
+
+def _fit_chunks(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    _refuse_bad_text(column, field.name)
+    fitted = column
+    if column.type != field.type:
+        chunks = column.chunks or [pa.array([], column.type)]
+        fitted = pa.chunked_array([_fit(chunk, field.type, field.name) for chunk in chunks], field.type)
+    if not field.nullable and fitted.null_count:
+        raise _Misfit(field.name, "it holds a null", f"{field.type}, not null", f"{fitted.null_count} nulls")
+    return fitted
 
 
 def _fit(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
@@ -164,7 +169,7 @@ def _whole_to_decimal(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _same_on_return(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Refuses finite values whose way there and back gives another value, infinity among them."""
+    # Infinity for a finite value is caught by the same comparison.
     wide = array.cast(pa.float32()) if array.type == pa.float16() else array
     fitted = wide.cast(kind)
     lost = pc.and_(pc.is_finite(wide), pc.not_equal(fitted.cast(wide.type), wide))
@@ -230,12 +235,8 @@ def _refuse_bad_text(column: pa.ChunkedArray, name: str) -> None:
     for chunk in column.chunks:
         if not _is_sound(chunk):
             row = f"row {first + _first_unsound(chunk)}: " if _is_text(column.type) else ""
-            _fail_text(name, row)
+            raise _Misfit(name, f"{row}its text is not UTF-8", "UTF-8", "other bytes")
         first += len(chunk)
-
-
-def _fail_text(name: str, row: str) -> NoReturn:
-    raise _Misfit(name, f"{row}its text is not UTF-8", "UTF-8", "other bytes")
 
 
 def _holds_text(kind: pa.DataType) -> bool:

@@ -128,7 +128,7 @@ def as_rows(data: Any) -> pa.Table:
 
 
 def _in_larger_blocks(read: _Reader, body: pa.Buffer, schema: pa.Schema) -> pa.Table:
-    """Reads in blocks of the reader's own size, and where a row is larger than those, in one block."""
+    # A row larger than the readers' own blocks is no error of the source.
     try:
         return read(body, schema, None)
     except pa.ArrowInvalid as error:
@@ -137,8 +137,12 @@ def _in_larger_blocks(read: _Reader, body: pa.Buffer, schema: pa.Schema) -> pa.T
     return read(body, schema, min(body.size + 1, _BLOCK_BYTES_MAX))
 
 
-def _refuse_overflow(rows: pa.Table, body: pa.Buffer, kind: str, where: str) -> None:
-    """Both readers turn numbers that are too large into infinity."""
+def _refuse_overflow(rows: pa.Table, body: pa.Buffer, kind: str | None, where: str) -> None:
+    """Both readers turn numbers that are too large into infinity.
+
+    Raises:
+        InvalidRequest: that happened.
+    """
     for name in rows.column_names:
         path = first_infinite(rows.column(name), name)
         if path is None or (kind == "csv" and _spells_infinity(rows.column(name), body, name)):

@@ -59,7 +59,9 @@ class Tagger:
             # One take for many groups, then slices without a copy: a take per group costs a look into every chunk each.
             ordered = tagged.take(pa.array(np.concatenate([group.rows for group in block])))
             ends = np.cumsum([len(group.rows) for group in block]).tolist()
-            parts += [ordered.slice(end - len(group.rows), len(group.rows)) for group, end in zip(block, ends, strict=True)]
+            parts += [
+                ordered.slice(end - len(group.rows), len(group.rows)) for group, end in zip(block, ends, strict=True)
+            ]
         return [(names[group.code], group.bucket, part) for group, part in zip(groups, parts, strict=True)]
 
 

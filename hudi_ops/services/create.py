@@ -131,7 +131,7 @@ def check_definition(definition: Definition) -> pa.Schema:
                 )
         if len(set(fields)) < len(fields):
             raise InvalidRequest(f"a {role} column is named twice", found=", ".join(fields))
-    _refuse_same_but_for_case([field for field in schema], "")
+    _refuse_same_but_for_case(list(schema), "")
     taken = [name for name in names if name.lower() in META_COLUMNS]
     if taken:
         raise InvalidRequest(f"column {taken[0]} is added by Hudi itself", next_step="leave it out of the schema")
@@ -150,7 +150,11 @@ def check_definition(definition: Definition) -> pa.Schema:
 
 
 def _refuse_same_but_for_case(fields: list[pa.Field], parent: str) -> None:
-    """Spark takes names that differ only in case for one, and calls every use of them ambiguous."""
+    """Spark takes names that differ only in case for one, and calls every use of them ambiguous.
+
+    Raises:
+        InvalidRequest: there are two such names beside each other, at any depth.
+    """
     seen: dict[str, str] = {}
     for field in fields:
         other = seen.setdefault(field.name.lower(), field.name)

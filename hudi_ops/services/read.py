@@ -94,7 +94,7 @@ def read_table(ctx: TableContext, request: ReadRequest, commits: CommitReader | 
         )
     files = opened.view.base_files(as_of=request.as_of)
     tasks = [FileTask(ctx.storage, file.path, schema, columns, request.where) for file in files]
-    selected = pa.schema([schema.field(name) for name in (schema.names if request.columns is None else request.columns)])
+    selected = pa.schema([schema.field(name) for name in request.columns or schema.names])
     try:
         parts = _limited(ctx, tasks, request.limit)
     except NotFound as error:

@@ -317,8 +317,7 @@ class LocalStorage:
         above = place.parent
         while above == self._root or self._root in above.parents:
             if above.resolve() == target:
-                shown = above.relative_to(self._root).as_posix()
-                disk.fail_name(OSError(errno.ELOOP, f"the link leads back to {'the root' if shown == '.' else shown}"), link)
+                disk.fail_name(OSError(errno.ELOOP, f"this link leads back to {above}"), link)
             above = above.parent
 
     def _holds_file(self, folder: str) -> bool:
