@@ -87,7 +87,7 @@ ALLOWED: dict[str, set[str]] = {
     "concurrency/in_process.py": {"threads"},
     "concurrency/zookeeper.py": {"network", "randomness", "threads", "time"},
     "config/tables_file.py": {"environment", "files"},
-    "context.py": {"environment", "files", "randomness", "threads"},
+    "context.py": {"environment", "files", "processes", "randomness", "threads"},
     "engine/local.py": {"threads"},
     "storage/disk.py": {"files"},
     "storage/local.py": {"files", "randomness"},
