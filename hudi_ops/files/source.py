@@ -60,7 +60,6 @@ def read_source(storage: Storage, file: FileInfo, schema: pa.Schema, required: S
             if file.name.lower().endswith(".gz"):
                 body = pa.input_stream(body, compression="gzip").read_buffer()
             rows = _in_larger_blocks(_read_csv if kind == "csv" else _read_json, body, schema)
-            _refuse_overflow(rows, body, kind, where)
     except NotFound as error:
         raise InvalidRequest(**_changed(where, "deleted")) from error
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
@@ -73,7 +72,10 @@ def read_source(storage: Storage, file: FileInfo, schema: pa.Schema, required: S
     now = storage.head(file.path)
     if now is None or (now.size_bytes, now.modified_ms) != (file.size_bytes, file.modified_ms):
         raise InvalidRequest(**_changed(where, "changed"))
-    return fit_rows(rows, schema, required, where)
+    fitted = fit_rows(rows, schema, required, where)
+    if kind != "parquet" and rows.num_rows:
+        _refuse_overflow(fitted, body, kind, where)
+    return fitted
 
 
 def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: str) -> pa.Table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import given, settings
 
 from hudi_ops.storage.memory import MemoryStorage
@@ -13,7 +15,7 @@ from tests.property.table_model import SHAPES, STEPS, Shape, Step, play
 START_MS = 1_900_000_000_000
 
 
-@settings(max_examples=100)
+@settings(max_examples=1_000 if os.environ.get("HUDI_OPS_SOAK") else 100)
 @given(shape=SHAPES, steps=STEPS)
 def test_a_table_holds_what_the_model_holds(shape: Shape, steps: list[Step]) -> None:
     clock = ManualClock(START_MS, tick_ms=1)

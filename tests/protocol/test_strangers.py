@@ -1,0 +1,270 @@
+"""What others may do to a table while an ingest of ours runs, or lies dead: nothing of it may lose, double or bring back a row.
+
+Apache Hudi writes no slots; it is played here by the files that it leaves on the timeline. `Meanwhile` runs such a move before
+one storage operation of the ingest. The readers that are not ours meet such states in `tests/interop`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH
+from hudi_ops.errors import Busy, Conflict, HudiOpsError
+from hudi_ops.formats import avro
+from hudi_ops.formats.service_schemas import ROLLBACK_PLAN
+from hudi_ops.formats.timeline_schemas import REQUESTED_REPLACE_METADATA
+from hudi_ops.services.create import create_table
+from hudi_ops.services.ingest import Batch, ingest, parse_operation
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.table import Table
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.timeline.commit_log import slot_path
+from hudi_ops.timeline.names import instant_of_ms
+from tests.protocol.crash_table import DEFINITION, FIRST, NEW, OLD, SECOND, START_MS, make_base, unaccounted, visible
+
+NOW_MS = START_MS + 60_000
+TIMELINE = ".hoodie/timeline"
+FLOORS = {Fault.ERROR_BEFORE: 60, Fault.ERROR_AFTER: 15, Fault.EXISTS_THOUGH_ABSENT: 5, Fault.EXISTS_BY_ITSELF: 5}
+"""Operations of one ingest that can go wrong in each way, at least: a test that visits fewer has gone blind."""
+
+
+class Meanwhile:
+    """A fault plan without faults: before the first operation at a point, somebody else makes a move."""
+
+    def __init__(self, point: str, move: Callable[[], None]) -> None:
+        self._point = point
+        self._move = move
+        self.moved = False
+
+    def fault_at(self, number: int, point: str) -> Fault | None:
+        if not self.moved and self._point in point:
+            self.moved = True
+            self._move()
+        return None
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return tmp_path / "source"
+
+
+@pytest.fixture
+def storage(source: Path) -> MemoryStorage:
+    return make_base(source)
+
+
+def attempt_once(storage: MemoryStorage, point: str, move: Callable[[], None]) -> tuple[HudiOpsError | None, bool]:
+    """One attempt of the second ingest, not tried again; returns its error, and whether the move was made."""
+    plan = Meanwhile(point, move)
+    table = Table(simulated_context(FaultyStorage(storage, plan), ManualClock(NOW_MS), "writer"))
+    try:
+        ingest(table._session, Batch(parse_operation("upsert"), rows=SECOND), table.context.engine, "", 0.0)
+    except HudiOpsError as error:
+        return error, plan.moved
+    return None, plan.moved
+
+
+def our_instant(storage: MemoryStorage) -> str:
+    (name,) = [
+        i.name for i in storage.list(TIMELINE) if i.name.endswith(".inflight") and i.name[:17] >= instant_of_ms(NOW_MS)
+    ]
+    return name[:17]
+
+
+def rollback_plan(target: str) -> bytes:
+    plan = {"instantToRollback": {"commitTime": target, "action": "commit"}, "RollbackRequests": [], "version": 1}
+    return avro.write_one(ROLLBACK_PLAN, plan)
+
+
+def clustering_plan(partition: str, file_id: str) -> bytes:
+    one = {"dataFilePath": "", "deltaFilePaths": [], "fileId": file_id, "partitionPath": partition, "version": 1}
+    plan = {"inputGroups": [{"slices": [one], "metrics": {}, "numOutputFileGroups": 1, "version": 1}], "version": 1}
+    return avro.write_one(
+        REQUESTED_REPLACE_METADATA, {"operationType": "CLUSTER", "clusteringPlan": plan, "version": 1}
+    )
+
+
+def group_of(storage: MemoryStorage, partition: str) -> str:
+    return next(i.name.partition("_")[0] for i in storage.list(partition) if i.name.endswith(".parquet"))
+
+
+@pytest.mark.parametrize("point", ["put:part=", "put:.hoodie/.commit_log/payload", "put_if_absent:.hoodie/.commit_log"])
+def test_an_attempt_that_hudi_rolls_back_never_completes(storage: MemoryStorage, point: str) -> None:
+    def move() -> None:
+        later = instant_of_ms(NOW_MS + 1_000)
+        storage.put(f"{TIMELINE}/{later}.rollback.requested", rollback_plan(our_instant(storage)))
+        storage.put(f"{TIMELINE}/{later}.rollback.inflight", b"")
+
+    error, moved = attempt_once(storage, point, move)
+    assert moved
+    assert isinstance(error, Conflict)
+    assert "roll" in str(error) or "without the commit log" in str(error)
+    assert visible(storage, ManualClock(NOW_MS)) == OLD
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_pending_clustering_on_the_same_groups_is_waited_for(storage: MemoryStorage, readable: bool) -> None:
+    plan = clustering_plan("part=p0", group_of(storage, "part=p0")) if readable else b"Obj\x01 torn"
+    name = f"{TIMELINE}/{instant_of_ms(NOW_MS - 1)}.clustering.requested"
+    error, _ = attempt_once(storage, "put_if_absent:.hoodie/.heartbeat", lambda: storage.put(name, plan))
+    assert isinstance(error, Busy)
+    assert visible(storage, ManualClock(NOW_MS)) == OLD
+
+
+def test_a_pending_clustering_elsewhere_does_not_hinder(storage: MemoryStorage) -> None:
+    name = f"{TIMELINE}/{instant_of_ms(NOW_MS - 1)}.clustering.requested"
+    plan = clustering_plan("part=p9", "00000000-0000-0000-0000-000000000000-0")
+    assert attempt_once(storage, "put_if_absent:.hoodie/.heartbeat", lambda: storage.put(name, plan))[0] is None
+    assert visible(storage, ManualClock(NOW_MS)) == NEW
+
+
+@pytest.mark.parametrize("point", ["open_input:part=", "put:part=p2/0", "put_if_absent:part=p2"])
+def test_what_a_restore_undoes_meanwhile_does_not_come_back(storage: MemoryStorage, point: str) -> None:
+    newest = max(i.path for i in storage.list(TIMELINE) if i.name.endswith(".commit"))
+
+    def move() -> None:
+        time = newest.rpartition("/")[2][:17]
+        for info in storage.list():
+            is_of_it = info.path.startswith(f"{TIMELINE}/{time}") or info.name.endswith(f"_{time}.parquet")
+            if is_of_it:
+                storage.delete(info.path)
+
+    error, moved = attempt_once(storage, point, move)
+    assert moved
+    assert isinstance(error, Conflict)
+    assert visible(storage, ManualClock(NOW_MS)) == {}
+
+
+def crashed(storage: MemoryStorage, source: Path, at: str) -> str:
+    """Let an ingest die right before an operation; returns its instant."""
+
+    class DiesAt:
+        def fault_at(self, number: int, point: str) -> Fault | None:
+            return Fault.CRASH_BEFORE if at in point else None
+
+    with contextlib.suppress(Crash):
+        faulty = FaultyStorage(storage, DiesAt())
+        Table(simulated_context(faulty, ManualClock(NOW_MS), "dead")).ingest_folder(str(source))
+    return our_instant(storage)
+
+
+def later_table(storage: MemoryStorage, by_ms: int = EXPIRY_MS + 1_000) -> tuple[Table, ManualClock]:
+    clock = ManualClock(NOW_MS + by_ms)
+    return Table(simulated_context(storage, clock, "second")), clock
+
+
+def test_a_rollback_that_hudi_began_is_left_to_it(storage: MemoryStorage, source: Path) -> None:
+    target = crashed(storage, source, "put:part=")
+    theirs = f"{TIMELINE}/{instant_of_ms(NOW_MS + 1_000)}.rollback"
+    storage.put(f"{theirs}.requested", rollback_plan(target))
+    storage.put(f"{theirs}.inflight", b"")
+    table, clock = later_table(storage)
+    table.ingest_folder(str(source))
+    assert visible(storage, clock) == NEW
+    rollbacks = [i.name for i in storage.list(TIMELINE) if ".rollback" in i.name]
+    assert len(rollbacks) == 2, "neither completed by us nor made a second time"
+
+
+def test_an_unreadable_rollback_plan_does_not_stop_ingestion(storage: MemoryStorage, source: Path) -> None:
+    crashed(storage, source, "put:part=")
+    storage.put(f"{TIMELINE}/{instant_of_ms(NOW_MS + 1_000)}.rollback.requested", b"Obj\x01 torn")
+    table, clock = later_table(storage)
+    table.ingest_folder(str(source))
+    assert visible(storage, clock) == NEW
+
+
+@pytest.mark.parametrize("states", [("inflight",), ("commit.requested", "inflight")])
+def test_what_a_sleeper_leaves_after_its_rollback_is_removed(
+    storage: MemoryStorage, source: Path, states: tuple[str, ...]
+) -> None:
+    target = crashed(storage, source, "put:part=")
+    table, clock = later_table(storage)
+    table.ingest_folder(str(source))
+    # It wakes up, puts what it was about to put, and dies for good.
+    for state in states:
+        storage.put(f"{TIMELINE}/{target}.{state}", b"")
+    path = f"part=p0/{group_of(storage, 'part=p0')}_7-0-0_{target}.parquet"
+    storage.put(f".hoodie/.temp/{target}/{path}.marker.MERGE", b"")
+    storage.put(path, b"rows that must never show")
+    table.ingest(FIRST.slice(0, 1))
+    assert visible(storage, clock) == {**NEW, "k0": 100}
+    assert unaccounted(storage) == []
+
+
+def test_a_table_made_anew_is_noticed(storage: MemoryStorage) -> None:
+    stale = Table(simulated_context(storage, ManualClock(NOW_MS), "stale"))
+    stale.ingest(SECOND.slice(0, 1))
+    for info in storage.list():
+        storage.delete(info.path)
+    clock = ManualClock(NOW_MS + 1_000)
+    create_table(Table(simulated_context(storage, clock, "another"))._session, DEFINITION)
+    stale.context.clock.sleep_s(10)
+    stale.ingest(FIRST)  # the first try meets another table id, and the next one starts from the new table
+    assert visible(storage, clock) == OLD
+    assert unaccounted(storage) == []
+
+
+def test_the_ledger_survives_a_foreign_archiver(storage: MemoryStorage, source: Path) -> None:
+    table, clock = later_table(storage)
+    table.ingest_folder(str(source))
+    for info in storage.list(TIMELINE):
+        storage.delete(info.path)
+    foreign = instant_of_ms(clock.now_ms() + 5_000)
+    storage.put(f"{TIMELINE}/{foreign}_{foreign}.commit", b"")
+    fresh, _ = later_table(storage, by_ms=10 * EXPIRY_MS)
+    result = fresh.ingest_folder(str(source))
+    assert result.instant is None
+    assert "2 files were taken before" in result.note
+
+
+def test_create_keeps_what_a_half_done_update_of_the_properties_holds(storage: MemoryStorage) -> None:
+    body = storage.get(PROPERTIES_PATH) + b"hoodie.table.metadata.partitions=files\n"
+    storage.put(BACKUP_PATH, body)
+    storage.delete(PROPERTIES_PATH)
+    table, _ = later_table(storage)
+    assert create_table(table._session, DEFINITION) is False
+    assert table.config.metadata_partitions == ("files",)
+
+
+@pytest.mark.parametrize("fault", FLOORS)
+def test_an_error_at_every_storage_operation_is_old_or_new_and_can_be_run_again(
+    storage: MemoryStorage, source: Path, fault: Fault
+) -> None:
+    undisturbed = FaultyStorage(storage.copy())
+    Table(simulated_context(undisturbed, ManualClock(NOW_MS), "writer")).ingest_folder(str(source))
+    points = 0
+    for number in range(1, undisturbed.operations + 1):
+        state = storage.copy()
+        faulty = FaultyStorage(state, FaultPlan.at(number, fault))
+        clock = ManualClock(NOW_MS)
+        error: HudiOpsError | None = None
+        try:
+            Table(simulated_context(faulty, clock, "writer")).ingest_folder(str(source))
+        except HudiOpsError as raised:
+            error = raised
+        story = f"{faulty.fired} -> {error!r}"
+        seen = visible(state.copy(), clock)
+        assert seen in (OLD, NEW), story
+        assert error is not None or seen == NEW, f"success was reported, and it is not there: {story}"
+        table, clock = later_table(state)
+        table.ingest_folder(str(source))
+        assert visible(state, clock) == NEW, story
+        assert unaccounted(state) == [], story
+        points += len(faulty.fired)
+    print(f"errors at storage operations, {fault.name}: {points}")
+    assert points >= FLOORS[fault]
+
+
+def test_slots_are_never_deleted(storage: MemoryStorage, source: Path) -> None:
+    crashed(storage, source, "put:part=")
+    table, _ = later_table(storage)
+    table.ingest_folder(str(source))
+    slots = [info.path for info in storage.list(".hoodie/.commit_log/00000000")]
+    assert slots == [slot_path(number) for number in range(len(slots))]
