@@ -16,6 +16,7 @@ from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict, InvalidRequest
+from hudi_ops.files.source import as_rows
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.engine_choice import EngineName, choose_engine
 from hudi_ops.services.ingest import Batch, IngestResult, ingest, nothing_new, parse_operation, refuse_unwritable
@@ -148,7 +149,7 @@ class Table:
             InvalidRequest: the rows do not fit the table; nothing was changed.
             Conflict: lost to overlapping writes again and again.
         """
-        rows = data if isinstance(data, pa.Table) else pa.table(data)
+        rows = as_rows(data)
         kind = parse_operation(operation)
         refuse_unwritable(self.config)
         chosen, reason = choose_engine(engine, rows.nbytes, self._ctx.engine)

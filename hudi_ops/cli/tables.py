@@ -127,7 +127,7 @@ def ingest(
         str,
         typer.Option(
             metavar="auto|local|spark",
-            help="Where the work runs: this process, or Spark. auto picks by bytes.",
+            help="Where the work runs. auto is this process; only applications submitted to Spark pick by bytes.",
             autocompletion=lambda: ["auto", "local", "spark"],
         ),
     ] = "auto",

@@ -30,7 +30,6 @@ class TableConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    database: str = ""
     table_type: TableType = "COPY_ON_WRITE"
     version: int
     layout: int
@@ -43,8 +42,6 @@ class TableConfig(BaseModel):
     url_encode: bool = False
     drop_partition_columns: bool = False
     populate_meta_fields: bool = True
-    base_file_format: str = "PARQUET"
-    timezone: str = "LOCAL"
     timeline_folder: str = ".hoodie/timeline"
     history_folder: str = ".hoodie/timeline/history"
     create_schema: str = ""
@@ -106,7 +103,6 @@ class TableConfig(BaseModel):
         timeline_folder = ".hoodie" if layout == 1 else f".hoodie/{timeline}"
         return cls(
             name=raw["hoodie.table.name"],
-            database=raw.get("hoodie.database.name", ""),
             table_type=_choice(raw, "hoodie.table.type", "COPY_ON_WRITE", ("COPY_ON_WRITE", "MERGE_ON_READ"), path),
             version=version,
             layout=layout,
@@ -126,8 +122,6 @@ class TableConfig(BaseModel):
             url_encode=_flag(raw, "hoodie.datasource.write.partitionpath.urlencode", False),
             drop_partition_columns=_flag(raw, "hoodie.datasource.write.drop.partition.columns", False),
             populate_meta_fields=_flag(raw, "hoodie.populate.meta.fields", True),
-            base_file_format=base_format,
-            timezone=raw.get("hoodie.table.timeline.timezone", "LOCAL").upper(),
             timeline_folder=timeline_folder,
             history_folder=f"{timeline_folder}/{history}" if layout == 2 else ".hoodie/archived",
             create_schema=raw.get("hoodie.table.create.schema", ""),

@@ -18,7 +18,6 @@ from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.config.table import WRITABLE_VERSIONS, TableConfig
 from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest, Unsupported
-from hudi_ops.files.base_file import WriterSettings
 from hudi_ops.files.names import bucket_file_id
 from hudi_ops.index.simple_bucket import Tagger, groups_by_bucket
 from hudi_ops.kernels.merge import Operation, Ordering
@@ -119,7 +118,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         if batch.operation is Operation.INSERT:
             _refuse_duplicates(session, state, schema, scattered, groups)
         if not rows_in and batch.ledger is None:
-            return _nothing(session, state, batch, engine, reason, "nothing new: the batch has no rows")
+            return _nothing(state, batch, engine, reason, "nothing new: the batch has no rows")
         recover(session)
         ensure_first_commit(session)
         attempt = begin(session.ctx, session.loader, state.config.completed_write_action)
@@ -157,7 +156,7 @@ def nothing_new(session: Session, batch: Batch, engine: Engine, reason: str, not
     """The result of an ingest without new files; what dead attempts left is cleared all the same."""
     state = session.loader.load()
     recover(session)
-    return _nothing(session, state, batch, engine, reason, note)
+    return _nothing(state, batch, engine, reason, note)
 
 
 def refuse_unwritable(config: TableConfig) -> None:
@@ -231,7 +230,6 @@ def _bucket_tasks(
                 base=base,
                 instant=attempt.instant,
                 epoch=attempt.epoch,
-                settings=WriterSettings(),
             )
         )
     return tasks
@@ -330,7 +328,7 @@ def _undo(session: Session, attempt: Attempt, error: HudiOpsError) -> None:
         logger.warning("attempt %s was not undone: %s", attempt.instant, failure)
 
 
-def _nothing(session: Session, state: TableState, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:
+def _nothing(state: TableState, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:
     return IngestResult(
         state.config.name, batch.operation.value, None, None, engine.name, reason, len(batch.files), 0, note=note
     )
