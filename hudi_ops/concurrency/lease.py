@@ -77,7 +77,7 @@ def read_lease(storage: Storage, instant: str) -> Lease | None:
     try:
         said = json.loads(body)
         # The storage's clock may lag behind everybody's: the writer's own word counts too, and the later of the two.
-        return Lease(instant, Owner(**said["owner"]), max(info.modified_ms, int(said["beaten_ms"])))
+        return Lease(instant, Owner(**said["owner"]), max(info.modified_ms, int(said.get("beaten_ms", 0))))
     except (ValueError, KeyError, TypeError):
         return Lease(instant, None, info.modified_ms)
 
