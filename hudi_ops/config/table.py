@@ -15,6 +15,9 @@ BACKUP_PATH = ".hoodie/hoodie.properties.backup"
 READABLE_VERSIONS = (6, 8, 9)
 WRITABLE_VERSIONS = (9,)
 
+BUCKETS_MAX = 100_000
+"""Buckets of a partition, at most: each is a file, and a folder with more of them serves nobody."""
+
 TableType = Literal["COPY_ON_WRITE", "MERGE_ON_READ"]
 MergeMode = Literal["COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING", "CUSTOM"]
 

@@ -179,7 +179,11 @@ def _same_on_return(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _rounded(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Floating point as floating point: rounding is what such a column is for, infinity for a finite value is not."""
+    """Floating point as floating point: rounding is what such a column is for, infinity for a finite value is not.
+
+    Raises:
+        ArrowInvalid: a finite value would become infinite.
+    """
     fitted = (array.cast(pa.float32()) if array.type == pa.float16() else array).cast(kind)
     lost = pc.and_(pc.is_inf(fitted), pc.invert(pc.is_inf(array.cast(pa.float64()))))
     place = pc.index(lost, True).as_py()

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.config.columns import IS_DELETED, META_COLUMNS
-from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH, TableFacts, TableType, new_table_properties
+from hudi_ops.config.table import BACKUP_PATH, BUCKETS_MAX, PROPERTIES_PATH, TableFacts, TableType, new_table_properties
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.formats.arrow_types import normalise
 from hudi_ops.formats.avro_schema import to_avro
@@ -29,8 +29,6 @@ from hudi_ops.timeline.commit_log import read_slot, slot_path
 from hudi_ops.timeline.entries import Properties, decision_id_of, encode_entry
 
 logger = logging.getLogger(__name__)
-
-BUCKETS_MAX = 99_999_999
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Corrupt, HudiOpsError, Unsupported
-from hudi_ops.services.ingest import refuse_unwritable
 from hudi_ops.services.plan_notes import note_of
+from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.archived import ArchivedInstant, load_history
