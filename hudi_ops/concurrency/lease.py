@@ -1,7 +1,7 @@
 """Leases: who works on an instant, and whether it still beats. A lease says when to try; it never says who wins.
 
 The file is Apache Hudi's heartbeat (`.hoodie/.heartbeat/<instant>`): its change time is the beat that Hudi judges, its content,
-which Hudi ignores, names our owner (format facts §8.3).
+which Hudi ignores, names our owner (docs/format.md §8.3).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Deciding: lock, reload, finish what others decided, validate, claim the next slot, apply. The whole critical section.
 
-Nothing in here lists partitions or reads data. The lock spares retries; the slot decides (DESIGN §5, "To decide").
+Nothing in here lists partitions or reads data. The lock spares retries; the slot decides (docs/protocol.md §5).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `hoodie.properties` says of a table, as one frozen value; and the properties of a new table (format facts §1.5)."""
+"""What `hoodie.properties` says of a table, as one frozen value; and the properties of a new table (docs/format.md §1.5)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TableConfig(BaseModel):
     def encodes_key_names(self) -> bool:
         """Whether record keys read `field:value,…` instead of the bare value.
 
-        Source: format facts §6.5: several key fields, or the complex generator with one field (always so in version 9).
+        Source: docs/format.md §6.5: several key fields, or the complex generator with one field (always so in version 9).
         """
         return len(self.record_key_fields) > 1 or self.key_generator == "COMPLEX"
 
@@ -148,7 +148,7 @@ class TableFacts(BaseModel):
 
 
 def key_generator_of(record_key: tuple[str, ...], partition_by: tuple[str, ...]) -> str:
-    """The key generator that Apache Hudi infers from the numbers of key and partition fields (format facts §6.5)."""
+    """The key generator that Apache Hudi infers from the numbers of key and partition fields (docs/format.md §6.5)."""
     if not partition_by:
         return "NON_PARTITION"
     return "SIMPLE" if len(record_key) == len(partition_by) == 1 else "COMPLEX"
@@ -165,7 +165,7 @@ def new_table_properties(
     checksum: str,
     url_encode: bool = True,
 ) -> dict[str, str]:
-    """Every property of a new version 9 table (format facts §1.5, "v9 file to write").
+    """Every property of a new version 9 table (docs/format.md §1.5).
 
     Raises:
         InvalidRequest: the name is not plain ASCII without control characters, which not every reader could open.

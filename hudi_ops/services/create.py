@@ -1,7 +1,7 @@
 """Making a table: its first slot holds all of it, the properties file follows, then an empty first commit.
 
 The empty commit keeps a completed write on the timeline before any pending one: readers that list take files older than the
-timeline's start for rows (format facts, fact 7).
+timeline's start for rows (docs/format.md §9.1).
 """
 
 from __future__ import annotations

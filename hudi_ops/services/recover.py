@@ -59,7 +59,7 @@ def finish_unfinished(session: Session) -> TableState:
 
 def _clear_if_cancelled(session: Session, state: TableState, instant: str) -> None:
     # A sleeper that wakes up after its rollback may leave an inflight without its requested, which makes the whole table unreadable
-    # for Apache Hudi (fact 13). Pending writes without a lease that no slot names are other programs' and are left alone.
+    # for Apache Hudi (docs/format.md §2.3). Pending writes without a lease that no slot names are other programs', and stay.
     if session.was_cancelled(state, instant):
         clear_risen(session, state, instant)
 

@@ -29,10 +29,7 @@ _MUTATIONS = frozenset({"put", "put_if_absent", "delete"})
 
 
 class Fault(Enum):
-    """Ways in which a storage call goes wrong.
-
-    Source: reliability §6, fault kinds.
-    """
+    """Ways in which a storage call goes wrong."""
 
     CRASH_BEFORE = "F1"
     CRASH_AFTER = "F2"

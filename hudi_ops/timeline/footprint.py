@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 
 BUCKET_DIGITS = 8
-"""A bucket's file ids begin with its number in eight digits (format facts, half B §6.2)."""
+"""A bucket's file ids begin with its number in eight digits (docs/format.md §10.1)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Invariants of data files: what completed instants name is there, whole, once, and where readers look (format facts §6)."""
+"""Invariants of data files: what completed instants name is there, whole, once, and where readers look (docs/format.md §6)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What unfinished work left behind: data files that no instant names, and markers, leases, ledgers and payloads of settled ones.
 
-Readers that list take a leftover for rows once its instant is completed, or once the timeline's start has passed it (fact 7).
+Readers that list take a leftover for rows once its instant is completed, or once the start of the timeline passed it
+(docs/format.md §9.1).
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _check_owner(subject: Subject, instant: Instant, findings: Findings) -> None
 
 
 def _check_start(subject: Subject, findings: Findings) -> None:
-    """One completed write before the oldest pending one: readers that list take files older than the start for rows (fact 7)."""
+    """One completed write before the oldest pending one: older files count as rows for readers that list (docs/format.md §9.1)."""
     start = subject.later.start
     if not start or subject.has_metadata_table:
         return

@@ -23,7 +23,7 @@ class Listing(Protocol):
 
 
 class StorageListing:
-    """Lists folders. A partition is a folder with a `.hoodie_partition_metadata` file (format facts §1.1)."""
+    """Lists folders. A partition is a folder with a `.hoodie_partition_metadata` file (docs/format.md §1.1)."""
 
     def __init__(self, storage: Storage, *, is_partitioned: bool) -> None:
         self._storage = storage
