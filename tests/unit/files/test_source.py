@@ -133,3 +133,12 @@ def test_arrow_data_comes_in_several_shapes() -> None:
     rows = pa.table({"id": ["a"]})
     for given in (rows, rows.to_reader(), rows.to_pandas(), {"id": ["a"]}, rows.to_batches()[0]):
         assert as_rows(given).to_pylist() == rows.to_pylist()
+
+
+def test_infinity_in_words_is_no_overflow_in_json(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"a": 1.5}\n{"a": -Infinity}\n')
+    storage = open_storage(str(tmp_path))
+    info = storage.head("a.json")
+    assert info is not None
+    rows = read_source(storage, info, pa.schema([("a", pa.float32())]), ["a"])
+    assert rows["a"].to_pylist() == [1.5, float("-inf")]
