@@ -1,6 +1,7 @@
 """A door before a server that passes requests on, except as its rule says: a store without conditions, a lost reply."""
 
 import http.client
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ def door(endpoint: str, rules: Rules) -> Iterator[str]:
 
     class Door(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+        wbufsize = -1  # one packet for an answer
 
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
@@ -44,7 +47,7 @@ def door(endpoint: str, rules: Rules) -> Iterator[str]:
             content = reply.read()
             if rules.lose_reply(self.command, self.path):
                 self.close_connection = True
-                self.connection.close()
+                self.connection.shutdown(socket.SHUT_RDWR)
                 return
             self.answer(reply.status, reply.getheaders(), content)
 
