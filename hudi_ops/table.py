@@ -16,13 +16,15 @@ from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict, InvalidRequest
+from hudi_ops.files.source import as_rows
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.engine_choice import EngineName, choose_engine
-from hudi_ops.services.ingest import Batch, IngestResult, ingest, nothing_new, parse_operation, refuse_unwritable
+from hudi_ops.services.ingest import Batch, IngestResult, ingest, nothing_new, parse_operation
 from hudi_ops.services.ledger import Ledger, Offer, offer_of, read_ledger
 from hudi_ops.services.read import OpenView, read_table, request_of
 from hudi_ops.services.recover import finish_unfinished
 from hudi_ops.services.session import Session
+from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.paths import open_folder, open_storage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.names import parse_instant
@@ -41,6 +43,8 @@ class Table:
     def __init__(self, ctx: TableContext) -> None:
         self._ctx = ctx
         self._session = Session(ctx)
+        self.was_created = False
+        """Whether `create` made the table just now; False when an equal one was there."""
 
     @classmethod
     def create(
@@ -82,7 +86,7 @@ class Table:
         definition = Definition(
             name, schema, tuple(record_key), tuple(partition_by), ordering, TABLE_TYPES[table_type], buckets, url_encode
         )
-        create_table(table._session, definition)
+        table.was_created = create_table(table._session, definition)
         return table
 
     @classmethod
@@ -148,7 +152,7 @@ class Table:
             InvalidRequest: the rows do not fit the table; nothing was changed.
             Conflict: lost to overlapping writes again and again.
         """
-        rows = data if isinstance(data, pa.Table) else pa.table(data)
+        rows = as_rows(data)
         kind = parse_operation(operation)
         refuse_unwritable(self.config)
         chosen, reason = choose_engine(engine, rows.nbytes, self._ctx.engine)

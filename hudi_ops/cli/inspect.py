@@ -64,8 +64,8 @@ hudi-ops show /data/trips --json
 
 VERIFY_HELP = """Check that a table is whole. Ends with 20 when something is broken.
 
-The timeline, the commit log and the files that completed instants name are looked at; with --deep, the contents of the
-files too. Nothing is changed.
+The timeline, the commit log, the files that completed instants name, their footers, and the keys of a sample of them are
+looked at; with --deep, the keys of all of them. Nothing is changed.
 
 \b
 hudi-ops verify flights
@@ -177,7 +177,7 @@ def show(table: TableArgument, as_json: JsonOption = False) -> None:
 
 def verify(
     table: TableArgument,
-    deep: Annotated[bool, typer.Option("--deep", help="Read the contents of files too.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Read the keys of all files, and compare them.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check that a table is whole.

@@ -26,8 +26,8 @@ app = typer.Typer(
     help="Write, read and check Apache Hudi tables. Each command tells more with --help.",
     epilog="A TABLE is a name that tables.yaml declares, or a folder. tables.yaml is found through the environment "
     "variable HUDI_OPS_TABLES, else in the working folder or above it. Exit codes: 0 done, 2 wrong call, 3 not supported, "
-    "10 lost to another writer, 11 somebody else is at it, 13 a service does not answer, 14 outcome unknown, "
-    "20 the table is damaged, 70 a fault of this program.",
+    "10 lost to another writer, 11 somebody else is at it, 12 cancelled, 13 a service does not answer, "
+    "14 outcome unknown, 20 the table is damaged, 70 a fault of this program.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

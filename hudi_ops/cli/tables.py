@@ -15,7 +15,6 @@ from hudi_ops.cli.arguments import (
     open_table,
     parse_seconds,
     split_names,
-    storage_of,
 )
 from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
 from hudi_ops.errors import InvalidRequest
@@ -71,8 +70,12 @@ def create(
         Path | None, typer.Option(metavar="FILE.parquet", help="A Parquet file whose columns the table gets.")
     ] = None,
     url_encode: Annotated[
-        bool, typer.Option("--url-encode", help="Escape partition values that hold / or control characters.")
-    ] = False,
+        bool,
+        typer.Option(
+            "--url-encode/--no-url-encode",
+            help="Escape characters of partition values that a path must not hold, or refuse such values.",
+        ),
+    ] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Make an empty table.
@@ -127,7 +130,7 @@ def ingest(
         str,
         typer.Option(
             metavar="auto|local|spark",
-            help="Where the work runs: this process, or Spark. auto picks by bytes.",
+            help="Where the work runs. auto is this process; only applications submitted to Spark pick by bytes.",
             autocompletion=lambda: ["auto", "local", "spark"],
         ),
     ] = "auto",
@@ -177,16 +180,14 @@ def _definition(location: TableLocation, given: dict[str, Any]) -> dict[str, Any
 
 def _make(location: TableLocation, definition: dict[str, Any], schema: pa.Schema, url_encode: bool) -> dict[str, Any]:
     from hudi_ops.concurrency.open_lock import lock_of
-    from hudi_ops.config.table import PROPERTIES_PATH
     from hudi_ops.table import Table
 
-    existed = storage_of(location).head(PROPERTIES_PATH) is not None
     table = Table.create(location.path, schema=schema, url_encode=url_encode, locks=lock_of(location), **definition)
     try:
         return {
             "table": table.config.name,
             "path": location.path,
-            "created": not existed,
+            "created": table.was_created,
             "type": table.config.table_type,
             "record_key": list(table.config.record_key_fields),
             "partition_by": list(table.config.partition_fields),

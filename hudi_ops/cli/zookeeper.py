@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from hudi_ops.cli.arguments import JsonOption
+from hudi_ops.cli.output import write, write_json
 from hudi_ops.errors import Unavailable
 from hudi_ops.testing.zookeeper import EmbeddedZooKeeper, ServerStatus
 
@@ -18,14 +19,13 @@ app = typer.Typer(
 )
 
 _Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Folder of the server: settings, log and data.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command()
 def start(
     data: _Data = Path(".zookeeper"),
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.", min=0, max=65535)] = 21810,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Start the server, and return once it serves. Does nothing when it runs already."""
     server = EmbeddedZooKeeper(data, port)
@@ -36,7 +36,7 @@ def start(
 
 
 @app.command()
-def status(data: _Data = Path(".zookeeper"), as_json: _Json = False) -> None:
+def status(data: _Data = Path(".zookeeper"), as_json: JsonOption = False) -> None:
     """Say whether the server runs and serves. Ends with 13 when it does not serve.
 
     Raises:
@@ -55,7 +55,7 @@ def status(data: _Data = Path(".zookeeper"), as_json: _Json = False) -> None:
 
 
 @app.command()
-def stop(data: _Data = Path(".zookeeper"), as_json: _Json = False) -> None:
+def stop(data: _Data = Path(".zookeeper"), as_json: JsonOption = False) -> None:
     """Stop the server; its data stays. Does nothing when it does not run."""
     server = EmbeddedZooKeeper(data)
     was_stopped = server.stop()
@@ -64,4 +64,7 @@ def stop(data: _Data = Path(".zookeeper"), as_json: _Json = False) -> None:
 
 
 def _print(status: ServerStatus, as_json: bool, said: str, **facts: bool) -> None:
-    typer.echo(json.dumps({**status.as_dict(), **facts}) if as_json else said)
+    if as_json:
+        write_json({**status.as_dict(), **facts})
+    else:
+        write(said)

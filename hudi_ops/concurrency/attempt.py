@@ -1,7 +1,7 @@
 """One try of one write: take an instant, announce it, and find out in time that it was cancelled.
 
 The order is what keeps a crash harmless: lease, requested, inflight, and only then data. An inflight file without its requested
-one makes the whole table unreadable for Apache Hudi (fact 13), so undoing goes the other way round.
+one makes the whole table unreadable for Apache Hudi (docs/format.md §2.3), so undoing goes the other way round.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Attempt:
 
 
 def reserve_instant(ctx: TableContext, state: TableState) -> str:
-    """Take a unique instant by creating its lease, then look whether somebody was there before (reliability §0, 2).
+    """Take a unique instant by creating its lease, then look whether somebody was there before (docs/protocol.md §4).
 
     A deleted lease frees its name, so the name alone proves nothing: an equal or newer time on the timeline means that this one
     may have been used, and a later one is taken.
@@ -84,7 +84,7 @@ def begin(ctx: TableContext, loader: StateLoader, action: str, plan: bytes = b""
         for path, body in ((requested, plan), (inflight, b"")):
             # The instant is ours by its lease: a retried request may have put the very file that is found.
             ensure(ctx.storage, path, body)
-        # A sleeper may have been cancelled, or archived past, before its files appeared (model, S1 and S5s).
+        # A sleeper may have been cancelled, or archived past, before its files appeared (docs/protocol.md §4).
         after = loader.load()
         fate = after.log.fate(instant)
         if not isinstance(fate[1] if fate else None, Cancel) and instant > after.log.boundary:

@@ -1,4 +1,7 @@
-"""Which completed actions an attempt may not pass: pure rules over footprints, by order of completion (RFC-22, DESIGN §5)."""
+"""Which completed actions an attempt may not pass: pure rules over footprints.
+
+Source: RFC-22 (order of completion); docs/protocol.md §5.
+"""
 
 from __future__ import annotations
 

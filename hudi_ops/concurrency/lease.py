@@ -1,7 +1,7 @@
 """Leases: who works on an instant, and whether it still beats. A lease says when to try; it never says who wins.
 
 The file is Apache Hudi's heartbeat (`.hoodie/.heartbeat/<instant>`): its change time is the beat that Hudi judges, its content,
-which Hudi ignores, names our owner (format facts §8.3).
+which Hudi ignores, names our owner (docs/format.md §8.3).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def read_lease(storage: Storage, instant: str) -> Lease | None:
     try:
         said = json.loads(body)
         # The storage's clock may lag behind everybody's: the writer's own word counts too, and the later of the two.
-        return Lease(instant, Owner(**said["owner"]), max(info.modified_ms, int(said["beaten_ms"])))
+        return Lease(instant, Owner(**said["owner"]), max(info.modified_ms, int(said.get("beaten_ms", 0))))
     except (ValueError, KeyError, TypeError):
         return Lease(instant, None, info.modified_ms)
 

@@ -57,7 +57,7 @@ def from_node_data(data: bytes, created_ms: int) -> LockHolder:
         data: the node's bytes.
         created_ms: when the node was created, in ms since 1970 UTC; foreign nodes tell no other time.
 
-    Source: hudi-format-timeline §8.4; reliability §3.
+    Source: docs/format.md §8.4.
     """
     text = data.decode("utf-8", "replace").strip()
     try:
@@ -79,7 +79,7 @@ def lock_path(base_path: str, lock_key: str) -> str:
     Raises:
         InvalidRequest: ZooKeeper takes no such path.
 
-    Source: hudi-format-timeline §8.4.
+    Source: docs/format.md §8.4.
     """
     path = f"{base_path.rstrip('/')}/{lock_key}"
     if not path.startswith("/") or any(part in {"", ".", ".."} for part in path[1:].split("/")):

@@ -1,7 +1,7 @@
 """Markers: an empty file per data file, created before it, so that a rollback knows what to delete without listing.
 
 They are Apache Hudi's direct markers, type CREATE or MERGE, without a `MARKERS.type` file: the form its own rollback
-understands (format facts §8.1).
+understands (docs/format.md §8.1).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def put_marker(storage: Storage, instant: str, data_path: str, *, replaces: bool
 
 
 def list_markers(storage: Storage, instant: str) -> list[Marker]:
-    """Data files that an attempt announced: direct markers, and those a timeline server wrote (format facts §8.2)."""
+    """Data files that an attempt announced: direct markers, and those a timeline server wrote (docs/format.md §8.2)."""
     prefix = f"{FOLDER}/{instant}/"
     found = []
     for info in storage.list(prefix.rstrip("/")):

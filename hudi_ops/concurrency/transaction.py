@@ -1,6 +1,6 @@
 """Deciding: lock, reload, finish what others decided, validate, claim the next slot, apply. The whole critical section.
 
-Nothing in here lists partitions or reads data. The lock spares retries; the slot decides (DESIGN §5, "To decide").
+Nothing in here lists partitions or reads data. The lock spares retries; the slot decides (docs/protocol.md §5).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol, cast
 
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.context import TableContext
@@ -24,7 +24,7 @@ SLOTS_LOST_MAX = 1_000
 """Slots that may be lost in a row before we believe that something else is wrong."""
 
 
-class Applier:
+class Applier(Protocol):
     """Rolls a decided entry forward; `services.apply` is the one implementation."""
 
     def apply(self, state: TableState, slot: int, entry: Entry) -> bool:
@@ -33,7 +33,7 @@ class Applier:
         Returns:
             False when it turned out that it can never be applied, and was voided.
         """
-        raise NotImplementedError  # pragma: no cover
+        ...
 
 
 @dataclass(frozen=True)

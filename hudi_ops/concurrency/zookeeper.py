@@ -56,7 +56,7 @@ class ZooKeeperLock:
     Raises:
         InvalidRequest: hosts, path or key cannot be used.
 
-    Source: hudi-format-timeline §8.4; reliability §3.
+    Source: docs/format.md §8.4.
     """
 
     def __init__(
@@ -383,8 +383,6 @@ def probe(hosts: str, timeout_s: float) -> None:
 
     Raises:
         Unavailable: the operation did not succeed in time.
-
-    Source: airflow §5.
     """
     # Its own logger: failing is what a probe is for, so kazoo's warnings would only be noise.
     client = _client(hosts, timeout_s, answer_timeout_s=timeout_s, log=logging.Logger("probe", logging.CRITICAL + 1))

@@ -1,4 +1,4 @@
-"""What `hoodie.properties` says of a table, as one frozen value; and the properties of a new table (format facts §1.5)."""
+"""What `hoodie.properties` says of a table, as one frozen value; and the properties of a new table (docs/format.md §1.5)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ BACKUP_PATH = ".hoodie/hoodie.properties.backup"
 READABLE_VERSIONS = (6, 8, 9)
 WRITABLE_VERSIONS = (9,)
 
+BUCKETS_MAX = 100_000
+"""Buckets of a partition, at most: each is a file, and a folder with more of them serves nobody."""
+
 TableType = Literal["COPY_ON_WRITE", "MERGE_ON_READ"]
 MergeMode = Literal["COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING", "CUSTOM"]
 
@@ -30,7 +33,6 @@ class TableConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    database: str = ""
     table_type: TableType = "COPY_ON_WRITE"
     version: int
     layout: int
@@ -43,8 +45,6 @@ class TableConfig(BaseModel):
     url_encode: bool = False
     drop_partition_columns: bool = False
     populate_meta_fields: bool = True
-    base_file_format: str = "PARQUET"
-    timezone: str = "LOCAL"
     timeline_folder: str = ".hoodie/timeline"
     history_folder: str = ".hoodie/timeline/history"
     create_schema: str = ""
@@ -61,7 +61,7 @@ class TableConfig(BaseModel):
     def encodes_key_names(self) -> bool:
         """Whether record keys read `field:value,…` instead of the bare value.
 
-        Source: format facts §6.5: several key fields, or the complex generator with one field (always so in version 9).
+        Source: docs/format.md §6.5: several key fields, or the complex generator with one field (always so in version 9).
         """
         return len(self.record_key_fields) > 1 or self.key_generator == "COMPLEX"
 
@@ -106,7 +106,6 @@ class TableConfig(BaseModel):
         timeline_folder = ".hoodie" if layout == 1 else f".hoodie/{timeline}"
         return cls(
             name=raw["hoodie.table.name"],
-            database=raw.get("hoodie.database.name", ""),
             table_type=_choice(raw, "hoodie.table.type", "COPY_ON_WRITE", ("COPY_ON_WRITE", "MERGE_ON_READ"), path),
             version=version,
             layout=layout,
@@ -126,8 +125,6 @@ class TableConfig(BaseModel):
             url_encode=_flag(raw, "hoodie.datasource.write.partitionpath.urlencode", False),
             drop_partition_columns=_flag(raw, "hoodie.datasource.write.drop.partition.columns", False),
             populate_meta_fields=_flag(raw, "hoodie.populate.meta.fields", True),
-            base_file_format=base_format,
-            timezone=raw.get("hoodie.table.timeline.timezone", "LOCAL").upper(),
             timeline_folder=timeline_folder,
             history_folder=f"{timeline_folder}/{history}" if layout == 2 else ".hoodie/archived",
             create_schema=raw.get("hoodie.table.create.schema", ""),
@@ -151,7 +148,7 @@ class TableFacts(BaseModel):
 
 
 def key_generator_of(record_key: tuple[str, ...], partition_by: tuple[str, ...]) -> str:
-    """The key generator that Apache Hudi infers from the numbers of key and partition fields (format facts §6.5)."""
+    """The key generator that Apache Hudi infers from the numbers of key and partition fields (docs/format.md §6.5)."""
     if not partition_by:
         return "NON_PARTITION"
     return "SIMPLE" if len(record_key) == len(partition_by) == 1 else "COMPLEX"
@@ -168,7 +165,7 @@ def new_table_properties(
     checksum: str,
     url_encode: bool = True,
 ) -> dict[str, str]:
-    """Every property of a new version 9 table (format facts §1.5, "v9 file to write").
+    """Every property of a new version 9 table (docs/format.md §1.5).
 
     Raises:
         InvalidRequest: the name is not plain ASCII without control characters, which not every reader could open.

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from hudi_ops.config.table import BUCKETS_MAX
 from hudi_ops.errors import InvalidRequest
 
 ENVIRONMENT_VARIABLE = "HUDI_OPS_TABLES"
@@ -44,7 +45,7 @@ class TableDeclaration(_Model):
     ordering: str | None = Field(
         default=None, min_length=1, description="Column whose larger value wins; none: latest commit."
     )
-    buckets: int = Field(default=1, ge=1, le=100_000, description="Buckets (file groups) a partition.")
+    buckets: int = Field(default=1, ge=1, le=BUCKETS_MAX, description="Buckets (file groups) a partition.")
     type: Literal["cow", "mor"] = Field(default="cow", description="Copy-on-write or merge-on-read.")
     source: str | None = Field(
         default=None, min_length=1, description="Folder that ingestion takes files from by default."

@@ -39,14 +39,6 @@ class SparkEngine:
         self._slices = max(1, self._context.defaultParallelism * tasks_per_core)
 
     @classmethod
-    def of_active_session(cls) -> SparkEngine | None:
-        """An engine over the session that is active in this process, or None when there is none."""
-        from pyspark.sql import SparkSession
-
-        session = SparkSession.getActiveSession()
-        return cls(session) if session is not None else None
-
-    @classmethod
     def of_new_session(cls, app_name: str) -> SparkEngine:
         """An engine over the active session, or over a new one made from the process's Spark configuration."""
         from pyspark.sql import SparkSession

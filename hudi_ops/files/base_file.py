@@ -34,7 +34,7 @@ they refuse to read any date before 1582, such as the sentinel 0001-01-01; Hudi'
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """How Parquet is written; defaults were measured (performance §3, §4.6): dictionaries on unique columns are the cost."""
+    """How Parquet is written; defaults were measured: dictionaries on unique columns are the cost."""
 
     compression: str = "zstd"
     compression_level: int = 1

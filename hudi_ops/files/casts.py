@@ -169,13 +169,26 @@ def _whole_to_decimal(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _same_on_return(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    # Infinity for a finite value is caught by the same comparison.
     wide = array.cast(pa.float32()) if array.type == pa.float16() else array
     fitted = wide.cast(kind)
     lost = pc.and_(pc.is_finite(wide), pc.not_equal(fitted.cast(wide.type), wide))
     place = pc.index(lost, True).as_py()
     if place >= 0:
         raise pa.ArrowInvalid(f"the value {wide[place].as_py()!r} is not exact as {kind}")
+    return fitted
+
+
+def _rounded(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Floating point as floating point: rounding is what such a column is for, infinity for a finite value is not.
+
+    Raises:
+        ArrowInvalid: a finite value would become infinite.
+    """
+    fitted = (array.cast(pa.float32()) if array.type == pa.float16() else array).cast(kind)
+    lost = pc.and_(pc.is_inf(fitted), pc.invert(pc.is_inf(array.cast(pa.float64()))))
+    place = pc.index(lost, True).as_py()
+    if place >= 0:
+        raise pa.ArrowInvalid(f"the value {array[place].as_py()!r} is too large for {kind}")
     return fitted
 
 
@@ -213,7 +226,8 @@ _ALLOWED: Final[tuple[tuple[_Is, _Is, _Cast], ...]] = (
     (_is.is_integer, _is.is_integer, _safe),
     (_is.is_integer, _is.is_floating, _safe),
     (_is.is_integer, _is.is_decimal, _whole_to_decimal),
-    (_is.is_floating, _is.is_floating, _same_on_return),
+    (_is.is_floating, _is.is_integer, _safe),  # whole numbers with nulls come as floats from pandas
+    (_is.is_floating, _is.is_floating, _rounded),
     (_is.is_floating, _is.is_decimal, _same_on_return),
     (_is.is_decimal, _is.is_decimal, _safe),
     (_is_text, _is_text, _safe),

@@ -1,4 +1,4 @@
-"""Names of data files: what they say, and how ours are made (format facts §6.1, half B §1.1)."""
+"""Names of data files: what they say, and how ours are made (docs/format.md §6.1)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def base_file_name(file_id: str, group_number: int, epoch: int, instant: str) ->
 
 
 def bucket_file_id(table_id: str, partition_path: str, bucket: int, instant: str) -> str:
-    """File id of a bucket's first file: eight digits of the bucket, the rest from a name-based UUID (half B §6.2)."""
+    """File id of a bucket's first file: eight digits of the bucket, the rest from a name-based UUID (docs/format.md §10.1)."""
     name = uuid.uuid5(_NAMESPACE, f"{table_id}/{partition_path}/{bucket}/{instant}")
     return f"{bucket:08d}{str(name)[8:]}-0"
 

@@ -49,6 +49,7 @@ def read_source(storage: Storage, file: FileInfo, schema: pa.Schema, required: S
     """
     where = f"{storage.uri}/{file.path}"
     kind = source_format(file.name)
+    body = pa.py_buffer(b"")
     try:
         if file.size_bytes == 0 and kind != "parquet":
             # Distributed writers leave empty part files where a partition had no rows.
@@ -73,7 +74,7 @@ def read_source(storage: Storage, file: FileInfo, schema: pa.Schema, required: S
     if now is None or (now.size_bytes, now.modified_ms) != (file.size_bytes, file.modified_ms):
         raise InvalidRequest(**_changed(where, "changed"))
     fitted = fit_rows(rows, schema, required, where)
-    if kind != "parquet" and rows.num_rows:
+    if kind != "parquet":
         _refuse_overflow(fitted, body, kind, where)
     return fitted
 

@@ -67,7 +67,7 @@ def normalise(schema: pa.Schema) -> pa.Schema:
         Unsupported: a field's type has no counterpart; the field is named with its full path.
         InvalidRequest: a field's name is no Avro name, or occurs twice.
 
-    Source: format facts §4, §6.3.
+    Source: docs/format.md §4, §6.3.
     """
     return pa.schema(_fields(list(schema), ""))
 

@@ -38,7 +38,7 @@ def write_one(schema: Mapping[str, Any], record: Mapping[str, Any]) -> bytes:
     Raises:
         Internal: the record does not fit the schema, or has a field that the schema lacks.
 
-    Source: format facts §2.4.
+    Source: docs/format.md §2.4.
     """
     text = json.dumps(schema, separators=(",", ":"))
     body = io.BytesIO()
@@ -71,7 +71,7 @@ def read_one(data: bytes, path: str = "") -> dict[str, Any]:
     Raises:
         Corrupt: not a whole container, or none or several records in it.
 
-    Source: format facts §2.4.
+    Source: docs/format.md §2.4.
     """
     _, records = read_container(data, path)
     if len(records) != 1:
@@ -93,7 +93,7 @@ def read_container(data: bytes, path: str = "") -> tuple[dict[str, Any], list[di
         Corrupt: the bytes are not one whole container of records.
         Unsupported: the blocks are compressed by a codec that Hudi's timeline does not use.
 
-    Source: Avro 1.11 specification, Object Container Files; format facts §2.4.
+    Source: Avro 1.11 specification, Object Container Files; docs/format.md §2.4.
     """
     return _guarded(data, path)
 

@@ -48,7 +48,7 @@ def to_avro(schema: pa.Schema, table_name: str) -> dict[str, Any]:
         Unsupported: a field's type has no counterpart.
         InvalidRequest: a field's name is no Avro name.
 
-    Source: format facts §4 `schema`, §6.3.
+    Source: docs/format.md §4, §6.3.
     """
     name, namespace = record_name(table_name)
     record = _record(name, namespace, list(normalise(schema)))

@@ -51,7 +51,7 @@ def to_arrow(avro: Mapping[str, Any] | str, path: str = "") -> pa.Schema:
         Corrupt: not JSON, or not the Avro schema of a record.
         Unsupported: a record that contains itself.
 
-    Source: Avro 1.11 specification; format facts §4.
+    Source: Avro 1.11 specification; docs/format.md §4.
     """
     try:
         parsed = json.loads(avro) if isinstance(avro, str) else avro

@@ -49,7 +49,7 @@ class BloomFilter:
         row_capacity: keys a row takes before the filter grows; 0 for SIMPLE.
         last_row_keys: keys in the last row; 0 for SIMPLE.
 
-    Source: format facts §7.
+    Source: docs/format.md §7.
     """
 
     bits: int
@@ -192,7 +192,7 @@ def decode(type_code: str, text: str, path: str = "") -> BloomFilter:
     Raises:
         Corrupt: unknown type code, not base64, or bytes that are no filter of that type.
 
-    Source: format facts §7.
+    Source: docs/format.md §7.
     """
     try:
         data = base64.b64decode(text, validate=True)

@@ -71,7 +71,7 @@ def positions(keys: pa.Array, bits: int, hashes: int) -> Iterator[tuple[npt.NDAr
     Yields:
         Row numbers of the chunk, and for each hash the bit of each of those rows.
 
-    Source: format facts §7; org.apache.hadoop.util.hash.MurmurHash.
+    Source: docs/format.md §7; org.apache.hadoop.util.hash.MurmurHash.
     """
     lengths = pc.binary_length(keys).to_numpy().astype(np.uint32)
     order, keys, lengths = _longest_first(keys, lengths)

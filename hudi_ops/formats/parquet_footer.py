@@ -45,7 +45,7 @@ def encode(footer: BaseFileFooter) -> dict[str, str]:
     Returns:
         Keys and values.
 
-    Source: format facts §6.3, §7.
+    Source: docs/format.md §6.3, §7.
     """
     values: dict[str, str] = {}
     if footer.bloom is not None:
@@ -73,7 +73,7 @@ def decode(metadata: Mapping[bytes, bytes] | None, path: str = "") -> BaseFileFo
     Raises:
         Corrupt: a value is not UTF-8, or the bloom filter is damaged.
 
-    Source: format facts §6.3, §7.
+    Source: docs/format.md §6.3, §7.
     """
     values = metadata or {}
     filter_text = _text(values, _BLOOM if _BLOOM.encode() in values else _BLOOM_BEFORE_APACHE, path)

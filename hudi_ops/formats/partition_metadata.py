@@ -39,7 +39,7 @@ def dumps(instant: str, depth: int, now_ms: int) -> bytes:
     Returns:
         ASCII bytes; equal for equal arguments.
 
-    Source: format facts §6.4.
+    Source: docs/format.md §6.4.
     """
     values = {_COMMIT_TIME: instant, _DEPTH: str(depth)}
     return properties.dumps(values, comment="partition metadata", now_ms=now_ms)
@@ -58,7 +58,7 @@ def loads(data: bytes, path: str = "") -> PartitionMetadata:
     Raises:
         Corrupt: not Java Properties text, or one of the two keys is missing or no number.
 
-    Source: format facts §6.4.
+    Source: docs/format.md §6.4.
     """
     values = properties.loads(data, path)
     return PartitionMetadata(_digits(values, _COMMIT_TIME, path), int(_digits(values, _DEPTH, path)))

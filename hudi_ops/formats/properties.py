@@ -45,7 +45,7 @@ def loads(data: bytes, path: str = "") -> dict[str, str]:
     Raises:
         Corrupt: the file has no key at all, holds a zero byte, or an escape that is cut off or malformed.
 
-    Source: java.util.Properties.load; format facts §1.2.
+    Source: java.util.Properties.load; docs/format.md §1.2.
     """
     if not data:
         raise Corrupt(**_damage(path, "the file is empty", "at least one key"))
@@ -80,7 +80,7 @@ def dumps(values: Mapping[str, str], *, comment: str, now_ms: int) -> bytes:
     Raises:
         InvalidRequest: the comment would not stay one line of ASCII, or a value cannot be written as UTF-16.
 
-    Source: java.util.Properties.store; format facts §1.2.
+    Source: java.util.Properties.store; docs/format.md §1.2.
     """
     if not (comment.isascii() and comment.isprintable()):
         raise InvalidRequest(
@@ -106,7 +106,7 @@ def table_checksum(table_name: str, database: str = "") -> str:
     Returns:
         CRC32 of `{database}.{table_name}` in UTF-8, as a decimal.
 
-    Source: format facts §1.3.
+    Source: docs/format.md §1.3.
     """
     return str(zlib.crc32(f"{database}.{table_name}".encode()))
 

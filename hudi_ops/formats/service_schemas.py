@@ -3,7 +3,7 @@
 `timeline_schemas` has these and the rest under one roof.
 
 
-Source: format facts §3; the `avro.schema` headers of tables written by Apache Hudi.
+Source: docs/format.md §3.2; the `avro.schema` headers of tables written by Apache Hudi.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Apache Hudi resolves files into its generated classes by full name, so names, fi
 the format. Two accidents are kept: `version` has int as the first branch of its union, and a few nullable fields have
 no default.
 
-Source: format facts §3; the `avro.schema` headers of tables written by Apache Hudi.
+Source: docs/format.md §3.1, §3.2; the `avro.schema` headers of tables written by Apache Hudi.
 """
 
 from __future__ import annotations

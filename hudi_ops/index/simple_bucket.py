@@ -1,4 +1,7 @@
-"""The simple bucket index: a row's bucket is a hash of its key, so finding its file group needs no look-up (half B §6.2)."""
+"""The simple bucket index: a row's bucket is a hash of its key, so finding its file group needs no look-up.
+
+Source: docs/format.md §10.1.
+"""
 
 from __future__ import annotations
 

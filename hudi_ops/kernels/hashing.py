@@ -57,7 +57,7 @@ def bucket_ids(hash_values: Sequence[pa.Array], num_buckets: int) -> npt.NDArray
     Raises:
         InvalidRequest: there is no column, the columns differ in length, or `num_buckets` is below 1.
 
-    Source: format facts, bucket index §6.2.
+    Source: docs/format.md §10.1.
     """
     if num_buckets < 1:
         raise InvalidRequest(
@@ -100,7 +100,7 @@ def bucket_hash_values(record_keys: pa.Array | pa.ChunkedArray, hash_fields: Seq
         Unsupported: a key on which Apache Hudi's own parser never ends: its last field is not a hash field and holds a
             colon. Raised by `parsed_values`.
 
-    Source: format facts, bucket index §6.2; Apache Hudi 1.1.1, KeyGenUtils.extractRecordKeysByFields.
+    Source: docs/format.md §10.1; Apache Hudi 1.1.1, KeyGenUtils.extractRecordKeysByFields.
     """
     if isinstance(record_keys, pa.ChunkedArray):
         record_keys = record_keys.combine_chunks()

@@ -67,7 +67,7 @@ def record_keys(data: pa.Table, spec: KeySpec) -> pa.Array:
             `field`); or several fields without names.
         Unsupported: a key field of a type without a safe text. Raised by `key_column`.
 
-    Source: format facts §6.5.
+    Source: docs/format.md §6.5.
     """
     if not spec.fields or (len(spec.fields) > 1 and not spec.encode_names):
         raise InvalidRequest(
@@ -108,7 +108,7 @@ def partition_paths(data: pa.Table, spec: PartitionSpec) -> pa.DictionaryArray:
             parent (details: `row`, `field`).
         Unsupported: a field of a type without a safe text. Raised by `key_column`.
 
-    Source: format facts §6.5.
+    Source: docs/format.md §6.6.
     """
     codes = np.zeros(data.num_rows, np.int64)
     paths = np.array([""] if data.num_rows else [], object)

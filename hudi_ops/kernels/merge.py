@@ -68,7 +68,7 @@ def combine(keys: pa.Array, ordering: pa.Array | None, mode: Ordering) -> pa.Arr
     Returns:
         int64 row numbers, ascending.
 
-    Source: format facts, merge semantics §1.6.
+    Source: docs/format.md §11.1.
     """
     encoded = keys.dictionary_encode()
     codes, distinct = (
@@ -121,7 +121,7 @@ def plan_merge(
     Raises:
         InvalidRequest: the ordering values of both sides cannot be compared. Raised by `comparable_pair`.
 
-    Source: format facts, merge semantics §1.6; performance reference §4.7.
+    Source: docs/format.md §11.1, §11.2.
     """
     count = len(incoming_keys)
     is_delete = _as_mask(incoming_deletes, count)

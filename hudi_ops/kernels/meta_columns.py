@@ -39,7 +39,7 @@ def add_meta_columns(
     Raises:
         InvalidRequest: `data` has a meta column already, or `keys` has another length.
 
-    Source: format facts §6.2.
+    Source: docs/format.md §6.2.
     """
     clashes = [name for name in META_COLUMNS if name in data.column_names]
     if clashes or len(keys) != data.num_rows:
@@ -74,7 +74,7 @@ def with_file_name(data: pa.Table, file_name: str) -> pa.Table:
     Raises:
         InvalidRequest: there is no such column.
 
-    Source: format facts §6.2.
+    Source: docs/format.md §6.2.
     """
     place = data.schema.get_field_index(FILE_NAME)
     if place < 0:

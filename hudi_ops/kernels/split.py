@@ -37,8 +37,6 @@ def split_groups(codes: npt.NDArray[np.integer], buckets: npt.NDArray[np.integer
 
     Raises:
         Internal: the arrays differ in length or hold negative numbers.
-
-    Source: performance reference §4.2.
     """
     if len(codes) != len(buckets):
         raise Internal(

@@ -1,4 +1,7 @@
-"""Rolling a decision forward: what a slot says becomes visible. Idempotent, and done by whoever finds it undone (DESIGN §5)."""
+"""Rolling a decision forward: what a slot says becomes visible. Idempotent, and done by whoever finds it undone.
+
+Source: docs/protocol.md §6.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ class TimelineApplier(Applier):
         path = state.timeline.path(completed_name(entry.instant, entry.action, entry.completion_time))
         # Name and bytes both follow from the slot: whoever puts it, it is this file.
         ensure(self._ctx.storage, path, self._ctx.storage.get(entry.payload))
-        # An applier that slept here may wake an instant that was archived meanwhile (model, S5).
+        # An applier that slept here may wake an instant that was archived meanwhile (docs/protocol.md §6, step 5).
         if refresh_log(self._ctx.storage, state.log).boundary >= entry.instant:
             self._ctx.storage.delete(path)
 

@@ -44,9 +44,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
         Cancelled: somebody cancelled the attempt.
         OutcomeUnknown: decided or not; opening the table again settles it.
     """
-    footprint = footprint_of(
-        CommitMetadata(operation="", stats=tuple(write.stats)), by_bucket=True, sources=write.sources
-    )
+    footprint = footprint_of(CommitMetadata(operation="", stats=tuple(write.stats)), sources=write.sources)
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         _refuse_settled(session, attempt, state)
@@ -175,4 +173,4 @@ def _completed_since(
             continue
         taken = metadata.extra.get(TAKEN_KEY)
         sources = frozenset({taken}) if taken else frozenset()
-        yield instant, footprint_of(metadata, by_bucket=True, sources=sources)
+        yield instant, footprint_of(metadata, sources=sources)

@@ -1,7 +1,7 @@
 """Making a table: its first slot holds all of it, the properties file follows, then an empty first commit.
 
 The empty commit keeps a completed write on the timeline before any pending one: readers that list take files older than the
-timeline's start for rows (format facts, fact 7).
+timeline's start for rows (docs/format.md §9.1).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.config.columns import IS_DELETED, META_COLUMNS
-from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH, TableFacts, TableType, new_table_properties
+from hudi_ops.config.table import BACKUP_PATH, BUCKETS_MAX, PROPERTIES_PATH, TableFacts, TableType, new_table_properties
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.formats.arrow_types import normalise
 from hudi_ops.formats.avro_schema import to_avro
@@ -29,8 +29,6 @@ from hudi_ops.timeline.commit_log import read_slot, slot_path
 from hudi_ops.timeline.entries import Properties, decision_id_of, encode_entry
 
 logger = logging.getLogger(__name__)
-
-BUCKETS_MAX = 99_999_999
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hudi_ops.concurrency.lease import read_lease
-from hudi_ops.config.table import TableConfig, TableFacts
+from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Corrupt, HudiOpsError, Unsupported
-from hudi_ops.services.ingest import refuse_unwritable
 from hudi_ops.services.plan_notes import note_of
+from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.archived import ArchivedInstant, load_history
@@ -148,7 +148,7 @@ def describe_table(storage: Storage) -> TableSummary:
         merge_mode=config.merge_mode,
         columns=_columns(config, timeline, commits),
         index=facts.index if facts is not None else "",
-        buckets=_buckets(facts),
+        buckets=facts.buckets if facts is not None else None,
         partitions=len(listed),
         file_groups=len(slices),
         base_files=len(bases),
@@ -252,10 +252,6 @@ def _columns(config: TableConfig, timeline: Timeline, commits: CommitReader) -> 
         # A table that nobody has written to, or a type we cannot read: everything else is still worth showing.
         return ()
     return tuple((field.name, str(field.type)) for field in schema)
-
-
-def _buckets(facts: TableFacts | None) -> int | None:
-    return facts.buckets if facts is not None else None
 
 
 def _load_log(storage: Storage, timeline: Timeline, commits: CommitReader) -> Log | None:

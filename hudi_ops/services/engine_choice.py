@@ -11,7 +11,7 @@ from hudi_ops.errors import InvalidRequest
 EngineName = Literal["auto", "local", "spark"]
 
 LOCAL_BYTES_MAX = 512 * 1024 * 1024
-"""Incoming bytes up to which one process is taken: below it, handing work to Spark costs more than the work (performance §4.3)."""
+"""Incoming bytes up to which one process is taken: below it, handing work to Spark costs more than the work."""
 
 
 def choose_engine(name: str, incoming_bytes: int, given: Engine) -> tuple[Engine, str]:

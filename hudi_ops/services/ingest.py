@@ -15,10 +15,8 @@ import pyarrow as pa
 
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.conflicts import refuse_changed_properties
-from hudi_ops.config.table import WRITABLE_VERSIONS, TableConfig
 from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest, Unsupported
-from hudi_ops.files.base_file import WriterSettings
 from hudi_ops.files.names import bucket_file_id
 from hudi_ops.index.simple_bucket import Tagger, groups_by_bucket
 from hudi_ops.kernels.merge import Operation, Ordering
@@ -28,6 +26,7 @@ from hudi_ops.services.ledger import POINTER_PREFIX, TAKEN_KEY, Ledger, ledger_p
 from hudi_ops.services.recover import recover
 from hudi_ops.services.rollback import cancel_write, clear_risen, roll_back
 from hudi_ops.services.session import Session
+from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.services.write_tasks import (
     BucketResult,
     BucketTask,
@@ -54,7 +53,7 @@ class IngestResult:
     table: str
     operation: str
     instant: str | None
-    completed_at: str | None
+    completion_time: str | None
     engine: str
     engine_reason: str
     files: int
@@ -119,7 +118,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         if batch.operation is Operation.INSERT:
             _refuse_duplicates(session, state, schema, scattered, groups)
         if not rows_in and batch.ledger is None:
-            return _nothing(session, state, batch, engine, reason, "nothing new: the batch has no rows")
+            return _nothing(state, batch, engine, reason, "nothing new: the batch has no rows")
         recover(session)
         ensure_first_commit(session)
         attempt = begin(session.ctx, session.loader, state.config.completed_write_action)
@@ -138,7 +137,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         table=state.config.name,
         operation=batch.operation.value,
         instant=attempt.instant,
-        completed_at=entry.completion_time,
+        completion_time=entry.completion_time,
         engine=engine.name,
         engine_reason=reason,
         files=len(batch.files),
@@ -157,39 +156,7 @@ def nothing_new(session: Session, batch: Batch, engine: Engine, reason: str, not
     """The result of an ingest without new files; what dead attempts left is cleared all the same."""
     state = session.loader.load()
     recover(session)
-    return _nothing(session, state, batch, engine, reason, note)
-
-
-def refuse_unwritable(config: TableConfig) -> None:
-    """Refuse tables that need what is not written yet.
-
-    Raises:
-        Unsupported: names the feature.
-    """
-    problem = ""
-    if config.version not in WRITABLE_VERSIONS:
-        problem = f"its version is {config.version}"
-    elif config.table_type != "COPY_ON_WRITE":
-        problem = "it is merge-on-read: log files are not written yet"
-    elif config.metadata_partitions or config.metadata_partitions_inflight:
-        partitions = config.metadata_partitions + config.metadata_partitions_inflight
-        problem = f"it has a metadata table ({', '.join(partitions)}), which is not kept yet"
-    elif not config.populate_meta_fields:
-        problem = "it has no meta columns (hoodie.populate.meta.fields=false)"
-    elif config.drop_partition_columns:
-        problem = "it drops partition columns from its files"
-    elif config.merge_mode == "CUSTOM":
-        problem = "it merges rows by a custom class"
-    elif len(config.ordering_fields) > 1:
-        problem = f"it orders by several fields ({', '.join(config.ordering_fields)})"
-    if problem:
-        raise Unsupported(
-            f"this table cannot be written: {problem}",
-            table=config.name,
-            expected="a copy-on-write table of version 9 without a metadata table",
-            found=problem,
-            next_step="write it with Apache Hudi; `hudi-ops read` and `hudi-ops show` work where files allow",
-        )
+    return _nothing(state, batch, engine, reason, note)
 
 
 def _source_tasks(state: TableState, batch: Batch, schema: pa.Schema) -> list[SourceTask]:
@@ -231,7 +198,6 @@ def _bucket_tasks(
                 base=base,
                 instant=attempt.instant,
                 epoch=attempt.epoch,
-                settings=WriterSettings(),
             )
         )
     return tasks
@@ -330,7 +296,7 @@ def _undo(session: Session, attempt: Attempt, error: HudiOpsError) -> None:
         logger.warning("attempt %s was not undone: %s", attempt.instant, failure)
 
 
-def _nothing(session: Session, state: TableState, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:
+def _nothing(state: TableState, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:
     return IngestResult(
         state.config.name, batch.operation.value, None, None, engine.name, reason, len(batch.files), 0, note=note
     )

@@ -21,6 +21,9 @@ from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
 
+TEMP_AGE_MS = 24 * 3600 * 1000
+"""Age from which the half of a put is nobody's: no put takes a day."""
+
 _INGESTION = frozenset({"commit", "deltacommit"})
 
 
@@ -56,7 +59,7 @@ def finish_unfinished(session: Session) -> TableState:
 
 def _clear_if_cancelled(session: Session, state: TableState, instant: str) -> None:
     # A sleeper that wakes up after its rollback may leave an inflight without its requested, which makes the whole table unreadable
-    # for Apache Hudi (fact 13). Pending writes without a lease that no slot names are other programs' and are left alone.
+    # for Apache Hudi (docs/format.md §2.3). Pending writes without a lease that no slot names are other programs', and stay.
     if session.was_cancelled(state, instant):
         clear_risen(session, state, instant)
 
@@ -91,6 +94,7 @@ def _sweep(session: Session) -> None:
         instant = known.get(time)
         if (instant is None or instant.is_completed) and lease is not None and _is_ours_and_dead(session, lease):
             session.settle(time)
+    session.ctx.storage.sweep_temp(TEMP_AGE_MS, session.ctx.clock.now_ms())
     for time in marked_instants(session.ctx.storage):
         # A task that outlived its cancelled attempt announced, and perhaps wrote, another file.
         if time not in known and leases.get(time) is None and session.was_cancelled(state, time):

@@ -1,6 +1,6 @@
 """Undoing a failed write: cancel it for good, delete what it wrote, take it off the timeline, and say so in a rollback instant.
 
-Order (DESIGN §5, format facts §9.5): CANCEL slot, so that a sleeper which wakes up finds itself cancelled; data files by markers;
+Order (docs/protocol.md §7, docs/format.md §9.5): CANCEL slot, so that a sleeper finds itself cancelled; data files by markers;
 inflight before requested; the rollback's own completed instant; markers and lease last. Every step can be done twice.
 """
 

@@ -1,4 +1,4 @@
-"""The two pure tasks of an ingest, run by any engine: read and tag a source, then merge and write one bucket.
+"""The tasks of an ingest, run by any engine: read and tag a source, look for keys that are there, merge and write a bucket.
 
 They run on executors: everything they need comes in their input, and what they made goes back as a value.
 """
@@ -30,7 +30,6 @@ from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.commit_metadata import WriteStat
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.listing import PARTITION_METADATA
 
 
 @dataclass(frozen=True)
@@ -253,7 +252,7 @@ def _carried_rows(
 def _put_partition_metadata(task: BucketTask) -> None:
     depth = len(task.partition_path.split("/")) if task.partition_path else 0
     body = partition_metadata.dumps(task.instant, depth, ms_of_instant(task.instant))
-    path = data_path(task.partition_path, PARTITION_METADATA)
+    path = data_path(task.partition_path, partition_metadata.FILE_NAME)
     if task.storage.head(path) is None:
         # Another bucket of the partition may be first: any writer's file will do.
         ensure(task.storage, path, body)

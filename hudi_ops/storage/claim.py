@@ -58,7 +58,7 @@ def claim(
         Internal: the body does not hold the decision's id.
         Corrupt: what lies under the name is no entry, by the word of `read_id`.
 
-    Source: DESIGN §5, `claim()`; reliability §4.4.
+    Source: docs/protocol.md §3.
     """
     if read_id(entry_bytes) != decision_id:
         raise Internal(

@@ -149,7 +149,11 @@ def make_folder(folder: Path) -> None:
         return
     except FileNotFoundError:
         make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        try:
+            # Not exist_ok: it looks whether a folder is there, and another process may have pruned it by then.
+            folder.mkdir()
+        except FileExistsError:
+            return
     sync_folder(folder.parent)
 
 

@@ -292,7 +292,7 @@ class LocalStorage:
     def _scan(self, folder: str) -> _FilesAndFolders:
         # Files directly in a folder, and the paths of its folders; what vanishes meanwhile is left out.
         lead = f"{folder}/" if folder else ""
-        files, folders = [], []
+        files, folders, path = [], [], folder or "the root"
         try:
             with os.scandir(self._root / folder) as entries:
                 for entry in entries:
@@ -306,7 +306,7 @@ class LocalStorage:
                         files.append(info)
         except OSError as error:
             if error.errno not in disk.ABSENT:
-                disk.fail_listing(error, folder or "the root")
+                disk.fail_listing(error, path)
         return files, folders
 
     def _refuse_loop(self, link: str) -> None:

@@ -98,3 +98,7 @@ class Storage(Protocol):
     def delete(self, path: str) -> None:
         """Remove; removing nothing succeeds."""
         ...
+
+    def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
+        """Remove what killed puts of this backend left aside; returns how many. Backends without such halves do nothing."""
+        ...

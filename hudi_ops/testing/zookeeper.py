@@ -83,8 +83,6 @@ class EmbeddedZooKeeper:
     Args:
         data_folder: settings, log and data of the server; made when it is missing.
         port: where it listens on loopback; 0 takes the port of the last start, or a free one.
-
-    Source: airflow §5.
     """
 
     def __init__(self, data_folder: Path, port: int = 0) -> None:

@@ -16,7 +16,7 @@ from hudi_ops.timeline.names import State, TimelineFile, completes_as, parse_fil
 class Timeline:
     """Instants by request time, each in its highest state.
 
-    Pending and completed files of one action are one instant: `compaction` and `commit` compare equal (format facts §2.2).
+    Pending and completed files of one action are one instant: `compaction` and `commit` compare equal (docs/format.md §2.2).
     """
 
     folder: str
@@ -46,7 +46,7 @@ class Timeline:
 
     @cached_property
     def start(self) -> str:
-        """Request time of the first completed write; files of older instants count as committed (format facts, fact 7).
+        """Request time of the first completed write; files of older instants count as committed (docs/format.md §9.1).
 
         Empty when nothing was completed.
         """

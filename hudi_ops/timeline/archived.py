@@ -1,4 +1,4 @@
-"""The archived timeline: instants that left the active one, read from the LSM history of layout 2 (format facts §5.1)."""
+"""The archived timeline: instants that left the active one, read from the LSM history of layout 2 (docs/format.md §5.1)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def load_history(storage: Storage, config: TableConfig, *, with_content: bool = 
         Corrupt: a manifest or one of its files cannot be read.
         Unavailable: the history is rewritten faster than it can be read.
 
-    Source: format facts §5.1, §5.3.
+    Source: docs/format.md §5.1, §5.2.
     """
     if config.layout == 1:
         kept = storage.list_folder(config.history_folder).files

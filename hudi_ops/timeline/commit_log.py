@@ -1,7 +1,7 @@
 """The commit log: numbered slots, each created once, never changed, never deleted. What a slot says is what happened.
 
 A committer validates against everything up to the head, then claims the next slot; a stale one finds it taken. This is the
-fence that holds when the lock does not (DESIGN §5). The log is never listed, but for tables whose commits carry no pointer.
+fence that holds when the lock does not (docs/protocol.md §1). Slots are found by probing, never by listing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a completed commit says: its write statistics, replaced file groups and extra metadata (format facts §2.4, §3, §4)."""
+"""What a completed commit says: its write statistics, replaced file groups, extra metadata (docs/format.md §2.4, §3.1, §4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hudi_ops.formats.timeline_schemas import COMMIT_METADATA, REPLACE_COMMIT_ME
 class WriteStat:
     """One data file that a commit wrote; names are those of the format, in snake case. Sizes in bytes.
 
-    Every number is set in what we write: Apache Hudi's incremental queries skip a file without its size (fact 15).
+    Every number is set in what we write: Apache Hudi's incremental queries skip a file without its size (docs/format.md §3.1).
     """
 
     file_id: str

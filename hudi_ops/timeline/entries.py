@@ -1,4 +1,4 @@
-"""What the commit log says: its kinds of entry, and their bytes (DESIGN §5).
+"""What the commit log says: its kinds of entry, and their bytes (docs/protocol.md §2).
 
 Source: RFC-79 (decide once), RFC-22 (order of completion); the log replaces their lock-guarded files.
 """

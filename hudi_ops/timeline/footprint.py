@@ -1,4 +1,4 @@
-"""What a write touches, as conflict rules see it: file groups, or buckets where the bucket is what writers share."""
+"""What a write touches, as conflict rules see it: buckets, and sources."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 
 BUCKET_DIGITS = 8
-"""A bucket's file ids begin with its number in eight digits (format facts, half B §6.2)."""
+"""A bucket's file ids begin with its number in eight digits (docs/format.md §10.1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Groups as (partition path, file id or bucket digits), and names of sources whose ledger was read.
+    """Groups as (partition path, bucket digits), and ids of sources whose ledger was read.
 
     With the simple bucket index two writers may both create the first file group of a bucket: their file ids differ, their
-    bucket is the same. So footprints of such tables name buckets.
+    bucket is the same. So footprints name buckets.
     """
 
     groups: frozenset[tuple[str, str]] = frozenset()
@@ -27,14 +27,10 @@ class Footprint:
         return (*shared, *(f"source {name}" for name in sorted(self.sources & other.sources)))
 
 
-def bucket_group(partition_path: str, bucket: int) -> tuple[str, str]:
-    """The footprint of one bucket."""
-    return partition_path, f"{bucket:0{BUCKET_DIGITS}d}"
-
-
-def footprint_of(metadata: CommitMetadata, *, by_bucket: bool, sources: frozenset[str] = frozenset()) -> Footprint:
+def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozenset()) -> Footprint:
     """What a completed write touched, from its statistics and its replaced groups."""
-    length = BUCKET_DIGITS if by_bucket else None
-    groups = {(stat.partition_path, stat.file_id[:length]) for stat in metadata.stats}
-    groups |= {(partition, file_id[:length]) for partition, ids in (metadata.replaced or {}).items() for file_id in ids}
+    groups = {(stat.partition_path, stat.file_id[:BUCKET_DIGITS]) for stat in metadata.stats}
+    groups |= {
+        (partition, file_id[:BUCKET_DIGITS]) for partition, ids in (metadata.replaced or {}).items() for file_id in ids
+    }
     return Footprint(frozenset(groups), sources)

@@ -1,4 +1,4 @@
-"""The grammar of instant times and of timeline file names, both layouts (format facts §2.1, §2.2).
+"""The grammar of instant times and of timeline file names, both layouts (docs/format.md §2.1, §2.2).
 
 Instant times are text: `yyyyMMddHHmmssSSS`, compared as strings everywhere, by Apache Hudi too.
 """

@@ -1,4 +1,4 @@
-"""What plans and results of table services say, as typed values: the files beside commits on the timeline (format facts §3).
+"""What plans and results of table services say, as typed values: the files beside commits on the timeline (docs/format.md §3.2).
 
 Plans are requested files, results completed ones. Both are Avro in every table version; JSON is understood too, as commits of
 layout 1 are. Paths come as bare names, absolute paths or URIs, by action and version: here they are bare file names always.

@@ -1,4 +1,4 @@
-"""Reading and rewriting `hoodie.properties`, with Apache Hudi's own recovery from a half-done update (format facts §1.4)."""
+"""Reading and rewriting `hoodie.properties`, with Apache Hudi's own recovery from a half-done update (docs/format.md §1.4)."""
 
 from __future__ import annotations
 

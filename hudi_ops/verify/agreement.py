@@ -1,4 +1,7 @@
-"""What must agree with the commit log: the pointers in commits, `hoodie.properties`, and the ledgers of sources (DESIGN §5)."""
+"""What must agree with the commit log: the pointers in commits, `hoodie.properties`, and the ledgers of sources.
+
+Source: docs/protocol.md §1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invariants inside base files: rows as counted, footer and meta columns true, keys once (format facts §6, §7).
+"""Invariants inside base files: rows as counted, footer and meta columns true, keys once (docs/format.md §6, §7).
 
 A plain verification opens every footer of what readers see, and the key columns of a sample of files; `deep` opens them all.
 """

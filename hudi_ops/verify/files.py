@@ -1,4 +1,4 @@
-"""Invariants of data files: what completed instants name is there, whole, once, and where readers look (format facts §6)."""
+"""Invariants of data files: what completed instants name is there, whole, once, and where readers look (docs/format.md §6)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats import partition_metadata
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import FoundFile, NamedFile, Subject
-from hudi_ops.view.listing import PARTITION_METADATA
 from hudi_ops.view.slices import is_partitioned
 
 
@@ -87,7 +86,7 @@ def _check_strays(subject: Subject, findings: Findings) -> None:
         findings.looked("files below the root")
         if (
             parse_data_file(info.name) is not None
-            or info.name.startswith(PARTITION_METADATA)
+            or info.name.startswith(partition_metadata.FILE_NAME)
             or info.name.endswith(".crc")
         ):
             continue
@@ -114,14 +113,14 @@ def _check_partitions(subject: Subject, findings: Findings) -> None:
                 "correct hoodie.table.partition.fields, or move the files elsewhere",
             )
             continue
-        path = f"{partition}/{PARTITION_METADATA}" if partition else PARTITION_METADATA
+        path = f"{partition}/{partition_metadata.FILE_NAME}" if partition else partition_metadata.FILE_NAME
         held = [name for name in subject.sizes if name.startswith(path)]
         if not held:
             hidden = "" if subject.has_metadata_table else ": Apache Hudi does not find its rows"
             report = findings.warning if subject.has_metadata_table or not partition else findings.error
             report(
                 "partition-metadata-missing",
-                f"a partition without {PARTITION_METADATA}{hidden}",
+                f"a partition without {partition_metadata.FILE_NAME}{hidden}",
                 partition or ".",
                 "run an upsert into the partition, or copy the file from a partition of the same depth",
             )

@@ -1,12 +1,12 @@
 """What unfinished work left behind: data files that no instant names, and markers, leases, ledgers and payloads of settled ones.
 
-Readers that list take a leftover for rows once its instant is completed, or once the timeline's start has passed it (fact 7).
+Readers that list take a leftover for rows once its instant is completed, or once the start of the timeline passed it
+(docs/format.md §9.1).
 """
 
 from __future__ import annotations
 
 from hudi_ops.concurrency.lease import FOLDER as LEASE_FOLDER
-from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.concurrency.markers import FOLDER as MARKER_FOLDER
 from hudi_ops.services.ledger import FOLDER as LEDGER_FOLDER
 from hudi_ops.timeline.commit_log import FOLDER as LOG_FOLDER
@@ -40,7 +40,7 @@ def _check_unnamed(subject: Subject, file: FoundFile, findings: Findings) -> Non
         return
     if before is not None:
         _leftover_of_completed(subject, path, str(before), findings)
-    elif after is not None or path in subject.removed or _is_beating(subject, time) or _gone(subject, path):
+    elif after is not None or path in subject.removed or subject.is_beating(time) or _gone(subject, path):
         return
     elif time > subject.timeline.start or not subject.timeline.start:
         findings.warning(
@@ -67,11 +67,6 @@ def _leftover_of_completed(subject: Subject, path: str, instant: str, findings: 
 
 def _gone(subject: Subject, path: str) -> bool:
     return subject.storage.head(path) is None
-
-
-def _is_beating(subject: Subject, time: str) -> bool:
-    lease = read_lease(subject.storage, time)
-    return lease is not None and not lease.is_dead(subject.clock)
 
 
 def _check_folders(subject: Subject, findings: Findings) -> None:
@@ -101,9 +96,9 @@ def _instants_under(subject: Subject, folder: str) -> list[str]:
 
 def _is_settled(subject: Subject, time: str) -> bool:
     found = subject.timeline.find(time)
-    return found is not None and found.is_completed and not _is_beating(subject, time)
+    return found is not None and found.is_completed and not subject.is_beating(time)
 
 
 def _is_abandoned(subject: Subject, time: str) -> bool:
     unknown = subject.timeline.find(time) is None and subject.later.find(time) is None
-    return unknown and time not in subject.archived_times and not _is_beating(subject, time)
+    return unknown and time not in subject.archived_times and not subject.is_beating(time)

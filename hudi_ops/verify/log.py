@@ -1,4 +1,7 @@
-"""Invariants of the commit log: every slot readable and in its place, and what was decided on the timeline (DESIGN §5)."""
+"""Invariants of the commit log: every slot readable and in its place, and what was decided on the timeline.
+
+Source: docs/protocol.md §1.
+"""
 
 from __future__ import annotations
 

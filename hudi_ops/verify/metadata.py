@@ -1,4 +1,4 @@
-"""The metadata table against its data table: a write that it does not know is invisible to its readers (format facts, fact 10)."""
+"""The metadata table against its data table: a write that it does not know is invisible to its readers (docs/format.md §9.6)."""
 
 from __future__ import annotations
 

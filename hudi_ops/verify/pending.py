@@ -7,13 +7,12 @@ from collections.abc import Container
 from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import State, requested_name
+from hudi_ops.timeline.names import WRITE_ACTIONS, State, requested_name
 from hudi_ops.timeline.plans import RollbackPlan, read_plan
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
 
 _NEEDS_PLAN = frozenset({"compaction", "logcompaction", "clustering", "clean", "rollback", "restore", "indexing"})
-_INGESTION = frozenset({"commit", "deltacommit", "replacecommit"})
 
 
 def check_pending(subject: Subject, decided: Container[str], findings: Findings) -> None:
@@ -67,7 +66,7 @@ def _check_rollback(subject: Subject, instant: Instant, plan: RollbackPlan, find
             path,
             "delete its inflight, then its requested file; or delete the savepoint",
         )
-    elif not _is_alive(subject, instant):
+    elif not subject.is_beating(instant.time):
         findings.warning(
             "rollback-pending",
             f"a rollback of {plan.target} was begun and not finished; every later write retries it",
@@ -77,7 +76,7 @@ def _check_rollback(subject: Subject, instant: Instant, plan: RollbackPlan, find
 
 
 def _check_owner(subject: Subject, instant: Instant, findings: Findings) -> None:
-    if instant.action not in _INGESTION or _is_alive(subject, instant):
+    if instant.action not in WRITE_ACTIONS or subject.is_beating(instant.time):
         return
     path = subject.timeline.path(instant.file_name)
     lease = read_lease(subject.storage, instant.time)
@@ -98,17 +97,12 @@ def _check_owner(subject: Subject, instant: Instant, findings: Findings) -> None
         )
 
 
-def _is_alive(subject: Subject, instant: Instant) -> bool:
-    lease = read_lease(subject.storage, instant.time)
-    return lease is not None and not lease.is_dead(subject.clock)
-
-
 def _check_start(subject: Subject, findings: Findings) -> None:
-    """One completed write before the oldest pending one: readers that list take files older than the start for rows (fact 7)."""
+    """One completed write before the oldest pending one: older files count as rows for readers that list (docs/format.md §9.1)."""
     start = subject.later.start
     if not start or subject.has_metadata_table:
         return
-    early = [one for one in subject.later.pending if one.time < start and one.kind in _INGESTION]
+    early = [one for one in subject.later.pending if one.time < start and one.kind in WRITE_ACTIONS]
     for instant in early:
         findings.warning(
             "pending-before-start",

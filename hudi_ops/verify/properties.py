@@ -1,4 +1,4 @@
-"""Invariants of `hoodie.properties`: readable, complete, and true to the table (format facts §1.3 to §1.5)."""
+"""Invariants of `hoodie.properties`: readable, complete, and true to the table (docs/format.md §1.3 to §1.5)."""
 
 from __future__ import annotations
 

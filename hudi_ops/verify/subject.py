@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hudi_ops.clock import Clock
+from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Corrupt, HudiOpsError
@@ -112,6 +113,11 @@ class Subject:
             if name is not None:
                 found.append(FoundFile(info, info.path.rpartition("/")[0], name))
         return found
+
+    def is_beating(self, time: str) -> bool:
+        """Whether an instant has a live lease, ours or Apache Hudi's."""
+        lease = read_lease(self.storage, time)
+        return lease is not None and not lease.is_dead(self.clock)
 
     def metadata(self, instant: Instant) -> CommitMetadata | None:
         """What a completed write says; None when it cannot be read, which the timeline's own check reports."""

@@ -1,4 +1,4 @@
-"""Invariants of the timeline's files: names, states, and the two times of each instant (format facts §2, facts 6 and 13)."""
+"""Invariants of the timeline's files: names, states, and the two times of each instant (docs/format.md §2)."""
 
 from __future__ import annotations
 

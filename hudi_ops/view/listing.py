@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from hudi_ops.files.names import parse_data_file
+from hudi_ops.formats import partition_metadata
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.view.file_group import DataFile
-
-PARTITION_METADATA = ".hoodie_partition_metadata"
 
 
 class Listing(Protocol):
@@ -24,7 +23,7 @@ class Listing(Protocol):
 
 
 class StorageListing:
-    """Lists folders. A partition is a folder with a `.hoodie_partition_metadata` file (format facts §1.1)."""
+    """Lists folders. A partition is a folder with a `.hoodie_partition_metadata` file (docs/format.md §1.1)."""
 
     def __init__(self, storage: Storage, *, is_partitioned: bool) -> None:
         self._storage = storage
@@ -38,7 +37,7 @@ class StorageListing:
         while todo:
             prefix = todo.pop()
             folder = self._storage.list_folder(prefix)
-            if prefix and any(info.name.startswith(PARTITION_METADATA) for info in folder.files):
+            if prefix and any(info.name.startswith(partition_metadata.FILE_NAME) for info in folder.files):
                 found.append(prefix)
             todo += [f"{prefix}/{name}" if prefix else name for name in folder.folders if not name.startswith(".")]
         return sorted(found)

@@ -1,4 +1,4 @@
-"""The table's schema at an instant: that of the newest commit that may change it (format facts §4)."""
+"""The table's schema at an instant: that of the newest commit that may change it (docs/format.md §4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The newest visible slice of each file group: base file and the log files that belong to it (format facts §9.1, §9.2)."""
+"""The newest visible slice of each file group: base file and the log files that belong to it (docs/format.md §9.1, §9.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files a reader sees: the newest visible base file of each file group, at an instant (format facts §9.1, §9.3)."""
+"""Which files a reader sees: the newest visible base file of each file group, at an instant (docs/format.md §9.1, §9.3)."""
 
 from __future__ import annotations
 

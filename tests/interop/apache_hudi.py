@@ -55,7 +55,6 @@ class HudiPeer:
         self._files = 0
         self._calls = 0
         self._logged = 0
-        self.last_seconds = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -203,7 +202,6 @@ class HudiPeer:
         if answer is None:
             raise HudiPeerError(f"{command}: the peer ended\n{self._log_tail()}")
         assert answer["id"] == number, f"answer {answer['id']} to call {number}"
-        self.last_seconds = answer["seconds"]
         if "error" in answer:
             raise HudiPeerError(f"{command}: {answer['error']['message']}{self._logged_errors()}")
         return answer["ok"]

@@ -201,3 +201,31 @@ def test_one_name_has_one_inode_after_a_lost_race(tmp_path: Path) -> None:
         storage.put_if_absent("a", b"2")
     assert (tmp_path / "a").stat().st_nlink == 1
     assert list((tmp_path / TEMP).iterdir()) == []
+
+
+def test_folders_that_a_disk_cannot_hold_are_no_outage(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    for ask in (storage.list, storage.list_folder):
+        with pytest.raises(InvalidRequest, match="too long"):
+            ask("x" * 300)
+
+
+@pytest.mark.parametrize(
+    ("link", "target"), [("loop", "."), ("deep/loop", ".."), ("deep/up", "../.."), ("self", "self")]
+)
+def test_links_in_a_circle_are_named_once(tmp_path: Path, link: str, target: str) -> None:
+    root = tmp_path / "root"
+    storage = LocalStorage(root)
+    storage.put("deep/a", b"1")
+    (root / link).symlink_to(target)
+    with pytest.raises(InvalidRequest) as caught:
+        storage.list()
+    assert link.rpartition("/")[2] in caught.value.what
+    assert len(caught.value.what) < 300 + len(str(tmp_path))
+
+
+def test_links_to_folders_beside_are_followed(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path / "root")
+    storage.put("a/file", b"1")
+    (tmp_path / "root" / "b").symlink_to("a")
+    assert [info.path for info in storage.list()] == ["a/file", "b/file"]

@@ -7,7 +7,7 @@ import pytest
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.storage.paths import is_inside, join, open_storage
+from hudi_ops.storage.paths import is_inside, join, open_folder, open_storage
 from hudi_ops.testing.clock import ManualClock
 
 
@@ -56,3 +56,10 @@ def test_a_copy_in_memory_stands_still_and_dumps_for_other_readers(tmp_path: Pat
     dumped = LocalStorage(copy.dump(tmp_path / "out"))
     assert {found.path: dumped.get(found.path) for found in dumped.list()} == {"b": b"2", "p=1/a": b"1"}
     assert copy.uri == "memory://trips"
+
+
+def test_a_source_has_one_uri_however_it_is_reached(tmp_path: Path) -> None:
+    (tmp_path / "real" / "in").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    direct, linked = (open_folder(str(tmp_path / name / "in")) for name in ("real", "link"))
+    assert linked.uri == direct.uri == (tmp_path.resolve() / "real" / "in").as_uri()

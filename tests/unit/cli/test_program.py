@@ -140,7 +140,12 @@ run()
 
 def test_a_real_interrupt_ends_the_process() -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", WAITING, "read", "trips"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", WAITING, "read", "trips"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A run in the background of a shell inherits an ignored SIGINT, which Python then leaves ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "working\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.files.source import read_source
+from hudi_ops.files.source import as_rows, read_source, source_format
 from hudi_ops.storage.paths import open_storage
 
 MICROS, MILLIS = pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC")
@@ -77,3 +78,58 @@ def test_an_empty_part_file_has_no_rows(tmp_path: Path, name: str) -> None:
     info = storage.head(name)
     assert info is not None
     assert read_source(storage, info, pa.schema([("a", pa.int64())]), ["a"]).num_rows == 0
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_a_row_larger_than_a_block_is_read(tmp_path: Path, kind: str) -> None:
+    texts = ["x" * 3_000_000, "y", "z" * 5_000_000]
+    assert values(tmp_path, kind, pa.string(), texts) == texts
+
+
+@pytest.mark.parametrize("name", ["a.csv.GZ", "a.JSON.Gz", "a.CSV"])
+def test_endings_may_be_in_capitals(tmp_path: Path, name: str) -> None:
+    body = b"x\n1\n" if "csv" in name.lower() else b'{"x":1}\n'
+    (tmp_path / name).write_bytes(gzip.compress(body) if "gz" in name.lower() else body)
+    storage = open_storage(str(tmp_path))
+    schema = pa.schema([("x", pa.int64())])
+    assert source_format(name) is not None
+    assert read_source(storage, storage.list()[0], schema, ["x"]).to_pylist() == [{"x": 1}]
+
+
+@pytest.mark.parametrize(("kind", "column"), [("csv", pa.float32()), ("csv", pa.float64()), ("json", pa.float32())])
+def test_numbers_that_are_too_large_do_not_become_infinity(tmp_path: Path, kind: str, column: pa.DataType) -> None:
+    large = "1e999" if column == pa.float64() else 1e300
+    assert values(tmp_path, kind, column, [0.5]) == [0.5]
+    with pytest.raises(InvalidRequest, match="column x holds a number that is too large"):
+        values(tmp_path, kind, column, [0.5, large])
+
+
+def test_infinity_in_words_is_infinity(tmp_path: Path) -> None:
+    assert values(tmp_path, "csv", pa.float32(), ["inf", "-Infinity", 1]) == [float("inf"), float("-inf"), 1.0]
+
+
+def test_json_numbers_that_are_too_large_are_found_deep(tmp_path: Path) -> None:
+    kind = pa.list_(pa.struct([("f", pa.float32())]))
+    with pytest.raises(InvalidRequest, match=r"x\[\]\.f"):
+        values(tmp_path, "json", kind, [[{"f": 1.5}, {"f": 1e300}]])
+
+
+def test_json_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b'{"x":"fine"}\n{"x":"a\xff"}\n')
+    storage = open_storage(str(tmp_path))
+    with pytest.raises(InvalidRequest, match=r"a\.json: column x .*row 1: .*UTF-8") as caught:
+        read_source(storage, storage.list()[0], pa.schema([("x", pa.string())]), ["x"])
+    assert caught.value.details["field"] == "x"
+
+
+@pytest.mark.parametrize("given", [5, [{"id": "a"}], None, "text", {"id": [1, "x"]}])
+def test_what_is_no_arrow_data_is_refused_by_its_type(given: Any) -> None:
+    with pytest.raises(InvalidRequest, match="no Arrow data") as caught:
+        as_rows(given)
+    assert type(given).__name__ in caught.value.found
+
+
+def test_arrow_data_comes_in_several_shapes() -> None:
+    rows = pa.table({"id": ["a"]})
+    for given in (rows, rows.to_reader(), rows.to_pandas(), {"id": ["a"]}, rows.to_batches()[0]):
+        assert as_rows(given).to_pylist() == rows.to_pylist()

@@ -137,3 +137,14 @@ def test_url_encoding_does_not_make_these_safe(value: str) -> None:
 
 def test_dots_are_harmless_behind_a_field_name() -> None:
     assert paths(pa.table({"p": [".", ".."]}), "p", hive=True) == ["p=.", "p=.."]
+
+
+@pytest.mark.parametrize(("value", "encode"), [("x" * 254, False), ("é" * 127, False), ("#" * 85, True)])
+def test_folders_longer_than_a_disk_holds_are_refused(value: str, encode: bool) -> None:
+    lengths = {False: len(value.encode()), True: 3 * len(value)}
+    fits = value[: -3 if encode else -1]
+    assert paths(pa.table({"p": [fits]}), "p", hive=True, encode=encode)
+    with pytest.raises(InvalidRequest, match="too long") as caught:
+        paths(pa.table({"q": ["x"] * 2, "p": ["fine", value]}), "q", "p", hive=True, encode=encode)
+    assert (caught.value.details["row"], caught.value.details["field"]) == (1, "p")
+    assert caught.value.found == f"{2 + lengths[encode]} bytes"

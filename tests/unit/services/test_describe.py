@@ -157,7 +157,7 @@ def test_a_table_of_ours(tmp_path):
     # Somebody begins a write: the row says who.
     storage.put(".hoodie/timeline/20990101000000000.commit.requested", b"")
     owner = Owner.of_this_process()
-    storage.put(lease_path("20990101000000000"), json.dumps({"owner": asdict(owner)}).encode())
+    storage.put(lease_path("20990101000000000"), json.dumps({"owner": asdict(owner), "beaten_ms": 0}).encode())
     (pending,) = describe_table(storage).pending_instants
     assert (pending.state, pending.owner) == ("requested", str(owner))
     storage.put(lease_path("20990101000000000"), b"")

@@ -173,7 +173,8 @@ def test_markers_of_an_unknown_instant(ours):
 @pytest.mark.parametrize("settled", [True, False])
 def test_lease_left(ours, settled):
     time = writes(ours)[-1].time if settled else UNKNOWN
-    ours.put(lease_path(time), json.dumps({"owner": {**asdict(Owner.of_this_process()), "started": "1"}}).encode())
+    ended = {"owner": {**asdict(Owner.of_this_process()), "started": "1"}, "beaten_ms": 0}
+    ours.put(lease_path(time), json.dumps(ended).encode())
     assert found(ours) == infos("lease-left")
 
 

@@ -1,0 +1,33 @@
+"""Goal: a view asks a commit for its files' names once, not once for each file that it lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from hudi_ops.services.read import OpenView
+from hudi_ops.table import Table
+from hudi_ops.timeline.state import CommitReader
+
+
+class CountingReader(CommitReader):
+    """Counts how often a commit's metadata is asked for."""
+
+    asked = 0
+
+    def metadata(self, *given: Any, **named: Any) -> Any:
+        self.asked += 1
+        return super().metadata(*given, **named)
+
+
+def test_names_of_a_commit_are_put_together_once(tmp_path: Any) -> None:
+    table = Table.create(
+        str(tmp_path / "t"), name="t", record_key=["id"], schema=pa.schema([("id", pa.int64())]), buckets=30
+    )
+    table.ingest(pa.table({"id": list(range(500))}))
+    commits = CountingReader(table.context.storage)
+    view = OpenView.of(table.context.storage, commits).view
+    assert len(view.base_files()) == 30
+    assert len(view.base_files()) == 30
+    assert commits.asked <= 2
