@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 
 from hudi_ops.clock import Clock
 from hudi_ops.context import Owner, TableContext
-from hudi_ops.errors import AlreadyExists, HudiOpsError, NotFound
+from hudi_ops.errors import AlreadyExists, HudiOpsError, NotFound, OutcomeUnknown
 from hudi_ops.storage.protocol import Storage
 
 logger = logging.getLogger(__name__)
@@ -45,10 +45,15 @@ def lease_path(instant: str) -> str:
 
 def take_lease(ctx: TableContext, instant: str) -> bool:
     """Create the lease of a new instant; False when the instant is taken already."""
+    body = _content(ctx, ctx.ids.new_id())
     try:
-        ctx.storage.put_if_absent(lease_path(instant), _content(ctx))
-    except AlreadyExists:
-        return False
+        ctx.storage.put_if_absent(lease_path(instant), body)
+    except (AlreadyExists, OutcomeUnknown):
+        # A lost reply looks like a name that is taken: only what lies there tells.
+        try:
+            return ctx.storage.get(lease_path(instant)) == body
+        except NotFound:
+            return False
     return True
 
 
@@ -87,5 +92,5 @@ def list_leases(storage: Storage) -> list[str]:
     return [info.name for info in storage.list_folder(FOLDER).files]
 
 
-def _content(ctx: TableContext) -> bytes:
-    return json.dumps({"owner": asdict(ctx.owner), "beaten_ms": ctx.clock.now_ms()}).encode()
+def _content(ctx: TableContext, taken: str = "") -> bytes:
+    return json.dumps({"owner": asdict(ctx.owner), "beaten_ms": ctx.clock.now_ms(), "taken": taken}).encode()

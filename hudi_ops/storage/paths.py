@@ -10,6 +10,8 @@ from hudi_ops.errors import InvalidRequest, Unsupported
 if TYPE_CHECKING:
     from hudi_ops.storage.protocol import Storage
 
+_OBJECT_STORES = frozenset({"s3", "s3a", "gs", "az", "abfs", "abfss"})
+
 
 def check_path(path: str) -> str:
     """The same path, if it may name a file.
@@ -63,10 +65,10 @@ def open_storage(uri: str) -> Storage:
 
     Args:
         uri: `/data/trips`, `data/trips` (from the working folder), `file:///data/trips` or `file:/data/trips`. A URI is
-            percent-decoded; a plain path is taken as it is.
+            percent-decoded; a plain path is taken as it is. Object stores: see `ObjectStorage`.
 
     Raises:
-        InvalidRequest: nothing given, or a `file` URI that names another machine.
+        InvalidRequest: nothing given, a `file` URI that names another machine, or no bucket where one is needed.
         Unsupported: a scheme without a backend.
     """
     # Backends are imported when asked for: a table on a local disk must not load what a cloud needs.
@@ -76,13 +78,17 @@ def open_storage(uri: str) -> Storage:
         raise InvalidRequest("no path given for the storage", next_step="pass a path or a file:// URI")
     if "://" not in uri and not uri.startswith("file:/"):
         return LocalStorage(uri)
+    if uri.partition("://")[0] in _OBJECT_STORES:
+        from hudi_ops.storage.object_store import ObjectStorage
+
+        return ObjectStorage(uri)
     parts = urlsplit(uri)
     if parts.scheme != "file":
         raise Unsupported(
-            f"no storage for {parts.scheme}:// yet: {uri}",
-            expected="a path on a local disk or a file:// URI",
+            f"no storage for {parts.scheme}://: {uri}",
+            expected="a path on a local disk, or a URI that begins with file, s3, s3a, gs, az, abfs or abfss",
             found=f"{parts.scheme}://",
-            next_step="keep the table on a local or mounted disk; object stores come with a later release",
+            next_step="keep the table on a local or mounted disk or in one of these stores",
         )
     if parts.netloc not in {"", "localhost"} or parts.query or parts.fragment:
         raise InvalidRequest(

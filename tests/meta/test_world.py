@@ -63,6 +63,7 @@ WORLDS: dict[str, tuple[str, ...]] = {
         "urllib.request",
         "requests",
         "kazoo",
+        "obstore",
         "ssl",
     ),
 }
@@ -89,9 +90,11 @@ ALLOWED: dict[str, set[str]] = {
     "config/tables_file.py": {"environment", "files"},
     "context.py": {"environment", "files", "processes", "randomness", "threads"},
     "engine/local.py": {"threads"},
+    "storage/bucket.py": {"environment", "network"},
     "storage/disk.py": {"files"},
     "storage/local.py": {"files", "randomness"},
     "storage/memory.py": {"files", "threads"},
+    "storage/object_store.py": {"network", "processes", "randomness", "threads"},
 }
 OPEN_ROOMS = ("cli/", "testing/")
 

@@ -26,8 +26,8 @@ def test_a_relative_path_is_taken_from_the_working_folder(tmp_path: Path, monkey
     assert open_storage("tables/../trips").uri == (tmp_path / "trips").as_uri()
 
 
-@pytest.mark.parametrize("scheme", ["s3", "s3a", "gs", "abfs", "abfss", "hdfs", "memory"])
-def test_other_schemes_come_later(scheme: str) -> None:
+@pytest.mark.parametrize("scheme", ["hdfs", "memory", "https"])
+def test_other_schemes_are_refused(scheme: str) -> None:
     with pytest.raises(Unsupported, match=f"{scheme}://"):
         open_storage(f"{scheme}://bucket/trips")
 

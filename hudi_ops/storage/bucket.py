@@ -1,0 +1,244 @@
+"""Single steps on a bucket: its address, its files by ranges, and what the client library's errors mean to a caller."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, NoReturn
+
+import obstore
+from obstore.exceptions import BaseError, InvalidPathError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from hudi_ops.errors import InvalidRequest, OutcomeUnknown, Unavailable, Unsupported
+from hudi_ops.storage.paths import check_folder
+from hudi_ops.storage.protocol import Bytes
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+
+SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfss", "abfss": "abfss"}
+"""Schemes of URIs that lead to a bucket, and how `uri` writes them."""
+
+_ENDPOINTS = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gs": ("GOOGLE_BASE_URL",),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+    "abfss": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+# About ten seconds of patience with a server that answers by errors. The time-out is for a whole file, up or down.
+_RETRIES: RetryConfig = {
+    "max_retries": 6,
+    "retry_timeout": timedelta(seconds=60),
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 2},
+}
+_TIMEOUT, _CONNECT_TIMEOUT = timedelta(minutes=5), timedelta(seconds=10)
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a storage lies.
+
+    Attributes:
+        scheme: a value of `SCHEMES`.
+        bucket: bucket or container.
+        account_host: `account.dfs.core.windows.net`, where an `abfss` URI names it.
+        prefix: folder within the bucket; empty for all of it.
+    """
+
+    scheme: str
+    bucket: str
+    account_host: str
+    prefix: str
+
+    @property
+    def uri(self) -> str:
+        """The URI that leads here, without a trailing slash."""
+        host = f"@{self.account_host}" if self.account_host else ""
+        return f"{self.scheme}://{self.bucket}{host}" + (f"/{self.prefix}" if self.prefix else "")
+
+    def place(self) -> tuple[str, ...]:
+        """What stands for the server and its bucket, whatever the prefix."""
+        return self.scheme, self.bucket, self.account_host, self._endpoint()
+
+    def connect(self) -> ObjectStore:
+        """A client with the keys, region and endpoint that the environment gives.
+
+        Raises:
+            InvalidRequest: they are no settings for such a store.
+        """
+        options: ClientConfig = {"timeout": _TIMEOUT, "connect_timeout": _CONNECT_TIMEOUT}
+        if self._endpoint().startswith("http://"):
+            options["allow_http"] = True  # whoever writes http:// means it
+        try:
+            if self.scheme == "s3":
+                return S3Store(self.bucket, client_options=options, retry_config=_RETRIES)
+            if self.scheme == "gs":
+                return GCSStore(self.bucket, client_options=options, retry_config=_RETRIES)
+            if self.account_host:
+                account = self.account_host.partition(".")[0]
+                return AzureStore(self.bucket, account_name=account, client_options=options, retry_config=_RETRIES)
+            return AzureStore(self.bucket, client_options=options, retry_config=_RETRIES)
+        except (BaseError, OSError, ValueError) as error:
+            raise InvalidRequest(
+                f"{self.uri} cannot be opened with these settings: {_cause(error)}",
+                next_step="check the environment variables of the store: AWS_*, GOOGLE_* or AZURE_*",
+            ) from error
+
+    def _endpoint(self) -> str:
+        return next((value for name in _ENDPOINTS[self.scheme] if (value := os.environ.get(name))), "")
+
+
+def parse(uri: str) -> Address:
+    """The address that a URI writes down; nothing is percent-decoded, as keys may hold `%`, `#` and `?`.
+
+    Raises:
+        InvalidRequest: no bucket, or a prefix that cannot name a folder.
+        Unsupported: a scheme without a backend.
+    """
+    scheme, _, rest = uri.partition("://")
+    if scheme not in SCHEMES:
+        raise Unsupported(f"no storage for {scheme}://: {uri}", expected=", ".join(SCHEMES), found=scheme)
+    authority, _, prefix = rest.partition("/")
+    name, _, account_host = authority.partition("@")
+    if not name or (account_host and SCHEMES[scheme] != "abfss"):
+        raise InvalidRequest(
+            f"not the URI of a bucket: {uri}",
+            expected="s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or abfss://container@account/prefix",
+            found=uri,
+            next_step="write the bucket after the two slashes",
+        )
+    return Address(SCHEMES[scheme], name, account_host, check_characters(check_folder(prefix.rstrip("/"))))
+
+
+def check_characters(path: str) -> str:
+    """The same path, if it holds no control characters: the client library knows no such names.
+
+    Raises:
+        InvalidRequest: it does.
+    """
+    if _CONTROL.search(path):
+        raise InvalidRequest(
+            f"a control character in {path!r}",
+            expected="a path without control characters, as this is an object store",
+            found=repr(path),
+            next_step="choose another path; values of partitions may be url-encoded",
+        )
+    return path
+
+
+class RangeReader(io.RawIOBase):
+    """A file that is read range by range, for Arrow. Every range is asked of the same version of it.
+
+    Args:
+        client: of the bucket.
+        key: of the file, in the bucket.
+        meta: what the bucket said of it.
+        path: how errors name it.
+    """
+
+    def __init__(self, client: ObjectStore, key: str, meta: ObjectMeta, path: str) -> None:
+        super().__init__()
+        self._client, self._key, self._path = client, key, path
+        self._size_bytes, self._tag, self._at = meta["size"], meta["e_tag"], 0
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next read begins."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Move there; asks nothing of the server."""
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size_bytes}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next bytes, by one request; fewer at the end.
+
+        Raises:
+            OSError: the store did not give them, or another file lies there now.
+        """
+        end = self._size_bytes if size is None or size < 0 else min(self._at + size, self._size_bytes)
+        if end <= self._at:
+            return b""
+        try:
+            found = obstore.get(self._client, self._key, options={"range": (self._at, end), "if_match": self._tag})
+            body = found.bytes().to_bytes()
+        except (BaseError, OSError, ValueError) as error:
+            raise OSError(f"{self._path} could not be read from {self._at} to {end}: {_cause(error)}") from error
+        if len(body) != end - self._at:
+            raise OSError(f"{self._path} gave {len(body)} bytes from {self._at}, expected {end - self._at}")
+        self._at = end
+        return body
+
+    def readall(self) -> bytes:
+        """All that is left; raises as `read` does."""
+        return self.read()
+
+
+def flat(body: Bytes) -> bytes | memoryview:
+    """The body as the client library takes it: contiguous, of single unsigned bytes."""
+    view = memoryview(body)
+    if not view.nbytes:
+        return b""  # an empty view of a wider format cannot be cast
+    return (view if view.c_contiguous else memoryview(view.tobytes())).cast("B")
+
+
+def fail_untouched(error: Exception, path: str, uri: str, deed: str) -> NoReturn:
+    """The store failed and the file is as it was.
+
+    Raises:
+        InvalidRequest: the store can have no such file.
+        Unavailable: anything else; `deed` completes "could not be".
+    """
+    if isinstance(error, InvalidPathError | ValueError):
+        raise InvalidRequest(
+            f"{path} cannot name a file in {uri}: {_cause(error)}",
+            next_step="choose another path; remove what others put under such a name",
+        ) from error
+    raise Unavailable(f"{path} could not be {deed} in {uri}: {_cause(error)}", next_step=_next_step(error)) from error
+
+
+def fail_writing(error: Exception, path: str, uri: str) -> NoReturn:
+    """A put failed.
+
+    Raises:
+        InvalidRequest: the store can have no such file.
+        Unavailable: refused; nothing landed.
+        OutcomeUnknown: a time-out, a lost connection, a server's own trouble: done or not.
+    """
+    refused = (InvalidPathError, PermissionDeniedError, UnauthenticatedError, FileNotFoundError, ValueError)
+    if isinstance(error, refused):
+        fail_untouched(error, path, uri, "written")
+    raise OutcomeUnknown(
+        f"{path} may have been written to {uri} or not: {_cause(error)}",
+        next_step="open the table again, which settles it",
+    ) from error
+
+
+def _next_step(error: Exception) -> str:
+    # A refused listing comes as a generic error, with nothing but its text to tell.
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or "status code: 403" in str(error):
+        return "give these credentials the right to list, read, write and delete there"
+    if isinstance(error, FileNotFoundError) or "status code: 404" in str(error):
+        return "check the name of the bucket and its region; create it if it is missing"
+    return "check the endpoint, the region and the network, then try again"
+
+
+def _cause(error: Exception) -> str:
+    # The library adds its own inner structures below the first line.
+    return (str(error).splitlines() or [type(error).__name__])[0]
