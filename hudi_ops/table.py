@@ -17,9 +17,10 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict, InvalidRequest
 from hudi_ops.files.source import as_rows
+from hudi_ops.services.batch import Batch
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.engine_choice import EngineName, choose_engine
-from hudi_ops.services.ingest import Batch, IngestResult, ingest, nothing_new, parse_operation
+from hudi_ops.services.ingest import IngestResult, ingest, nothing_new, parse_operation
 from hudi_ops.services.ledger import Ledger, Offer, offer_of, read_ledger
 from hudi_ops.services.read import OpenView, read_table, request_of
 from hudi_ops.services.recover import finish_unfinished

@@ -18,25 +18,18 @@ from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.files.names import bucket_file_id
-from hudi_ops.index.simple_bucket import Tagger, groups_by_bucket
+from hudi_ops.index.simple_bucket import groups_by_bucket
 from hudi_ops.kernels.merge import Operation, Ordering
+from hudi_ops.services.batch import Batch, source_tasks
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
-from hudi_ops.services.ledger import POINTER_PREFIX, TAKEN_KEY, Ledger, ledger_path
+from hudi_ops.services.ledger import POINTER_PREFIX, TAKEN_KEY, ledger_path
+from hudi_ops.services.merge_tasks import BucketResult, BucketTask, find_duplicates, merge_and_write
 from hudi_ops.services.recover import recover
 from hudi_ops.services.rollback import cancel_write, clear_risen, roll_back
 from hudi_ops.services.session import Session
+from hudi_ops.services.tag_tasks import SourceSummary, read_and_tag
 from hudi_ops.services.writable import refuse_unwritable
-from hudi_ops.services.write_tasks import (
-    BucketResult,
-    BucketTask,
-    SourceSummary,
-    SourceTask,
-    find_duplicates,
-    merge_and_write,
-    read_and_tag,
-)
-from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import StorageListing
@@ -72,17 +65,6 @@ class IngestResult:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """What to ingest: files of a source with the ledger they belong to, or rows in memory."""
-
-    operation: Operation
-    source: Storage | None = None
-    files: tuple[FileInfo, ...] = ()
-    ledger: Ledger | None = None
-    rows: pa.Table | None = None
-
-
 def parse_operation(name: str) -> Operation:
     """The operation of that name.
 
@@ -111,7 +93,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
     state = session.loader.load()
     refuse_unwritable(state.config)
     schema = table_schema(state.config, state.timeline, session.commits)
-    with engine.scatter(read_and_tag, _source_tasks(state, batch, schema)) as scattered:
+    with engine.scatter(read_and_tag, source_tasks(state, batch, schema)) as scattered:
         summaries: Sequence[SourceSummary] = scattered.summaries
         groups = sorted({(path, bucket) for summary in summaries for path, bucket, _ in summary.groups})
         rows_in = sum(summary.rows for summary in summaries)
@@ -157,21 +139,6 @@ def nothing_new(session: Session, batch: Batch, engine: Engine, reason: str, not
     state = session.loader.load()
     recover(session)
     return _nothing(state, batch, engine, reason, note)
-
-
-def _source_tasks(state: TableState, batch: Batch, schema: pa.Schema) -> list[SourceTask]:
-    tagger = Tagger.of(state.config, state.log.properties.facts)
-    required = tuple(schema.names)
-    ordering = next(iter(state.config.ordering_fields), None)
-    if batch.operation is Operation.DELETE:
-        # Only what routes a row must be there; other columns may be, and are checked, but say nothing.
-        required = tuple(dict.fromkeys(state.config.record_key_fields + state.config.partition_fields))
-    if batch.rows is not None:
-        return [SourceTask(0, tagger, schema, required, ordering, rows=batch.rows)]
-    return [
-        SourceTask(ordinal, tagger, schema, required, ordering, storage=batch.source, file=file)
-        for ordinal, file in enumerate(batch.files)
-    ]
 
 
 def _bucket_tasks(

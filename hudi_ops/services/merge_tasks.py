@@ -1,4 +1,4 @@
-"""The tasks of an ingest, run by any engine: read and tag a source, look for keys that are there, merge and write a bucket.
+"""The second tasks of an ingest, run by any engine: look for keys that are there, merge and write a bucket.
 
 They run on executors: everything they need comes in their input, and what they made goes back as a value.
 """
@@ -13,45 +13,20 @@ import pyarrow as pa
 
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import FILE_NAME, IS_DELETED, RECORD_KEY
-from hudi_ops.engine.protocol import Chunk, Produced
-from hudi_ops.errors import Conflict, InvalidRequest, NotFound
+from hudi_ops.errors import Conflict, NotFound
 from hudi_ops.files.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, with_meta
 from hudi_ops.files.names import base_file_name, data_path
 from hudi_ops.files.repeated_columns import concat_rows, decoded
-from hudi_ops.files.source import fit_rows, read_source
 from hudi_ops.formats import partition_metadata
-from hudi_ops.index.simple_bucket import Tagger
 from hudi_ops.kernels.hashing import group_hash
 from hudi_ops.kernels.merge import MergePlan, Operation, Ordering, combine, existing, plan_merge
 from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
-from hudi_ops.kernels.statistics import first_null_row
+from hudi_ops.services.tag_tasks import chunk_key
 from hudi_ops.storage.claim import ensure
-from hudi_ops.storage.protocol import FileInfo, Storage
+from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.commit_metadata import WriteStat
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.view.file_group import DataFile
-
-
-@dataclass(frozen=True)
-class SourceTask:
-    """One source to read and tag: a file of `storage`, or rows in memory. `ordinal` orders rows of different sources."""
-
-    ordinal: int
-    tagger: Tagger
-    schema: pa.Schema
-    required: tuple[str, ...]
-    ordering: str | None = None
-    storage: Storage | None = None
-    file: FileInfo | None = None
-    rows: pa.Table | None = None
-
-
-@dataclass(frozen=True)
-class SourceSummary:
-    """What a source held: rows in all, and rows of each (partition path, bucket)."""
-
-    rows: int
-    groups: tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -90,33 +65,6 @@ class BucketResult:
     updated: int
     deleted: int
     ignored: int
-
-
-def chunk_key(partition_path: str, bucket: int) -> str:
-    """Key of a bucket's chunks."""
-    return f"{bucket:08d}/{partition_path}"
-
-
-def read_and_tag(task: SourceTask) -> Produced:
-    """First task: rows of one source, split by the bucket they belong to.
-
-    Raises:
-        InvalidRequest: the source does not fit the table; names file, field and row.
-    """
-    if task.storage is None or task.file is None:
-        given = task.rows if task.rows is not None else task.schema.empty_table()
-        where, rows = "the rows given", fit_rows(given, task.schema, task.required, "the rows given")
-    else:
-        where = f"{task.storage.uri}/{task.file.path}"
-        rows = read_source(task.storage, task.file, task.schema, task.required)
-    _refuse_null_ordering(rows, task, where)
-    try:
-        parts = task.tagger.split(rows)
-    except InvalidRequest as error:
-        error.what = f"{where}: {error.what}"
-        raise
-    chunks = tuple(Chunk(chunk_key(path, bucket), task.ordinal, part) for path, bucket, part in parts)
-    return Produced(SourceSummary(rows.num_rows, tuple((p, b, part.num_rows) for p, b, part in parts)), chunks)
 
 
 def find_duplicates(task: BucketTask, tables: Sequence[pa.Table]) -> str | None:
@@ -175,21 +123,6 @@ def _merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResu
     _put_partition_metadata(task)
     task.storage.put(path, body)
     return replace(result, stat=_stat(task, path, plan, rows.num_rows, body.size))
-
-
-def _refuse_null_ordering(rows: pa.Table, task: SourceTask, where: str) -> None:
-    # Apache Hudi fails on such a row when it meets an older one; dropping it in silence would be worse.
-    column = rows.column(task.ordering) if task.ordering in task.required else None
-    row = first_null_row(column) if column is not None else None
-    if row is not None:
-        raise InvalidRequest(
-            f"{where}: row {row}: the ordering column {task.ordering} is null",
-            expected="a value in every row: it says which of two rows is the newer",
-            found="null",
-            next_step="correct the row, or make the table without an ordering column",
-            row=row,
-            field=task.ordering,
-        )
 
 
 def _heads(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) -> pa.Table | None:
