@@ -60,9 +60,9 @@ def merge_schemas(
         wider = [(where, _wider(field, where, kind, field.name, role)) for where, kind in known[field.name]]
         fields.append(field.with_type(_joined(field.name, [("the table", field.type), *wider])))
     added = [pa.field(name, _joined(name, given)) for name, given in known.items() if name not in table.names]
-    _refuse_rename(table, added, sources)
     merged = pa.schema([*fields, *added])
     _refuse_names(table, merged)
+    _refuse_rename(table, added, sources)
     return merged
 
 
@@ -145,6 +145,8 @@ def _wider(field: pa.Field, where: str, kind: pa.DataType, path: str, role: str 
         InvalidRequest: they do not go together.
     """
     table = field.type
+    if kind == table:
+        return table
     if _is.is_struct(table) and _is.is_struct(kind):
         return _wider_record(table, where, kind, path)
     if (_is.is_list(table) and _is.is_list(kind)) or (_is.is_map(table) and _is.is_map(kind)):
@@ -152,7 +154,7 @@ def _wider(field: pa.Field, where: str, kind: pa.DataType, path: str, role: str 
         inner = item.with_type(_wider(item, where, _inner(kind).type, path + suffix, _NESTED))
         return pa.list_(inner) if _is.is_list(table) else pa.map_(table.key_type, inner)
     if not _holds(kind, table, _NARROWER):
-        if kind == table or is_read_as(kind, table):
+        if is_read_as(kind, table):
             return table  # the values decide, as without a change of schema
         next_step = "correct the source, or give it as a column of another name"
         _refuse(where, path, table, kind, f"is {table} in the table and cannot become {kind}", next_step)

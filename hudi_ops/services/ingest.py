@@ -23,6 +23,7 @@ from hudi_ops.kernels.merge import Operation, Ordering
 from hudi_ops.services.batch import Batch, source_tasks
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
+from hudi_ops.services.evolve import columns_after
 from hudi_ops.services.ledger import POINTER_PREFIX, TAKEN_KEY, ledger_path
 from hudi_ops.services.merge_tasks import BucketResult, BucketTask, find_duplicates, merge_and_write
 from hudi_ops.services.recover import recover
@@ -59,6 +60,7 @@ class IngestResult:
     bytes_written: int = 0
     seconds: float = 0.0
     note: str = ""
+    schema_changes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -92,14 +94,15 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
     """
     state = session.loader.load()
     refuse_unwritable(state.config)
-    schema = table_schema(state.config, state.timeline, session.commits)
+    change = columns_after(session, state, batch, engine)
+    schema = change.schema
     with engine.scatter(read_and_tag, source_tasks(state, batch, schema)) as scattered:
         summaries: Sequence[SourceSummary] = scattered.summaries
         groups = sorted({(path, bucket) for summary in summaries for path, bucket, _ in summary.groups})
         rows_in = sum(summary.rows for summary in summaries)
         if batch.operation is Operation.INSERT:
             _refuse_duplicates(session, state, schema, scattered, groups)
-        if not rows_in and batch.ledger is None:
+        if not rows_in and batch.ledger is None and not change.phrases:
             return _nothing(state, batch, engine, reason, "nothing new: the batch has no rows")
         recover(session)
         ensure_first_commit(session)
@@ -109,7 +112,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
             with session.keep(attempt.instant):
                 tasks = _bucket_tasks(session, attempt, batch, schema, groups)
                 results: list[BucketResult] = scattered.gather(merge_and_write, [(task.key, task) for task in tasks])
-                entry = complete_write(session, attempt, _write_of(session, attempt, batch, results))
+                entry = complete_write(session, attempt, _write_of(session, attempt, batch, results, schema))
             session.settle(attempt.instant)
         except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
             # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
@@ -131,6 +134,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         file_groups=sum(result.stat is not None for result in results),
         bytes_written=sum(result.stat.file_size_in_bytes for result in results if result.stat is not None),
         seconds=round(session.ctx.clock.monotonic_s() - started_s, 3),
+        schema_changes=change.phrases,
     )
 
 
@@ -237,15 +241,17 @@ def _refuse_duplicates(
             )
 
 
-def _write_of(session: Session, attempt: Attempt, batch: Batch, results: Sequence[BucketResult]) -> Write:
+def _write_of(
+    session: Session, attempt: Attempt, batch: Batch, results: Sequence[BucketResult], schema: pa.Schema
+) -> Write:
     stats = [result.stat for result in results if result.stat is not None]
     if batch.ledger is None:
-        return Write(batch.operation.value.upper(), stats)
+        return Write(batch.operation.value.upper(), stats, schema=schema)
     ledger = batch.ledger.with_files(batch.files)
     path = ledger_path(attempt.instant, ledger.source_id)
     session.ctx.storage.put(path, ledger.encode())
     extra = {POINTER_PREFIX + ledger.source_id: path, TAKEN_KEY: ledger.source_id}
-    return Write(batch.operation.value.upper(), stats, extra, frozenset({ledger.source_id}))
+    return Write(batch.operation.value.upper(), stats, extra, frozenset({ledger.source_id}), schema)
 
 
 def _undo(session: Session, attempt: Attempt, error: HudiOpsError) -> None:
