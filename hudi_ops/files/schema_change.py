@@ -94,7 +94,9 @@ def _typed(schema: pa.Schema, table: pa.Schema, where: str) -> Iterator[pa.Field
         InvalidRequest: a new column is declared not null.
         HudiOpsError: a table cannot have such a column.
     """
-    same = {field.name for field in schema if field.name in table.names and field.type == table.field(field.name).type}
+    known = {field.name: field.type for field in table}
+    # No table has unsigned 64 bits, but numbers of that type may fit a column that is there.
+    same = {field.name for field in schema if field.name in known and field.type in {known[field.name], pa.uint64()}}
     other = [_without_nulls(field) for field in schema if field.name not in same]
     yield from (field for field in schema if field.name in same)
     try:
