@@ -11,7 +11,7 @@ import pyarrow as pa
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import refuse_changed_properties, refuse_overlap
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt
-from hudi_ops.formats.avro_schema import to_avro
+from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import TAKEN_KEY, pointers
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, put_payload
@@ -24,7 +24,7 @@ from hudi_ops.timeline.plans import ReplacePlan, read_plan
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.schema import table_schema
+from hudi_ops.view.schema import schema_text, table_schema
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,13 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
 
 def _metadata(session: Session, state: TableState, slot: int, write: Write) -> CommitMetadata:
     carried = pointers(session.newest_extra(state))
-    columns = write.schema or table_schema(state.config, state.timeline, session.commits)
-    schema = to_avro(columns, state.config.name)
+    # Carried over as it is written, with what Arrow does not know of: enums, defaults, comments.
+    schema, path = schema_text(state.config, state.timeline, session.commits)
+    if write.schema is not None and not write.schema.equals(to_arrow(schema, path)):
+        schema = json.dumps(to_avro(write.schema, state.config.name), separators=(",", ":"))
     pointer = Pointer(state.log.table_id, slot, state.log.properties_slot, state.log.archive_slot)
     extra = {
-        "schema": json.dumps(schema, separators=(",", ":")),
+        "schema": schema,
         **carried,
         **write.extra,
         POINTER_KEY: pointer.encode(),
