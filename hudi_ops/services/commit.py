@@ -24,14 +24,14 @@ from hudi_ops.timeline.plans import ReplacePlan, read_plan
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.schema import schema_text, table_schema
+from hudi_ops.view.schema import schema_text
 
 
 @dataclass(frozen=True)
 class Write:
     """What an attempt wants to complete: its operation as Apache Hudi names it, its files, its extra metadata, and its schema.
 
-    `schema` holds the table's columns from this write on; None: as they are.
+    `schema` holds the table's columns from this write on; None: as they are, word for word.
     """
 
     operation: str
@@ -89,8 +89,8 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
 def _metadata(session: Session, state: TableState, slot: int, write: Write) -> CommitMetadata:
     carried = pointers(session.newest_extra(state))
     # Carried over as it is written, with what Arrow does not know of: enums, defaults, comments.
-    schema, path = schema_text(state.config, state.timeline, session.commits)
-    if write.schema is not None and not write.schema.equals(to_arrow(schema, path)):
+    schema = schema_text(state.config, state.timeline, session.commits)[0]
+    if write.schema is not None:
         schema = json.dumps(to_avro(write.schema, state.config.name), separators=(",", ":"))
     pointer = Pointer(state.log.table_id, slot, state.log.properties_slot, state.log.archive_slot)
     extra = {
@@ -151,8 +151,10 @@ def _refuse_changed_schema(session: Session, attempt: Attempt, state: TableState
         Conflict: another write changed them since.
     """
     begun = attempt.begun
-    before = table_schema(begun.config, begun.timeline, session.commits)
-    now = table_schema(state.config, state.timeline, session.commits)
+    texts = [schema_text(one.config, one.timeline, session.commits) for one in (begun, state)]
+    if texts[0][0] == texts[1][0]:
+        return
+    before, now = (to_arrow(*text) for text in texts)
     if not now.equals(before):
         changed = [field.name for field in now if field.name not in before.names or field != before.field(field.name)]
         raise Conflict(

@@ -112,7 +112,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
             with session.keep(attempt.instant):
                 tasks = _bucket_tasks(session, attempt, batch, schema, groups)
                 results: list[BucketResult] = scattered.gather(merge_and_write, [(task.key, task) for task in tasks])
-                entry = complete_write(session, attempt, _write_of(session, attempt, batch, results, schema))
+                entry = complete_write(session, attempt, _write_of(session, attempt, batch, results, change.new))
             session.settle(attempt.instant)
         except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
             # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
@@ -242,7 +242,7 @@ def _refuse_duplicates(
 
 
 def _write_of(
-    session: Session, attempt: Attempt, batch: Batch, results: Sequence[BucketResult], schema: pa.Schema
+    session: Session, attempt: Attempt, batch: Batch, results: Sequence[BucketResult], schema: pa.Schema | None
 ) -> Write:
     stats = [result.stat for result in results if result.stat is not None]
     if batch.ledger is None:
