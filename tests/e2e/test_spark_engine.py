@@ -80,3 +80,20 @@ def test_a_task_that_keeps_failing_says_why(tmp_path: Path, spark: Any) -> None:
     with pytest.raises(InvalidRequest, match="part=p0"):
         table.ingest(rows(3), engine="spark")
     assert table.read().num_rows == 0
+
+
+def test_executors_look_at_the_columns_of_files(tmp_path: Path, spark: Any) -> None:
+    table = table_on(LocalStorage(tmp_path / "t"), spark)
+    source = tmp_path / "in"
+    source.mkdir()
+    (source / "a.csv").write_text("id,part,value,code\n1,a,1,007\n")
+    (source / "b.json").write_text('{"id": 2, "part": "b", "rate": 0.5}\n')
+    result = table.ingest_folder(str(source), engine="spark", evolve=True)
+    assert (result.engine, result.schema_changes) == ("spark", ("added code: string", "added rate: double"))
+    assert table.read(["id", "code", "rate"]).sort_by("id").to_pylist() == [
+        {"id": 1, "code": "007", "rate": None},
+        {"id": 2, "code": None, "rate": 0.5},
+    ]
+    (source / "c.json").write_text('{"id": 2, "part": "b", "code": {}}\n')
+    with pytest.raises(InvalidRequest, match=r"c\.json"):
+        table.ingest_folder(str(source), engine="spark", evolve=True)

@@ -4,7 +4,7 @@ the `hudi` package. What a program cannot do stands here as an expectation that 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -130,8 +130,8 @@ def assert_exact(rows: pa.Table, expected: pa.Table) -> None:
     assert not different
 
 
-@pytest.fixture(scope="module")
-def modern(apache_hudi: HudiPeer) -> Any:
+@pytest.fixture
+def modern(apache_hudi: HudiPeer) -> Iterator[HudiPeer]:
     """Apache Hudi that takes old dates as they are: its own files do not say which calendar they are in."""
     setting = "spark.sql.parquet.datetimeRebaseModeInRead"
     apache_hudi.sql(f"SET {setting}=CORRECTED")
