@@ -168,3 +168,22 @@ def test_a_commit_upon_other_columns_is_refused(table: Table) -> None:
     )
     with pytest.raises(Conflict, match="columns changed"):
         complete_write(session, attempt, Write("UPSERT", ()))
+
+
+def test_what_arrow_does_not_know_of_a_schema_is_carried_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program's enums, comments and defaults stay in the table's schema, word for word, until the columns change."""
+    kind = {"type": "enum", "name": "Kind", "symbols": ["x", "y"], "doc": "two kinds"}
+    columns = [
+        {"name": "id", "type": "string", "doc": "key"},
+        {"name": "kind", "type": ["null", kind], "default": None},
+    ]
+    avro = {"type": "record", "name": "theirs", "namespace": "their.space", "fields": columns}
+    monkeypatch.setattr("hudi_ops.services.create.to_avro", lambda *_: avro)
+    schema = pa.schema([pa.field("id", pa.string(), False), ("kind", pa.string())])
+    table = Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema=schema)
+    table.ingest(pa.table({"id": ["a"], "kind": ["x"]}))
+    session = table._session
+    assert json.loads(session.newest_extra(session.loader.load())["schema"]) == avro
+    table.ingest(pa.table({"id": ["b"], "kind": ["y"], "n": [1]}), evolve=True)
+    assert json.loads(session.newest_extra(session.loader.load())["schema"]) != avro
+    assert table.schema == schema.append(pa.field("n", pa.int64()))
