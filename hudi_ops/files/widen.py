@@ -24,6 +24,8 @@ def widen(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
     Source: docs/format.md §6.7.
     """
+    if _is.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
     if _is.is_float32(column.type) and _is.is_float64(kind):
         return column.cast(pa.string()).cast(kind)
     return column.cast(kind, safe=not (_is.is_integer(column.type) and _is.is_floating(kind)))

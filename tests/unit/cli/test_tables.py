@@ -103,6 +103,18 @@ def test_ingest_takes_each_file_once(
     ]
 
 
+def test_new_columns_need_the_flag(trips: Path, home: Path, call: Callable[..., Any], rows: Callable[..., Any]) -> None:
+    more = rows("d@Rome", ts=2).append_column("tip", pa.array([0.5]))
+    pq.write_table(more, home / "landing" / "second.parquet")
+    refused = call("ingest", "trips")
+    assert refused.code == 2
+    assert "--evolve" in refused.err
+    assert "added tip: double" in call("ingest", "trips", "--evolve").out
+    assert call("read", "trips", "--columns=id,tip", "--where=tip > 0", "--json").json["rows"] == [
+        {"id": "d", "tip": 0.5}
+    ]
+
+
 def test_a_dry_run_lists_and_changes_nothing(
     trips: Path, home: Path, call: Callable[..., Any], rows: Callable[..., Any], tree: Callable[..., Any]
 ) -> None:
