@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,10 +21,12 @@ from hudi_ops.files.source import as_rows
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.engine_choice import EngineName, choose_engine
-from hudi_ops.services.ingest import IngestResult, ingest, nothing_new, parse_operation
+from hudi_ops.services.ingest import IngestResult, ingest, nothing_new
 from hudi_ops.services.ledger import Ledger, Offer, offer_of, read_ledger
+from hudi_ops.services.operations import DELETE_PARTITION, TRUNCATE, WriteOperation, parse_operation
 from hudi_ops.services.read import OpenView, read_table, request_of
 from hudi_ops.services.recover import finish_unfinished
+from hudi_ops.services.remove import RemovalResult, preview_removal, remove
 from hudi_ops.services.session import Session
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.paths import open_folder, open_storage
@@ -34,6 +36,7 @@ from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.view.schema import table_schema
 
 RETRIES_ON_CONFLICT = 3
+R = TypeVar("R")
 
 
 class Table:
@@ -170,7 +173,9 @@ class Table:
 
         Args:
             data: a `pyarrow.Table`, or anything with the Arrow C stream interface.
-            operation: `upsert`, `insert` (refuses keys that are there) or `delete` (by key).
+            operation: `upsert`; `insert`, which refuses keys that are there; `delete`, by key; `bulk_insert`, which looks no key
+                up, so that one that is there lies in the table twice; `insert_overwrite`, which replaces the partitions that the
+                rows touch; `insert_overwrite_table`, which replaces all of them.
             engine: `local`, `spark`, or `auto`, which picks by bytes.
 
         Raises:
@@ -228,22 +233,51 @@ class Table:
         """
         return self._offer(open_folder(folder), min_age_s)[1]
 
+    def delete_partition(self, paths: Sequence[str], *, dry_run: bool = False) -> RemovalResult:
+        """Remove the rows of whole partitions, in one commit; earlier instants still show them.
+
+        Args:
+            paths: partitions as they lie below the table's root (`origin=JFK/month=1`), or patterns (`origin=J*`).
+            dry_run: say what would go; change nothing.
+
+        Raises:
+            InvalidRequest: a name that no partition has; nothing was changed.
+            Conflict: lost to overlapping writes again and again.
+            Busy: Apache Hudi has planned a service on these partitions.
+        """
+        return self._removed(DELETE_PARTITION, [paths] if isinstance(paths, str) else paths, dry_run)
+
+    def truncate(self, *, dry_run: bool = False) -> RemovalResult:
+        """Remove all rows, in one commit; settings and history stay, and earlier instants still show the rows.
+
+        Args:
+            dry_run: say what would go; change nothing.
+
+        Raises:
+            Conflict: lost to other writes again and again.
+            Busy: Apache Hudi has planned a service.
+        """
+        return self._removed(TRUNCATE, (), dry_run)
+
+    def _removed(self, operation: WriteOperation, wanted: Sequence[str], dry_run: bool) -> RemovalResult:
+        if dry_run:
+            return preview_removal(self._session, operation, wanted)
+        return self._retried(lambda started: remove(self._session, operation, wanted, started))
+
     def _offer(self, source: Storage, min_age_s: float) -> tuple[Ledger, Offer]:
         refuse_unwritable(self.config)
         state = self._session.loader.load()
         ledger = read_ledger(self._ctx.storage, self._session.newest_extra(state), source.uri)
         return ledger, offer_of(source, ledger, self._ctx.clock.now_ms(), min_age_s)
 
-    def _retried(self, attempt: Any) -> IngestResult:
+    def _retried(self, attempt: Callable[[float], R]) -> R:
         started_s = self._ctx.clock.monotonic_s()
         for left in range(RETRIES_ON_CONFLICT, -1, -1):
             try:
-                result: IngestResult = attempt(started_s)
+                return attempt(started_s)
             except Conflict:
                 if left == 0:
                     raise
-            else:
-                return result
         raise AssertionError  # pragma: no cover
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from hudi_ops import Table
 from hudi_ops.concurrency.open_lock import lock_of
 from hudi_ops.config.tables_file import TableLocation, find_tables_file, locate_table
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.services.operations import INGESTING
 
 
 def arguments() -> argparse.Namespace:
@@ -28,7 +29,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--source", default="", help="folder of CSV, JSON or Parquet files; default: the one that tables.yaml declares"
     )
-    parser.add_argument("--operation", default="upsert", choices=["upsert", "insert", "delete"])
+    parser.add_argument("--operation", default="upsert", choices=list(INGESTING))
     parser.add_argument("--engine", default="auto", choices=["auto", "local", "spark"])
     parser.add_argument("--tables", help="the tables.yaml to use")
     parser.add_argument("--min-age-s", type=float, default=0.0, help="leave files younger than this for the next run")

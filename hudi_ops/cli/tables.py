@@ -49,6 +49,12 @@ hudi-ops ingest flights --source landing --dry-run
 """
 
 
+def _operations() -> list[str]:
+    from hudi_ops.services.operations import INGESTING
+
+    return list(INGESTING)
+
+
 def create(
     table: TableArgument,
     name: Annotated[
@@ -71,7 +77,8 @@ def create(
         Path | None, typer.Option(metavar="FILE.parquet", help="A Parquet file whose columns the table gets.")
     ] = None,
     table_version: Annotated[
-        int | None, typer.Option(metavar="8|9", help="8 for Apache Hudi 1.0 and Trino, which cannot open 9. Default: 9.")
+        int | None,
+        typer.Option(metavar="8|9", help="8 for Apache Hudi 1.0 and Trino, which cannot open 9. Default: 9."),
     ] = None,
     key_generator: Annotated[
         str | None,
@@ -158,9 +165,10 @@ def ingest(
     operation: Annotated[
         str,
         typer.Option(
-            metavar="upsert|insert|delete",
-            help="upsert replaces rows with the same key, insert refuses them, delete removes rows by key.",
-            autocompletion=lambda: ["upsert", "insert", "delete"],
+            metavar="OPERATION",
+            help="upsert replaces rows with the same key, insert refuses them, delete removes rows by key; bulk_insert adds rows "
+            "without looking keys up; insert_overwrite replaces the partitions that the rows touch, insert_overwrite_table all.",
+            autocompletion=_operations,
         ),
     ] = "upsert",
     engine: Annotated[
@@ -180,7 +188,7 @@ def ingest(
     as_json: JsonOption = False,
 ) -> None:
     """Take the new files of a folder into a table."""
-    from hudi_ops.services.ingest import parse_operation
+    from hudi_ops.services.operations import parse_operation
 
     min_age_s = parse_seconds(min_age, "--min-age")
     parse_operation(operation)
@@ -308,9 +316,10 @@ def _ingest_text(result: dict[str, Any]) -> str:
     files = f" from {counted(result['files'], 'file')}" if result["files"] else ""
     counts = ", ".join(f"{result[what]:,} {what}" for what in ("inserted", "updated", "deleted", "ignored"))
     note = f"\n  {result['note']}" if result["note"] else ""
+    replaced = f", {counted(result['replaced'], 'file group')} replaced" if result["replaced"] else ""
     return (
         f"{result['table']}: {result['operation']} {result['instant']} took {counted(result['rows_in'], 'row')}{files}\n"
-        f"  {counts}\n"
+        f"  {counts}{replaced}\n"
         f"  {counted(result['file_groups'], 'file group')} and {sized(result['bytes_written'])} written in "
         f"{result['seconds']:.1f} s, engine {result['engine']} ({result['engine_reason']}){note}"
     )

@@ -20,7 +20,7 @@ from hudi_ops.files.repeated_columns import concat_rows, decoded
 from hudi_ops.formats import partition_metadata
 from hudi_ops.kernels.hashing import group_hash
 from hudi_ops.kernels.keys import KeySpec, record_keys
-from hudi_ops.kernels.merge import MergePlan, Operation, Ordering, combine, existing, plan_merge
+from hudi_ops.kernels.merge import MergePlan, Operation, Ordering, combine, existing, plan_append, plan_merge
 from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
 from hudi_ops.services.tag_tasks import chunk_key
 from hudi_ops.storage.claim import ensure
@@ -141,6 +141,8 @@ def _heads(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) 
     """The base's keys and, where they decide, its ordering values: enough to tell whether it has to be rewritten."""
     if reader is None:
         return None
+    if task.operation is Operation.APPEND:
+        return pa.table({})  # nothing decides: whatever is there is carried over
     by_ordering = task.operation is not Operation.DELETE and task.ordering in incoming.column_names
     return _keyed(task, reader, [task.ordering] if task.ordering and by_ordering else [])
 
@@ -157,6 +159,9 @@ def _keyed(task: BucketTask, reader: BaseFileReader, columns: Sequence[str]) -> 
 
 def _resolve(task: BucketTask, incoming: pa.Table, heads: pa.Table | None) -> tuple[pa.Table, MergePlan]:
     """One winner per incoming key, and what it does to the base."""
+    if task.operation is Operation.APPEND:
+        deletes = _array(incoming, IS_DELETED if IS_DELETED in incoming.column_names else None)
+        return incoming, plan_append(incoming.num_rows, deletes)
     ordering = task.ordering if task.ordering in incoming.column_names else None
     winners = combine(_array(incoming, RECORD_KEY), _array(incoming, ordering), task.mode)
     if len(winners) < incoming.num_rows:
