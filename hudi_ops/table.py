@@ -168,7 +168,9 @@ class Table:
         request = request_of(columns, where, instant, limit)
         return read_table(self._ctx, request, self._session.commits)
 
-    def ingest(self, data: Any, operation: str = "upsert", *, engine: EngineName = "auto") -> IngestResult:
+    def ingest(
+        self, data: Any, operation: str = "upsert", *, engine: EngineName = "auto", evolve: bool = False
+    ) -> IngestResult:
         """Write rows that this process holds.
 
         Args:
@@ -177,6 +179,8 @@ class Table:
                 up, so that one that is there lies in the table twice; `insert_overwrite`, which replaces the partitions that the
                 rows touch; `insert_overwrite_table`, which replaces all of them.
             engine: `local`, `spark`, or `auto`, which picks by bytes.
+            evolve: let the table take new columns and wider types from the rows; missing columns are null then. Rows need not be
+                there: an empty table with the wanted columns changes the schema alone.
 
         Raises:
             InvalidRequest: the rows do not fit the table; nothing was changed.
@@ -186,10 +190,17 @@ class Table:
         kind = parse_operation(operation)
         refuse_unwritable(self.config)
         chosen, reason = choose_engine(engine, rows.nbytes, self._ctx.engine)
-        return self._retried(lambda started: ingest(self._session, Batch(kind, rows=rows), chosen, reason, started))
+        batch = Batch(kind, rows=rows, evolve=evolve)
+        return self._retried(lambda started: ingest(self._session, batch, chosen, reason, started))
 
     def ingest_folder(
-        self, folder: str, operation: str = "upsert", *, engine: EngineName = "auto", min_age_s: float = 0.0
+        self,
+        folder: str,
+        operation: str = "upsert",
+        *,
+        engine: EngineName = "auto",
+        min_age_s: float = 0.0,
+        evolve: bool = False,
     ) -> IngestResult:
         """Write the files of a folder that were not taken before, each exactly once.
 
@@ -198,6 +209,7 @@ class Table:
             operation: as in `ingest`.
             engine: as in `ingest`.
             min_age_s: files that changed more recently wait.
+            evolve: as in `ingest`; the table takes the columns of all files together.
 
         Raises:
             InvalidRequest: a file does not fit the table, or changed after it was taken; nothing was changed.
@@ -214,7 +226,7 @@ class Table:
             ledger, offer = self._offer(source, min_age_s)
             total_bytes = sum(info.size_bytes for info in offer.files)
             chosen, reason = choose_engine(engine, total_bytes, self._ctx.engine)
-            batch = Batch(kind, source=source, files=offer.files, ledger=ledger)
+            batch = Batch(kind, source=source, files=offer.files, ledger=ledger, evolve=evolve)
             waiting = f"; {len(offer.waiting)} wait" if offer.waiting else ""
             if not offer.files:
                 note = f"nothing new: {len(ledger.taken)} files were taken before{waiting}"

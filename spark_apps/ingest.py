@@ -1,6 +1,6 @@
 """Spark application: take the new files of a folder into a table. Nothing but arguments and one call.
 
-spark-submit spark_apps/ingest.py --table flights [--source DIR] [--operation upsert] [--engine auto]
+spark-submit spark_apps/ingest.py --table flights [--source DIR] [--operation upsert] [--engine auto] [--evolve]
 """
 
 from __future__ import annotations
@@ -31,6 +31,14 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--operation", default="upsert", choices=list(INGESTING))
     parser.add_argument("--engine", default="auto", choices=["auto", "local", "spark"])
+    parser.add_argument(
+        "--evolve",
+        nargs="?",
+        const="true",
+        default="false",
+        choices=["true", "false"],
+        help="let the table take new columns and wider types from the files",
+    )
     parser.add_argument("--tables", help="the tables.yaml to use")
     parser.add_argument("--min-age-s", type=float, default=0.0, help="leave files younger than this for the next run")
     parser.add_argument("--stop-file", help="end, without a trace, as soon as this file exists")
@@ -74,7 +82,13 @@ def work() -> dict[str, Any]:
     table = Table.open(location.path, locks=locks, engine=engine)
     try:
         stop.check("the first file was read")
-        result = table.ingest_folder(folder, options.operation, engine=options.engine, min_age_s=options.min_age_s)
+        result = table.ingest_folder(
+            folder,
+            options.operation,
+            engine=options.engine,
+            min_age_s=options.min_age_s,
+            evolve=options.evolve == "true",
+        )
     finally:
         table.close()
     return result.as_dict()

@@ -182,6 +182,9 @@ def ingest(
     min_age: Annotated[
         str, typer.Option(metavar="DURATION", help="Files that changed more recently wait, for example 5s or 2m.")
     ] = "0s",
+    evolve: Annotated[
+        bool, typer.Option("--evolve", help="Let the table take new columns and wider types from the files.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the files that would be taken; change nothing.")
     ] = False,
@@ -200,7 +203,13 @@ def ingest(
             return
         with working(f"ingesting {folder} into {location.name}"):
             # The name is checked where engines are chosen, with the error that the library gives.
-            result = opened.ingest_folder(folder, operation, engine=engine, min_age_s=min_age_s)  # type: ignore[arg-type]
+            result = opened.ingest_folder(
+                folder,
+                operation,
+                engine=engine,  # type: ignore[arg-type]
+                min_age_s=min_age_s,
+                evolve=evolve,
+            )
     if as_json:
         write_json(result.as_dict())
     else:
@@ -315,7 +324,8 @@ def _ingest_text(result: dict[str, Any]) -> str:
         return f"{result['table']}: {result['note']}"
     files = f" from {counted(result['files'], 'file')}" if result["files"] else ""
     counts = ", ".join(f"{result[what]:,} {what}" for what in ("inserted", "updated", "deleted", "ignored"))
-    note = f"\n  {result['note']}" if result["note"] else ""
+    notes = [*result["schema_changes"], *([result["note"]] if result["note"] else [])]
+    note = "".join(f"\n  {line}" for line in notes)
     replaced = f", {counted(result['replaced'], 'file group')} replaced" if result["replaced"] else ""
     return (
         f"{result['table']}: {result['operation']} {result['instant']} took {counted(result['rows_in'], 'row')}{files}\n"

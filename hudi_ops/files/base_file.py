@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from hudi_ops.config.columns import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
 from hudi_ops.errors import Corrupt, Unavailable
 from hudi_ops.files.repeated_columns import plain_type, repeated_columns
+from hudi_ops.files.widen import widen
 from hudi_ops.formats import parquet_footer
 from hudi_ops.formats.avro_schema import to_avro
 from hudi_ops.formats.bloom import BloomFilter
@@ -131,7 +132,9 @@ def conform(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
             continue
         column = rows.column(field.name)
         try:
-            columns.append(column if field.type in {column.type, plain_type(column.type)} else column.cast(field.type))
+            columns.append(
+                column if field.type in {column.type, plain_type(column.type)} else widen(column, field.type)
+            )
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise Corrupt(
                 f"{path}: column {field.name} does not fit the table's schema: {error}",

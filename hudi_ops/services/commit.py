@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import refuse_changed_properties, refuse_overlap
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt
@@ -27,9 +29,10 @@ from hudi_ops.view.schema import table_schema
 
 @dataclass(frozen=True)
 class Write:
-    """What an attempt wants to complete: its operation as Apache Hudi names it, its files, and its extra metadata.
+    """What an attempt wants to complete: its operation as Apache Hudi names it, its files, its extra metadata, and its schema.
 
-    `replaced` are the file ids that it hides, by partition path; None for all but replace commits.
+    `replaced` are the file ids that it hides, by partition path; None for all but replace commits. `schema` holds the table's
+    columns from this write on; None: as they are.
     """
 
     operation: str
@@ -37,6 +40,7 @@ class Write:
     extra: Mapping[str, str] = field(default_factory=dict)
     sources: frozenset[str] = frozenset()
     replaced: Mapping[str, tuple[str, ...]] | None = None
+    schema: pa.Schema | None = None
 
     def metadata(self, extra: Mapping[str, str]) -> CommitMetadata:
         """What the completed file says."""
@@ -47,7 +51,8 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
     """Decide that an attempt's files count, and apply it; its markers and lease are the caller's to clear.
 
     Raises:
-        Conflict: something that overlaps completed first, or the table's settings changed. Nothing of the attempt is visible.
+        Conflict: something that overlaps completed first, or the table's settings or columns changed; nothing of the attempt is
+            visible.
         Busy: a plan of Apache Hudi that touches the same file groups is pending.
         Cancelled: somebody cancelled the attempt.
         OutcomeUnknown: decided or not; opening the table again settles it.
@@ -58,6 +63,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
         _refuse_settled(session, attempt, state)
         refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
         _refuse_vanished(attempt, state)
+        _refuse_changed_schema(session, attempt, state)
         refuse_overlap(footprint, attempt.instant, _completed_since(session, attempt, state))
         _refuse_pending(session, write, footprint, attempt, state)
         now_ms = session.ctx.clock.now_ms()
@@ -88,7 +94,8 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
 
 def _metadata(session: Session, state: TableState, slot: int, write: Write) -> CommitMetadata:
     carried = pointers(session.newest_extra(state))
-    schema = to_avro(table_schema(state.config, state.timeline, session.commits), state.config.name)
+    columns = write.schema or table_schema(state.config, state.timeline, session.commits)
+    schema = to_avro(columns, state.config.name)
     pointer = Pointer(state.log.table_id, slot, state.log.properties_slot, state.log.archive_slot)
     extra = {
         "schema": json.dumps(schema, separators=(",", ":")),
@@ -139,6 +146,26 @@ def _refuse_vanished(attempt: Attempt, state: TableState) -> None:
                 instant=attempt.instant,
                 next_step="run the same call again: it starts from the table as it is now",
             )
+
+
+def _refuse_changed_schema(session: Session, attempt: Attempt, state: TableState) -> None:
+    """The attempt's rows were read, and its files written, in the columns that the table had when it began.
+
+    Raises:
+        Conflict: another write changed them since.
+    """
+    begun = attempt.begun
+    before = table_schema(begun.config, begun.timeline, session.commits)
+    now = table_schema(state.config, state.timeline, session.commits)
+    if not now.equals(before):
+        changed = [field.name for field in now if field.name not in before.names or field != before.field(field.name)]
+        raise Conflict(
+            "the table's columns changed since the attempt began",
+            table=state.config.name,
+            instant=attempt.instant,
+            found=", ".join(changed) or "another order, or fewer",
+            next_step="run the same call again: it starts from the table as it is now",
+        )
 
 
 def _refuse_pending(session: Session, write: Write, footprint: Footprint, attempt: Attempt, state: TableState) -> None:

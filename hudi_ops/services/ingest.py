@@ -23,6 +23,7 @@ from hudi_ops.kernels.merge import Operation, Ordering
 from hudi_ops.services.batch import Batch, source_tasks
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
+from hudi_ops.services.evolve import columns_after
 from hudi_ops.services.foreign_logs import refuse_log_files
 from hudi_ops.services.ledger import POINTER_PREFIX, TAKEN_KEY, ledger_path
 from hudi_ops.services.merge_tasks import BucketResult, BucketTask, find_duplicates, merge_and_write
@@ -66,6 +67,7 @@ class IngestResult:
     bytes_written: int = 0
     seconds: float = 0.0
     note: str = ""
+    schema_changes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -82,7 +84,8 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
     """
     state = session.loader.load()
     refuse_unwritable(state.config)
-    schema = table_schema(state.config, state.timeline, session.commits)
+    change = columns_after(session, state, batch, engine)
+    schema = change.schema
     with engine.scatter(read_and_tag, source_tasks(state, batch, schema)) as scattered:
         summaries: Sequence[SourceSummary] = scattered.summaries
         groups = sorted({(path, bucket) for summary in summaries for path, bucket, _ in summary.groups})
@@ -90,7 +93,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         if batch.operation is INSERT:
             _refuse_duplicates(session, state, schema, scattered, groups)
         _refuse_emptying(state, batch, rows_in)
-        if not rows_in and batch.ledger is None:
+        if not rows_in and batch.ledger is None and not change.phrases:
             return _nothing(state, batch, engine, reason, "nothing new: the batch has no rows")
         if batch.operation.replaces is Replaces.NOTHING:
             refuse_log_files(session, state, groups)
@@ -105,7 +108,8 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
                 tasks = _bucket_tasks(session, attempt, batch, schema, groups)
                 replaced = replaced_by(session, attempt.begun, operation, (path for path, _ in groups))
                 results: list[BucketResult] = scattered.gather(merge_and_write, [(task.key, task) for task in tasks])
-                entry = complete_write(session, attempt, _write_of(session, attempt, batch, results, replaced))
+                write = _write_of(session, attempt, batch, results, replaced, schema)
+                entry = complete_write(session, attempt, write)
             session.settle(attempt.instant)
         except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
             # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
@@ -128,6 +132,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         replaced=sum(map(len, (replaced or {}).values())),
         bytes_written=sum(result.stat.file_size_in_bytes for result in results if result.stat is not None),
         seconds=round(session.ctx.clock.monotonic_s() - started_s, 3),
+        schema_changes=change.phrases,
     )
 
 
@@ -259,15 +264,16 @@ def _write_of(
     batch: Batch,
     results: Sequence[BucketResult],
     replaced: Mapping[str, tuple[str, ...]] | None,
+    schema: pa.Schema,
 ) -> Write:
     stats = [result.stat for result in results if result.stat is not None]
     if batch.ledger is None:
-        return Write(batch.operation.hudi_name, stats, replaced=replaced)
+        return Write(batch.operation.hudi_name, stats, replaced=replaced, schema=schema)
     ledger = batch.ledger.with_files(batch.files)
     path = ledger_path(attempt.instant, ledger.source_id)
     session.ctx.storage.put(path, ledger.encode())
     extra = {POINTER_PREFIX + ledger.source_id: path, TAKEN_KEY: ledger.source_id}
-    return Write(batch.operation.hudi_name, stats, extra, frozenset({ledger.source_id}), replaced)
+    return Write(batch.operation.hudi_name, stats, extra, frozenset({ledger.source_id}), replaced, schema)
 
 
 def _nothing(state: TableState, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:
