@@ -58,6 +58,11 @@ class TableConfig(BaseModel):
         return "commit" if self.table_type == "COPY_ON_WRITE" else "deltacommit"
 
     @property
+    def is_in_local_time(self) -> bool:
+        """Whether instants are in the zone of whoever writes, which nothing on storage names (docs/format.md §1.5, §2.1)."""
+        return self.raw.get("hoodie.table.timeline.timezone", "LOCAL").upper() != "UTC"
+
+    @property
     def encodes_key_names(self) -> bool:
         """Whether record keys read `field:value,…` instead of the bare value.
 
@@ -137,7 +142,8 @@ class TableConfig(BaseModel):
 class TableFacts(BaseModel):
     """What a writer must know and Apache Hudi does not store; kept in the commit log.
 
-    `buckets` is the count of the simple bucket index, `hash_fields` the fields its hash is taken of.
+    `buckets` is the count of the simple bucket index, `hash_fields` the fields its hash is taken of; `timezone` is the zone of the
+    instants, as in the IANA data base, of tables whose properties say no more than LOCAL.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -145,6 +151,7 @@ class TableFacts(BaseModel):
     index: Literal["simple_bucket"] = "simple_bucket"
     buckets: int
     hash_fields: tuple[str, ...]
+    timezone: str = "UTC"
 
 
 def key_generator_of(record_key: tuple[str, ...], partition_by: tuple[str, ...]) -> str:
