@@ -137,6 +137,9 @@ def ingest(
     min_age: Annotated[
         str, typer.Option(metavar="DURATION", help="Files that changed more recently wait, for example 5s or 2m.")
     ] = "0s",
+    drop_metadata_table: Annotated[
+        bool, typer.Option("--drop-metadata-table", help="First drop the table's metadata table, as `adopt` does.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the files that would be taken; change nothing.")
     ] = False,
@@ -154,6 +157,8 @@ def ingest(
             _tell_offer(location, folder, _preview(opened, folder, engine, min_age_s), as_json)
             return
         with working(f"ingesting {folder} into {location.name}"):
+            if drop_metadata_table:
+                opened.adopt(drop_metadata_table=True)
             # The name is checked where engines are chosen, with the error that the library gives.
             result = opened.ingest_folder(folder, operation, engine=engine, min_age_s=min_age_s)  # type: ignore[arg-type]
     if as_json:

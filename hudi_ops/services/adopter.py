@@ -34,6 +34,9 @@ from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import list_table, visible_slices
 
+ADOPTS = "adopt "
+"""How the decision's id of slot 0 begins in tables that were adopted."""
+
 _OTHER_INDEXES = (".hoodie/.bucket_index", ".hoodie/.hashing_meta")
 """Where Apache Hudi keeps what the simple bucket index does not have: hash rings, and rules for single partitions."""
 
@@ -75,7 +78,7 @@ class Adopter:
         table_id = self.ctx.ids.new_id()
         return Properties(
             table_id=table_id,
-            decision_id=f"adopt {table_id}",
+            decision_id=f"{ADOPTS}{table_id}",
             owner=str(self.ctx.owner),
             at_ms=self.ctx.clock.now_ms(),
             facts=facts,
