@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from hudi_ops.concurrency.in_process import in_process_lock
 from hudi_ops.concurrency.locks import LockProvider
+from hudi_ops.config.key_generators import KeyGenerator, TimePartition
 from hudi_ops.config.table import TABLE_TYPES, TableConfig
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
@@ -61,7 +62,12 @@ class Table:
         ordering: str | None = None,
         table_type: Literal["cow", "mor"] = "cow",
         buckets: int = 1,
+        version: Literal[8, 9] = 9,
+        key_generator: KeyGenerator = "auto",
+        time: TimePartition | None = None,
+        hive_style: bool = True,
         url_encode: bool = True,
+        meta_fields: bool = True,
         locks: LockProvider | None = None,
         engine: Engine | None = None,
     ) -> Self:
@@ -76,7 +82,13 @@ class Table:
             ordering: column by which the newer of two rows is told; None: the later write wins.
             table_type: `cow` (copy-on-write) or `mor` (merge-on-read).
             buckets: file groups per partition; rows are routed by a hash of their key.
+            version: table version; 8 for Apache Hudi 1.0 and Trino, which cannot open 9.
+            key_generator: `auto` infers it from the numbers of key and partition columns, as Apache Hudi does; `timestamp` makes
+                the partition of a time, as `time` says.
+            time: how the partition column is read and printed, for `timestamp`.
+            hive_style: folders read `column=value`, else the value alone.
             url_encode: escape characters of partition values that a path must not hold; without it such values are refused.
+            meta_fields: base files carry Hudi's five meta columns; without them they are smaller, and only the bucket index works.
             locks: the table lock; None: one that holds inside this process only.
             engine: runs the work; None: threads of this process.
 
@@ -87,7 +99,19 @@ class Table:
             raise InvalidRequest(f"unknown table type {table_type!r}", expected="cow or mor", found=str(table_type))
         table = cls(context_of(path, locks, engine))
         definition = Definition(
-            name, schema, tuple(record_key), tuple(partition_by), ordering, TABLE_TYPES[table_type], buckets, url_encode
+            name=name,
+            schema=schema,
+            record_key=tuple(record_key),
+            partition_by=tuple(partition_by),
+            ordering=ordering,
+            table_type=TABLE_TYPES[table_type],
+            buckets=buckets,
+            version=version,
+            key_generator=key_generator,
+            time=time,
+            hive_style=hive_style,
+            url_encode=url_encode,
+            meta_fields=meta_fields,
         )
         table.was_created = create_table(table._session, definition)
         return table

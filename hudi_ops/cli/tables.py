@@ -15,6 +15,7 @@ from hudi_ops.cli.arguments import (
     open_table,
     parse_seconds,
     split_names,
+    time_of,
 )
 from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
 from hudi_ops.errors import InvalidRequest
@@ -69,13 +70,44 @@ def create(
     like: Annotated[
         Path | None, typer.Option(metavar="FILE.parquet", help="A Parquet file whose columns the table gets.")
     ] = None,
+    table_version: Annotated[
+        int | None,
+        typer.Option(metavar="8|9", help="8 for Apache Hudi 1.0 and Trino, which cannot open 9. Default: 9."),
+    ] = None,
+    key_generator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|simple|complex|timestamp|non_partitioned",
+            help="How keys and folders are made. Default: auto, by the numbers of key and partition columns.",
+        ),
+    ] = None,
+    time_input: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EPOCHMILLISECONDS|EPOCHMICROSECONDS|UNIX_TIMESTAMP|SCALAR|DATE_STRING",
+            help="For --key-generator timestamp: what the partition column holds.",
+        ),
+    ] = None,
+    time_output: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="Its folders as a Java date pattern. Default: yyyy-MM-dd.")
+    ] = None,
+    time_unit: Annotated[str | None, typer.Option(metavar="UNIT", help="Unit of a SCALAR. Default: DAYS.")] = None,
+    time_format: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="Java date pattern of a DATE_STRING.")
+    ] = None,
+    hive_style: Annotated[
+        bool | None, typer.Option("--hive-style/--no-hive-style", help="Folders read column=value, or the value alone.")
+    ] = None,
     url_encode: Annotated[
-        bool,
+        bool | None,
         typer.Option(
             "--url-encode/--no-url-encode",
             help="Escape characters of partition values that a path must not hold, or refuse such values.",
         ),
-    ] = True,
+    ] = None,
+    meta_fields: Annotated[
+        bool | None, typer.Option("--meta-fields/--no-meta-fields", help="With or without Hudi's five meta columns.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make an empty table.
@@ -93,6 +125,12 @@ def create(
             "ordering": ordering,
             "table_type": table_type,
             "buckets": buckets,
+            "version": table_version,
+            "key_generator": key_generator,
+            "time": time_of(input=time_input, output=time_output, unit=time_unit, input_format=time_format),
+            "hive_style": hive_style,
+            "url_encode": url_encode,
+            "meta_fields": meta_fields,
         },
     )
     if like is None:
@@ -102,7 +140,7 @@ def create(
             next_step="pass --like with a Parquet file that has them",
         )
     schema = _schema_like(like)
-    made = _make(location, definition, schema, url_encode)
+    made = _make(location, definition, schema)
     if as_json:
         write_json(made)
         return
@@ -178,22 +216,31 @@ def _definition(location: TableLocation, given: dict[str, Any]) -> dict[str, Any
             "ordering": one.ordering,
             "table_type": one.type,
             "buckets": one.buckets,
+            "version": one.version,
+            "key_generator": one.key_generator,
+            "time": one.time,
+            "hive_style": one.hive_style,
+            "url_encode": one.url_encode,
+            "meta_fields": one.meta_fields,
         }
     definition = declared | {option: value for option, value in given.items() if value is not None}
     return {"record_key": (), "partition_by": (), "ordering": None, **definition}
 
 
-def _make(location: TableLocation, definition: dict[str, Any], schema: pa.Schema, url_encode: bool) -> dict[str, Any]:
+def _make(location: TableLocation, definition: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
     from hudi_ops.concurrency.open_lock import lock_of
     from hudi_ops.table import Table
 
-    table = Table.create(location.path, schema=schema, url_encode=url_encode, locks=lock_of(location), **definition)
+    table = Table.create(location.path, schema=schema, locks=lock_of(location), **definition)
     try:
         return {
             "table": table.config.name,
             "path": location.path,
             "created": table.was_created,
             "type": table.config.table_type,
+            "version": table.config.version,
+            "key_generator": table.config.key_generator,
+            "meta_fields": table.config.populate_meta_fields,
             "record_key": list(table.config.record_key_fields),
             "partition_by": list(table.config.partition_fields),
             "ordering": list(table.config.ordering_fields),

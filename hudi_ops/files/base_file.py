@@ -67,6 +67,11 @@ class BaseFileReader:
             fail_reading(path, error)
 
     @property
+    def path(self) -> str:
+        """Where it lies below the table's root."""
+        return self._path
+
+    @property
     def schema(self) -> pa.Schema:
         """Columns in the file."""
         return self._file.schema_arrow
@@ -157,6 +162,18 @@ def with_meta(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*meta_schema(), *schema])
 
 
+def stored_schema(schema: pa.Schema, meta_fields: bool) -> pa.Schema:
+    """The columns that a base file of ours holds.
+
+    Args:
+        schema: the table's own columns.
+        meta_fields: `hoodie.populate.meta.fields`; without them the five columns are left out, not null.
+
+    Source: docs/format.md §6.2.
+    """
+    return with_meta(schema) if meta_fields else pa.schema(list(schema))
+
+
 def bloom_of(
     keys: pa.ChunkedArray, fpp: float, carried: BloomFilter | None, added: pa.ChunkedArray | None
 ) -> BloomFilter:
@@ -184,21 +201,22 @@ def encode_base_file(
 
     Args:
         rows: meta columns first, then the table's columns; a dictionary-encoded one is written with the type of its values.
+            Without meta columns the footer has neither filter nor key range.
         table_name: names the Avro record in the footer.
         settings: how Parquet is written.
         carried: bloom filter of the file that this one replaces.
         added_keys: record keys that the replaced file did not have; needed with `carried`.
     """
-    keys = rows.column(RECORD_KEY)
-    bounds = key_range(keys)
+    keys = rows.column(RECORD_KEY) if RECORD_KEY in rows.column_names else None
+    bounds = key_range(keys) if keys is not None else None
     data_schema = pa.schema([
         field.with_type(plain_type(field.type)) for field in rows.schema if field.name not in META_COLUMNS
     ])
     footer = BaseFileFooter(
-        bloom=bloom_of(keys, settings.bloom_fpp, carried, added_keys),
+        bloom=bloom_of(keys, settings.bloom_fpp, carried, added_keys) if keys is not None else None,
         min_key=bounds[0] if bounds else None,
         max_key=bounds[1] if bounds else None,
-        avro_schema=json.dumps(_avro_with_meta(data_schema, table_name), separators=(",", ":")),
+        avro_schema=json.dumps(_avro_of(data_schema, table_name, keys is not None), separators=(",", ":")),
     )
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -216,8 +234,10 @@ def encode_base_file(
     return sink.getvalue()
 
 
-def _avro_with_meta(schema: pa.Schema, table_name: str) -> dict[str, object]:
+def _avro_of(schema: pa.Schema, table_name: str, meta_fields: bool) -> dict[str, object]:
     record = to_avro(schema, table_name)
+    if not meta_fields:
+        return record
     meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
     return {**record, "fields": [*meta, *record["fields"]]}
 

@@ -150,4 +150,5 @@ def _refuse_other(path: str, what: str, ours: pa.Array, stored: pa.Array, fields
                 found=repr(right),
                 next_step="write the table with Apache Hudi; if its key generator is wrongly recorded, correct hoodie.properties",
                 file=path,
+                **({"record_key": right} if what == "record key" else {}),
             )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from hudi_ops.config.table import BUCKETS_MAX, TableConfig, TableFacts
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
@@ -159,7 +161,7 @@ class Adopter:
                 found=unknown[0],
                 field=unknown[0],
             )
-        samples = self._samples(config, timeline, TableFacts(buckets=1, hash_fields=fields))
+        samples, encodes = self._samples(config, timeline, fields)
         self.checked = (len(samples), sum(len(sample.keys) for sample in samples))
         counts = fitting_counts(samples, fields)
         if given is None:
@@ -168,32 +170,45 @@ class Adopter:
         highest = max((sample.bucket for sample in samples), default=0)
         if misfit is not None or highest >= given:
             raise _does_not_fit(config, samples, fields, given, misfit)
-        return TableFacts(buckets=given, hash_fields=fields, timezone=zone)
+        return TableFacts(buckets=given, hash_fields=fields, encodes_key_names=encodes, timezone=zone)
 
-    def _samples(self, config: TableConfig, timeline: Timeline, facts: TableFacts) -> list[KeySample]:
+    def _samples(
+        self, config: TableConfig, timeline: Timeline, fields: tuple[str, ...]
+    ) -> tuple[list[KeySample], bool | None]:
+        """Keys of every file group, and whether they name their fields; None: as the table's settings have it.
+
+        Raises:
+            Unsupported: another index, or keys that this library would write otherwise.
+        """
         slices = visible_slices(config, timeline, self.commits, list_table(self.ctx.storage, config))
         files = [one.base for one in slices if one.base is not None]
-        logs = [log for one in slices for log in one.logs]
-        self._refuse_other_index(config, [*files, *logs])
-        if logs:
-            raise Unsupported(
-                "rows of the table lie in log files, which are not merged yet",
-                table=config.name,
-                expected="base files only",
-                found=f"{len(logs)} log files, the first {logs[0].path}",
-                next_step="compact the table with Apache Hudi first",
-                file=logs[0].path,
-            )
-        groups = groups_by_bucket(files, config.name)
-        if not groups:
-            return []
+        self._refuse_other_index(config, [*files, *(log for one in slices for log in one.logs)])
+        chosen = chosen_groups(groups_by_bucket(files, config.name))
+        if not chosen:
+            return [], None
         schema = table_schema(config, timeline, self.commits)
+        try:
+            return self._read(config, schema, chosen, TableFacts(buckets=1, hash_fields=fields)), None
+        except Unsupported as error:
+            # Releases differ in what the complex generator makes of one field, and no property says which one it was.
+            if len(config.record_key_fields) > 1 or "record_key" not in error.details:
+                raise
+            other = not config.encodes_key_names
+            facts = TableFacts(buckets=1, hash_fields=fields, encodes_key_names=other)
+            try:
+                return self._read(config, schema, chosen, facts), other
+            except Unsupported:
+                raise error from None
+
+    def _read(
+        self, config: TableConfig, schema: pa.Schema, chosen: Sequence[tuple[int, DataFile]], facts: TableFacts
+    ) -> list[KeySample]:
         tagger = Tagger.of(config, facts)
         tasks = [
             SampleTask(
                 self.ctx.storage, file, bucket, schema, tagger.keys, tagger.partitions, config.populate_meta_fields
             )
-            for bucket, file in chosen_groups(groups)
+            for bucket, file in chosen
         ]
         # Keys of some rows a file: starting executors would take longer.
         engine = self.ctx.engine if isinstance(self.ctx.engine, LocalEngine) else LocalEngine()

@@ -68,6 +68,10 @@ class TableSummary:
     type: str
     layout: int
     keys: tuple[str, ...]
+    key_generator: str
+    meta_fields: bool
+    hive_style: bool
+    url_encode: bool
     partition_fields: tuple[str, ...]
     ordering_fields: tuple[str, ...]
     merge_mode: str
@@ -148,6 +152,10 @@ def describe_table(storage: Storage) -> TableSummary:
         type=config.table_type,
         layout=config.layout,
         keys=config.record_key_fields,
+        key_generator=config.key_generator,
+        meta_fields=config.populate_meta_fields,
+        hive_style=config.hive_style,
+        url_encode=config.url_encode,
         partition_fields=config.partition_fields,
         ordering_fields=config.ordering_fields,
         merge_mode=config.merge_mode,

@@ -18,11 +18,12 @@ from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.files.names import bucket_file_id
-from hudi_ops.index.simple_bucket import groups_by_bucket
+from hudi_ops.index.simple_bucket import computed_keys, groups_by_bucket
 from hudi_ops.kernels.merge import Operation, Ordering
 from hudi_ops.services.batch import Batch, source_tasks
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
+from hudi_ops.services.foreign_logs import refuse_log_files
 from hudi_ops.services.ledger import POINTER_PREFIX, TAKEN_KEY, ledger_path
 from hudi_ops.services.merge_tasks import BucketResult, BucketTask, find_duplicates, merge_and_write
 from hudi_ops.services.recover import recover
@@ -101,6 +102,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
             _refuse_duplicates(session, state, schema, scattered, groups)
         if not rows_in and batch.ledger is None:
             return _nothing(state, batch, engine, reason, "nothing new: the batch has no rows")
+        refuse_log_files(session, state, groups)
         recover(session)
         ensure_first_commit(session)
         attempt = begin(session.ctx, session.loader, state.config.completed_write_action)
@@ -146,7 +148,9 @@ def _bucket_tasks(
 ) -> list[BucketTask]:
     """One task a bucket, upon the base files that are visible in the state the attempt began from."""
     state = attempt.begun
+    refuse_log_files(session, state, groups)
     live = _live_buckets(session, state, groups)
+    keys = computed_keys(state.config, state.log.properties.facts)
     tasks = []
     for partition, bucket in groups:
         base = live.get((partition, bucket))
@@ -165,6 +169,7 @@ def _bucket_tasks(
                 base=base,
                 instant=attempt.instant,
                 epoch=attempt.epoch,
+                keys=keys,
             )
         )
     return tasks
@@ -222,6 +227,7 @@ def _refuse_duplicates(
             bucket=bucket,
             file_id="",
             base=live.get((partition, bucket)),
+            keys=computed_keys(state.config, state.log.properties.facts),
         )
         for partition, bucket in groups
     ]

@@ -13,7 +13,7 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import InvalidRequest, NotFound, Unavailable, Unsupported
-from hudi_ops.files.base_file import BaseFileReader, conform, with_meta
+from hudi_ops.files.base_file import BaseFileReader, conform, stored_schema
 from hudi_ops.services.where import parse_where, referenced_columns
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
@@ -82,7 +82,8 @@ def read_table(ctx: TableContext, request: ReadRequest, commits: CommitReader | 
     opened = OpenView.of(ctx.storage, commits)
     config = opened.config
     _check_as_of(ctx.storage, opened, request.as_of)
-    schema = with_meta(table_schema(config, opened.timeline, opened.commits, request.as_of))
+    plain = table_schema(config, opened.timeline, opened.commits, request.as_of)
+    schema = stored_schema(plain, config.populate_meta_fields)
     columns = _columns(schema, request, config.name)
     if config.table_type == "MERGE_ON_READ" and (logs := opened.view.log_files(as_of=request.as_of)):
         raise Unsupported(

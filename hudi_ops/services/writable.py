@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from hudi_ops.config.key_generators import WRITABLE_TYPES, time_partition_of
 from hudi_ops.config.table import WRITABLE_VERSIONS, TableConfig
-from hudi_ops.errors import Unsupported
+from hudi_ops.errors import HudiOpsError, Unsupported
 
 _DELETE_MARKER = "hoodie.record.merge.property."
 
@@ -22,25 +23,25 @@ def refuse_unwritable(config: TableConfig) -> None:
     problem, next_step = _foreign_feature(config), ""
     if config.version not in WRITABLE_VERSIONS:
         problem = f"its version is {config.version}"
-    elif config.table_type != "COPY_ON_WRITE":
-        problem = "it is merge-on-read: log files are not written yet"
     elif config.metadata_partitions or config.metadata_partitions_inflight:
         partitions = config.metadata_partitions + config.metadata_partitions_inflight
         problem = f"it has a metadata table ({', '.join(partitions)}), which is not kept yet"
         next_step = METADATA_CHOICE
-    elif not config.populate_meta_fields:
-        problem = "it has no meta columns (hoodie.populate.meta.fields=false)"
     elif config.drop_partition_columns:
         problem = "it drops partition columns from its files"
     elif config.merge_mode == "CUSTOM":
         problem = "it merges rows by a custom class"
     elif len(config.ordering_fields) > 1:
         problem = f"it orders by several fields ({', '.join(config.ordering_fields)})"
+    elif config.key_generator not in WRITABLE_TYPES:
+        problem = f"its keys are made by the key generator {config.key_generator}"
+    elif config.key_generator == "TIMESTAMP":
+        problem = _problem_of_times(config)
     if problem:
         raise Unsupported(
             f"this table cannot be written: {problem}",
             table=config.name,
-            expected="a copy-on-write table of version 9 without a metadata table",
+            expected="a table of version 8 or 9 without a metadata table",
             found=problem,
             next_step=next_step
             or "write it with Apache Hudi; `hudi-ops read` and `hudi-ops show` work where files allow",
@@ -69,3 +70,11 @@ def _foreign_feature(config: TableConfig) -> str:
         return f"it merges rows field by field ({raw['hoodie.table.partial.update.mode']})"
     marked = sorted(key for key, value in raw.items() if key.startswith(_DELETE_MARKER) and value)
     return f"rows of it are merged by a setting of their own ({marked[0]})" if marked else ""
+
+
+def _problem_of_times(config: TableConfig) -> str:
+    try:
+        time_partition_of(config.raw, config.name)
+    except HudiOpsError as error:
+        return error.what
+    return ""
