@@ -18,6 +18,8 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict, InvalidRequest
 from hudi_ops.files.source import as_rows
+from hudi_ops.services.adopt import Adoption, adopt_table
+from hudi_ops.services.adopter import Terms
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.engine_choice import EngineName, choose_engine
@@ -31,7 +33,7 @@ from hudi_ops.services.session import Session
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.paths import open_folder, open_storage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.names import parse_instant
+from hudi_ops.timeline.names import is_instant, parse_instant
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.view.schema import table_schema
 
@@ -45,9 +47,9 @@ class Table:
     Use `Table.create` or `Table.open`.
     """
 
-    def __init__(self, ctx: TableContext) -> None:
+    def __init__(self, ctx: TableContext, terms: Terms | None = None) -> None:
         self._ctx = ctx
-        self._session = Session(ctx)
+        self._session = Session(ctx, terms or Terms())
         self.was_created = False
         """Whether `create` made the table just now; False when an equal one was there."""
 
@@ -118,16 +120,49 @@ class Table:
         return table
 
     @classmethod
-    def open(cls, path: str, *, locks: LockProvider | None = None, engine: Engine | None = None) -> Self:
-        """Open a table, ours or one that Apache Hudi made.
+    def open(
+        cls,
+        path: str,
+        *,
+        buckets: int | None = None,
+        hash_fields: Sequence[str] | None = None,
+        timezone: str | None = None,
+        locks: LockProvider | None = None,
+        engine: Engine | None = None,
+    ) -> Self:
+        """Open a table, ours or one that Apache Hudi made; the latter is adopted by the first write.
+
+        Args:
+            path: a folder or URI.
+            buckets: how many buckets a partition has, for tables of Apache Hudi, which does not store it; checked against the
+                keys in their files, and kept in the commit log from the first write on.
+            hash_fields: the key fields whose values name the bucket; None: all of them.
+            timezone: for tables whose instants are in local time: the zone of the machines that write it, as `Europe/Berlin`.
+            locks: the table lock; None: one that holds inside this process only.
+            engine: runs the work; None: threads of this process.
 
         Raises:
             InvalidRequest: the path is not a table.
             Unsupported: its version cannot be opened.
         """
-        table = cls(context_of(path, locks, engine))
+        terms = Terms(buckets, tuple(hash_fields) if hash_fields is not None else None, timezone)
+        table = cls(context_of(path, locks, engine), terms)
         load_config(table._ctx.storage)
         return table
+
+    def adopt(self, *, drop_metadata_table: bool = False, dry_run: bool = False) -> Adoption:
+        """Begin the commit log of a table that Apache Hudi made, as the first write would; doing it again changes nothing.
+
+        Args:
+            drop_metadata_table: drop its metadata table, which writers of ours do not keep yet. Apache Hudi's writers build it
+                again unless they run with `hoodie.metadata.enable=false`.
+            dry_run: check everything, change nothing.
+
+        Raises:
+            InvalidRequest: buckets, hash fields or time zone are missing, or do not fit the table.
+            Unsupported: the table cannot be written, or has a metadata table that is to stay.
+        """
+        return adopt_table(self._session, drop=drop_metadata_table, dry_run=dry_run)
 
     @property
     def context(self) -> TableContext:
@@ -164,7 +199,7 @@ class Table:
             InvalidRequest: an unknown column or instant, or a filter that does not parse.
             Unsupported: rows lie in log files.
         """
-        instant = parse_instant(as_of) if as_of is not None else None
+        instant = self._instant_of(as_of) if as_of is not None else None
         request = request_of(columns, where, instant, limit)
         return read_table(self._ctx, request, self._session.commits)
 
@@ -275,6 +310,15 @@ class Table:
         if dry_run:
             return preview_removal(self._session, operation, wanted)
         return self._retried(lambda started: remove(self._session, operation, wanted, started))
+
+    def _instant_of(self, text: str) -> str:
+        """An instant in the table's time zone; digits are taken as they are."""
+        if is_instant(text):
+            return parse_instant(text)
+        config = self.config
+        log = self._session.loader.find(config) if config.is_in_local_time else None
+        facts = log.properties.facts if log is not None else None
+        return parse_instant(text, self._session.adopter.zone(config, facts))
 
     def _offer(self, source: Storage, min_age_s: float) -> tuple[Ledger, Offer]:
         refuse_unwritable(self.config)

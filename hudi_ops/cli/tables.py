@@ -185,6 +185,9 @@ def ingest(
     evolve: Annotated[
         bool, typer.Option("--evolve", help="Let the table take new columns and wider types from the files.")
     ] = False,
+    drop_metadata_table: Annotated[
+        bool, typer.Option("--drop-metadata-table", help="First drop the table's metadata table, as `adopt` does.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the files that would be taken; change nothing.")
     ] = False,
@@ -202,6 +205,8 @@ def ingest(
             _tell_offer(location, folder, _preview(opened, folder, engine, min_age_s), as_json)
             return
         with working(f"ingesting {folder} into {location.name}"):
+            if drop_metadata_table:
+                opened.adopt(drop_metadata_table=True)
             # The name is checked where engines are chosen, with the error that the library gives.
             result = opened.ingest_folder(
                 folder,

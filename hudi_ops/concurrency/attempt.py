@@ -49,7 +49,7 @@ def reserve_instant(ctx: TableContext, state: TableState) -> str:
     """
     times = known_times(state.timeline, state.log)
     for _ in range(INSTANTS_TRIED_MAX):
-        instant = next_after(times, ctx.clock.now_ms(), state.config.name)
+        instant = next_after(times, ctx.clock.now_ms(), state.config.name, state.zone)
         if not take_lease(ctx, instant):
             times |= {instant}
             continue
@@ -78,6 +78,7 @@ def begin(
     Returns:
         The attempt; its lease is the caller's to renew and to drop.
     """
+    loader.seed()
     while True:
         state = loader.load()
         instant = reserve_instant(ctx, state)

@@ -58,6 +58,11 @@ class TableConfig(BaseModel):
         return "commit" if self.table_type == "COPY_ON_WRITE" else "deltacommit"
 
     @property
+    def is_in_local_time(self) -> bool:
+        """Whether instants are in the zone of whoever writes, which nothing on storage names (docs/format.md §1.5, §2.1)."""
+        return self.raw.get("hoodie.table.timeline.timezone", "LOCAL").upper() != "UTC"
+
+    @property
     def encodes_key_names(self) -> bool:
         """Whether record keys read `field:value,…` instead of the bare value.
 
@@ -139,7 +144,8 @@ class TableFacts(BaseModel):
     """What a writer must know and Apache Hudi does not store; kept in the commit log.
 
     `buckets` is the count of the simple bucket index, `hash_fields` the fields its hash is taken of. `encodes_key_names` says
-    whether record keys read `field:value`; None: as table version and key generator have it.
+    whether record keys read `field:value`; None: as table version and key generator have it. `timezone` is the zone of the
+    instants, as in the IANA data base, of tables whose properties say no more than LOCAL.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -148,6 +154,7 @@ class TableFacts(BaseModel):
     buckets: int
     hash_fields: tuple[str, ...]
     encodes_key_names: bool | None = None
+    timezone: str = "UTC"
 
 
 def _csv(raw: Mapping[str, str], key: str) -> tuple[str, ...]:

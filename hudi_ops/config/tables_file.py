@@ -121,6 +121,12 @@ class TableLocation(_Model):
     lock: str | None
     declaration: TableDeclaration | None
 
+    @property
+    def declared_buckets(self) -> int | None:
+        """Buckets a partition, where `tables.yaml` says it in so many words; the default is no statement about a table."""
+        said = self.declaration is not None and "buckets" in self.declaration.model_fields_set
+        return self.declaration.buckets if self.declaration is not None and said else None
+
 
 def find_tables_file(path: str | Path | None = None, start: Path | None = None) -> Path | None:
     """Path of the `tables.yaml` in force: argument, else environment, else upwards from `start`; None if there is none.

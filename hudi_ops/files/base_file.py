@@ -100,6 +100,21 @@ class BaseFileReader:
         except (pa.ArrowInvalid, OSError) as error:
             fail_reading(self._path, error)
 
+    def head(self, rows: int, columns: Sequence[str]) -> pa.Table:
+        """The named columns that the file has, of its first rows.
+
+        Raises:
+            Corrupt: a page cannot be decoded.
+            Unavailable: the storage did not give it.
+        """
+        wanted = [name for name in columns if name in self.schema.names]
+        try:
+            batch = next(self._file.iter_batches(batch_size=rows, columns=wanted), None)
+        except (pa.ArrowInvalid, OSError) as error:
+            fail_reading(self._path, error)
+        schema = pa.schema([self.schema.field(name) for name in wanted])
+        return pa.Table.from_batches([batch]) if batch is not None else schema.empty_table()
+
 
 def fail_reading(path: str, error: Exception) -> NoReturn:
     """Arrow could not read a file.

@@ -67,7 +67,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
         refuse_overlap(footprint, attempt.instant, _completed_since(session, attempt, state))
         _refuse_pending(session, write, footprint, attempt, state)
         now_ms = session.ctx.clock.now_ms()
-        completion = next_after(known_times(state.timeline, state.log), now_ms, state.config.name)
+        completion = next_after(known_times(state.timeline, state.log), now_ms, state.config.name, state.zone)
         body = _metadata(session, state, slot, write).to_bytes()
         payload = put_payload(session.ctx.storage, attempt.instant, slot, body)
         return Complete(

@@ -172,7 +172,9 @@ def _complete(session: Session, attempt: Attempt, target: Instant, deleted: dict
         found = state.timeline.find(attempt.instant, "rollback")
         if found is None or found.is_completed or state.log.fate(attempt.instant) is not None:
             return None
-        completion = next_after(known_times(state.timeline, state.log), session.ctx.clock.now_ms(), state.config.name)
+        completion = next_after(
+            known_times(state.timeline, state.log), session.ctx.clock.now_ms(), state.config.name, state.zone
+        )
         body = _metadata(attempt, target, deleted, ms_of_instant(completion))
         payload = put_payload(session.ctx.storage, attempt.instant, slot, body)
         return Complete(

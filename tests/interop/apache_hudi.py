@@ -50,10 +50,12 @@ class HudiPeer:
     Args:
         timeout_s: how long one command may take.
         release: of Apache Hudi, 1.1.1 or 1.0.2.
+        timezone: that of its Java, which tables in local time follow.
     """
 
-    def __init__(self, timeout_s: float = 240.0, release: str = RELEASE) -> None:
+    def __init__(self, timeout_s: float = 240.0, release: str = RELEASE, timezone: str = "UTC") -> None:
         self._timeout_s = timeout_s
+        self._timezone = timezone
         self._release = release
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
@@ -185,7 +187,12 @@ class HudiPeer:
                     stdout=subprocess.PIPE,
                     stderr=log,
                     cwd=self._folder.name,
-                    env={**env, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)},
+                    env={
+                        **env,
+                        "PYSPARK_PYTHON": str(python),
+                        "PYSPARK_DRIVER_PYTHON": str(python),
+                        "HUDI_PEER_TIMEZONE": self._timezone,
+                    },
                     text=True,
                 )
             threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
