@@ -26,9 +26,10 @@ from hudi_ops.services.engine_choice import EngineName, choose_engine
 from hudi_ops.services.ingest import IngestResult, ingest, nothing_new
 from hudi_ops.services.ledger import Ledger, Offer, offer_of, read_ledger
 from hudi_ops.services.operations import DELETE_PARTITION, TRUNCATE, WriteOperation, parse_operation
-from hudi_ops.services.read import OpenView, read_table, request_of
+from hudi_ops.services.read import OpenView, plan_read, request_of
 from hudi_ops.services.recover import finish_unfinished
 from hudi_ops.services.remove import RemovalResult, preview_removal, remove
+from hudi_ops.services.scan import Scan
 from hudi_ops.services.session import Session
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.paths import open_folder, open_storage
@@ -199,9 +200,56 @@ class Table:
             InvalidRequest: an unknown column or instant, or a filter that does not parse.
             Unsupported: rows lie in log files.
         """
+        return self.scan(columns, where, as_of, limit).to_arrow()
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | pc.Expression | None = None,
+        as_of: str | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """Rows of the table as it is now, not read yet: as a stream, or for Polars, DuckDB and others; see `Scan`.
+
+        Args:
+            columns: as in `read`.
+            where: as in `read`; only a SQL condition leaves out partitions, files and row groups, an expression filters rows.
+            as_of: as in `read`.
+            limit: as in `read`.
+
+        Raises:
+            InvalidRequest: as `read` does.
+            Unsupported: rows lie in log files.
+        """
         instant = self._instant_of(as_of) if as_of is not None else None
         request = request_of(columns, where, instant, limit)
-        return read_table(self._ctx, request, self._session.commits)
+        threads = self._ctx.engine.threads if isinstance(self._ctx.engine, LocalEngine) else None
+        return Scan(plan_read(self._ctx.storage, request, self._session.commits), threads)
+
+    def spark_frame(
+        self,
+        spark: Any = None,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        as_of: str | None = None,
+    ) -> Any:
+        """The table as a DataFrame of PySpark, through the data source `hudi_ops`; rows go from files to executors.
+
+        It shows the table as it is when an action runs; `as_of` pins it.
+
+        Args:
+            spark: a classic session; None: the active one, or a new one.
+            columns: names, in the order wanted; None for all, meta columns first.
+            where: a SQL condition as in `read`; it leaves out partitions, files and row groups.
+            as_of: as in `read`.
+
+        Raises:
+            InvalidRequest: as `read` does.
+            Unsupported: rows lie in log files, or Spark has no type for a column.
+        """
+        from hudi_ops.datasource import frame_of
+
+        return frame_of(spark, self._ctx.storage, columns, where, as_of)
 
     def ingest(
         self, data: Any, operation: str = "upsert", *, engine: EngineName = "auto", evolve: bool = False
