@@ -24,6 +24,7 @@ BACKENDS: dict[str, Make] = {
     "local": lambda folder, _: LocalStorage(folder / "root"),
     "faulty": lambda folder, _: FaultyStorage(MemoryStorage("contract")),
     "s3": lambda _, request: request.getfixturevalue("make_s3")(),
+    "azure": lambda _, request: request.getfixturevalue("make_azure")(),
 }
 NOT_ATOMIC = {"s3"}  # the tests' server looks first and writes then, with no lock: a race on it tests nothing of ours
 
