@@ -1,6 +1,9 @@
 """Stores of the tests' own: buckets of S3 and containers of Azure, each kind on one server that lives as long as the session."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import boto3
@@ -8,6 +11,16 @@ import pytest
 
 from hudi_ops.storage.object_store import ObjectStorage
 from tests.storage.servers import AZURE_SETTINGS, S3_SETTINGS, azurite, create_container, moto
+from tests.storage.tampering import Rules, door
+
+
+@dataclass(frozen=True)
+class Store:
+    """A kind of object store: how to make storages in it, where its server is, and the variable that leads there."""
+
+    make: Callable[[], ObjectStorage]
+    endpoint: str
+    variable: str
 
 
 @pytest.fixture(scope="session")
@@ -63,3 +76,25 @@ def make_azure(azure_settings: str) -> Callable[[], ObjectStorage]:
         return ObjectStorage(f"az://{name}/tables/trips")
 
     return make
+
+
+@pytest.fixture(params=["s3", "azure"])
+def store(request: pytest.FixtureRequest) -> Store:
+    """Each kind of object store."""
+    endpoint = request.getfixturevalue(f"{request.param}_settings")
+    variable = {"s3": "AWS_ENDPOINT_URL", "azure": "AZURE_STORAGE_ENDPOINT"}[request.param]
+    return Store(request.getfixturevalue(f"make_{request.param}"), endpoint, variable)
+
+
+@pytest.fixture
+def behind_door(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Rules], ObjectStorage]]:
+    """Makes a storage whose requests, and those of every storage after it, pass through a door with these rules."""
+    with ExitStack() as stack:
+
+        def make(rules: Rules) -> ObjectStorage:
+            storage = store.make()
+            url = stack.enter_context(door(store.endpoint, rules))
+            monkeypatch.setenv(store.variable, url + urlsplit(store.endpoint).path)
+            return storage
+
+        yield make
