@@ -223,6 +223,11 @@ def is_bucket_missing(error: FileNotFoundError) -> bool:
     return any(code in str(error) for code in _NO_BUCKET)
 
 
+def is_cut_short(error: Exception) -> bool:
+    """Whether the connection was lost in the middle of an answer."""
+    return "response body" in cause(error)
+
+
 def is_refused(error: Exception) -> bool:
     """Whether a put that failed with this error has surely not landed."""
     return isinstance(error, _REFUSED)

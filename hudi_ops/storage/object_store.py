@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 SMALL_FILE_SIZE_BYTES = 1 << 20
 """Files up to this size are read by one request when they are opened, larger ones range by range."""
 
+# The client library asks again for what it did not get, except for a page of a listing that stops in the middle.
+_LISTING_ATTEMPTS = 3
 _PROBE_FOLDER = ".hoodie/.hudi_ops_tmp"
 _T = TypeVar("_T")
 _Client: TypeAlias = "ObjectStore"
@@ -227,11 +229,15 @@ class ObjectStorage:
             bucket.fail_untouched(error, path, self.uri, "read")
 
     def _ask(self, folder: str, request: Callable[[_Client], _T]) -> _T:
-        try:
-            return request(self._client())
-        except (BaseError, OSError, ValueError) as error:
-            # Also when something was not found: an empty folder is no error, so it is the bucket that is missing.
-            bucket.fail_untouched(error, folder or "the root", self.uri, "listed")
+        for left in reversed(range(_LISTING_ATTEMPTS)):
+            try:
+                return request(self._client())
+            except (BaseError, OSError, ValueError) as error:
+                if left and bucket.is_cut_short(error):
+                    continue
+                # Also when something was not found: an empty folder is no error, so it is the bucket that is missing.
+                bucket.fail_untouched(error, folder or "the root", self.uri, "listed")
+        raise AssertionError  # pragma: no cover
 
     def _prove(self) -> None:
         """Have the server refuse a second create, once for each bucket and process."""
