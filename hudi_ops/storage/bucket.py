@@ -20,7 +20,7 @@ from hudi_ops.storage.protocol import Bytes
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
-    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+    from obstore.store import AzureConfig, ClientConfig, ObjectStore, RetryConfig
 
 SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfss", "abfss": "abfss"}
 """Schemes of URIs that lead to a bucket, and how `uri` writes them."""
@@ -89,10 +89,12 @@ class Address:
                 return S3Store(self.bucket, client_options=options, retry_config=_RETRIES)
             if self.scheme == "gs":
                 return GCSStore(self.bucket, client_options=options, retry_config=_RETRIES)
+            named: AzureConfig = {}
             if self.account_host:
-                account = self.account_host.partition(".")[0]
-                return AzureStore(self.bucket, account_name=account, client_options=options, retry_config=_RETRIES)
-            return AzureStore(self.bucket, client_options=options, retry_config=_RETRIES)
+                named["account_name"] = self.account_host.partition(".")[0]
+            if endpoint := self._endpoint().rstrip("/"):
+                named["endpoint"] = endpoint  # with a slash at its end, every address would hold two
+            return AzureStore(self.bucket, client_options=options, retry_config=_RETRIES, config=named)
         except (BaseError, OSError, ValueError) as error:
             raise InvalidRequest(
                 f"{self.uri} cannot be opened with these settings: {cause(error)}",

@@ -132,6 +132,14 @@ def test_without_any_keys_the_variables_to_set_are_named() -> None:
         bucket.fail_untouched(error, "a", "s3://bucket/trips", "read")
 
 
+def test_a_slash_after_the_endpoint_does_no_harm(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = store.make()
+    monkeypatch.setenv(store.variable, f"{store.endpoint}/")
+    storage.put_if_absent("a", b"1")
+    assert [info.path for info in storage.list()] == ["a"]
+    assert storage.get("a") == b"1"
+
+
 def test_a_server_in_trouble_is_unavailable_to_readers(behind_door: Callable[[Rules], ObjectStorage]) -> None:
     storage = behind_door(Rules(refuse=lambda method, path: 503))
     with pytest.raises(Unavailable, match="503"):
