@@ -49,7 +49,9 @@ GOALS = (
     Goal("Spark, CPU: at least 3.5x Apache Hudi (bucket)", _UPSERTS, "spark", "cpu_s", 3.5, over="hudi"),
     Goal("Spark, CPU: at least 3.5x Apache Hudi (bloom)", ("mix", "upd"), "spark", "cpu_s", 3.5, over="hudi-bloom"),
     Goal("local, CPU: at least 0.8x delta-rs MERGE", _UPSERTS, "local", "cpu_s", 0.8, over="delta"),
-    Goal("local without meta columns, CPU: at least 1.0x delta-rs MERGE", _UPSERTS, "local-bare", "cpu_s", 1.0, "delta"),
+    Goal(
+        "local without meta columns, CPU: at least 1.0x delta-rs MERGE", _UPSERTS, "local-bare", "cpu_s", 1.0, "delta"
+    ),
     Goal("local, CPU: at most 1.2x the floor", _WRITES, "floor", "cpu_s", 1.2, over="local", is_floor=False),
     Goal(
         "local without meta columns, CPU: at most 1.2x its floor",

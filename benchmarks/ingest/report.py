@@ -65,7 +65,8 @@ def _ratios(runs: Sequence[Run]) -> str:
         if variant == "local" or not rounds:
             continue
         told = [
-            _spread([theirs[each][name] / max(ours[each][name], 0.01) for each in rounds]) for name in ("wall_s", "cpu_s")
+            _spread([theirs[each][name] / max(ours[each][name], 0.01) for each in rounds])
+            for name in ("wall_s", "cpu_s")
         ]
         lines.append(f"| `{case}` | {_TITLES[variant]} | {' | '.join(told)} |")
     return "\n".join(lines)

@@ -132,6 +132,8 @@ class Runner:
         line = self._process.stdout.readline()
         if not line:
             tail = "\n".join(self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-30:])
-            raise RunnerFailed(f"the process of {self.engine} ended with {self._process.wait()}; its last words:\n{tail}")
+            raise RunnerFailed(
+                f"the process of {self.engine} ended with {self._process.wait()}; its last words:\n{tail}"
+            )
         answer: dict[str, Any] = json.loads(line)
         return answer

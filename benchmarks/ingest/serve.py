@@ -70,7 +70,9 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--work", required=True, help="folder for scratch files")
     parser.add_argument("--jar", help="Apache Hudi's Spark bundle")
     parser.add_argument("--driver-memory", default="6g", help="heap of the JVM")
-    parser.add_argument("--schema-of", required=True, help="a folder of source files: what a table without rows looks like")
+    parser.add_argument(
+        "--schema-of", required=True, help="a folder of source files: what a table without rows looks like"
+    )
     return parser
 
 

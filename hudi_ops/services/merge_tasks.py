@@ -113,11 +113,14 @@ def _merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResu
     if plan.keep_base is None and len(plan.take_incoming) == 0:
         return result
     name = base_file_name(task.file_id, group_hash(task.partition_path, task.bucket), task.epoch, task.instant)
-    fresh = _fresh_rows(task, incoming.take(pa.array(plan.take_incoming)), name)
+    if len(plan.take_incoming) < incoming.num_rows:
+        incoming = incoming.take(pa.array(plan.take_incoming))
+    fresh = _fresh_rows(task, incoming, name)
     carried = _carried_rows(task, plan, reader, heads)
     rows = with_file_name(fresh if carried is None else concat_rows(carried, fresh), name)
     old_bloom = reader.footer.bloom if reader is not None else None
-    body = encode_base_file(rows, task.table_name, task.settings, old_bloom, fresh.column(RECORD_KEY))
+    previous = reader.parquet if reader is not None else None
+    body = encode_base_file(rows, task.table_name, task.settings, old_bloom, fresh.column(RECORD_KEY), previous)
     path = data_path(task.partition_path, name)
     put_marker(task.storage, task.instant, path, replaces=task.base is not None)
     _put_partition_metadata(task)
@@ -157,15 +160,14 @@ def _fresh_rows(task: BucketTask, rows: pa.Table, name: str) -> pa.Table:
     number = group_hash(task.partition_path, task.bucket)
     if rows.num_rows == 0:
         return with_meta(task.schema).empty_table()
-    with_keys = add_meta_columns(
-        conform(rows.drop_columns([RECORD_KEY]), task.schema, "the rows given"),
+    return add_meta_columns(
+        conform(rows.drop_columns([RECORD_KEY]), task.schema, "the rows given").cast(task.schema),
         keys=_array(rows, RECORD_KEY),
         partition_path=task.partition_path,
         instant=task.instant,
         file_name=name,
         seqno_prefix=f"{task.instant}_{number}_",
     )
-    return with_keys.cast(with_meta(task.schema))
 
 
 def _carried_rows(
