@@ -71,7 +71,9 @@ def _counted(values: pa.Array, time: TimePartition) -> pa.Array:
     numbers = (values.cast(pa.int32()) if pa.types.is_date32(values.type) else values).cast(pa.int64())
     if time.input == "SCALAR" and time.unit in _SECONDS:
         # Beyond the years that are allowed anyway, so that no product overflows.
-        bounded = pc.min_element_wise(pc.max_element_wise(numbers, FIRST_S - 1, skip_nulls=False), LAST_S + 1, skip_nulls=False)
+        bounded = pc.min_element_wise(
+            pc.max_element_wise(numbers, FIRST_S - 1, skip_nulls=False), LAST_S + 1, skip_nulls=False
+        )
         return pc.multiply(bounded, _SECONDS[time.unit])
     per_second = _PER_SECOND[time.input] if time.input != "SCALAR" else _UNITS[time.unit]
     if per_second == 1:

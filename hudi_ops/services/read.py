@@ -20,8 +20,10 @@ from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.plans import CleanResult, read_result
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import StorageListing
 from hudi_ops.view.schema import table_schema
+from hudi_ops.view.slices import list_table, visible_slices
 from hudi_ops.view.snapshot import TableView
 
 
@@ -85,7 +87,7 @@ def read_table(ctx: TableContext, request: ReadRequest, commits: CommitReader | 
     plain = table_schema(config, opened.timeline, opened.commits, request.as_of)
     schema = stored_schema(plain, config.populate_meta_fields)
     columns = _columns(schema, request, config.name)
-    if config.table_type == "MERGE_ON_READ" and (logs := opened.view.log_files(as_of=request.as_of)):
+    if config.table_type == "MERGE_ON_READ" and (logs := _live_logs(ctx.storage, opened, request.as_of)):
         raise Unsupported(
             "this table has rows in log files, which cannot be merged yet",
             table=config.name,
@@ -106,6 +108,14 @@ def read_table(ctx: TableContext, request: ReadRequest, commits: CommitReader | 
         ) from error
     rows = pa.concat_tables(parts) if parts else schema.empty_table()
     return rows.select(selected.names).slice(0, request.limit)
+
+
+def _live_logs(storage: Storage, opened: OpenView, as_of: str | None) -> Sequence[DataFile]:
+    if as_of is not None:
+        return opened.view.log_files(as_of=as_of)
+    listed = list_table(storage, opened.config)
+    slices = visible_slices(opened.config, opened.timeline, opened.commits, listed)
+    return [log for one in slices for log in one.logs]
 
 
 def read_file(task: FileTask) -> pa.Table:
