@@ -12,7 +12,6 @@ import typer
 from hudi_ops.errors import HudiOpsError, InvalidRequest
 
 if TYPE_CHECKING:
-    from hudi_ops.config.key_generators import TimePartition
     from hudi_ops.config.tables_file import TableLocation
     from hudi_ops.storage.protocol import Storage
     from hudi_ops.table import Table
@@ -136,28 +135,6 @@ def split_names(text: str | None, option: str) -> tuple[str, ...] | None:
             found=repr(text),
         )
     return names
-
-
-def time_of(**settings: str | None) -> TimePartition | None:
-    """Settings of the time-based key generator, from those options that were given; None without any.
-
-    Raises:
-        InvalidRequest: a value that is not allowed.
-    """
-    from pydantic import ValidationError
-
-    from hudi_ops.config.key_generators import TimePartition
-
-    given = {name: value.upper() if name in {"input", "unit"} else value for name, value in settings.items() if value}
-    try:
-        return TimePartition.model_validate(given) if given else None
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidRequest(
-            f"--time-{first['loc'][0]} cannot be {first['input']!r}",
-            expected=first["msg"].removeprefix("Input should be "),
-            found=repr(first["input"]),
-        ) from error
 
 
 def parse_seconds(text: str, option: str) -> float:

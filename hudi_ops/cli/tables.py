@@ -15,9 +15,20 @@ from hudi_ops.cli.arguments import (
     open_table,
     parse_seconds,
     split_names,
-    time_of,
 )
 from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
+from hudi_ops.cli.table_options import (
+    HiveStyleOption,
+    KeyGeneratorOption,
+    MetaFieldsOption,
+    TimeFormatOption,
+    TimeInputOption,
+    TimeOutputOption,
+    TimeUnitOption,
+    UrlEncodeOption,
+    VersionOption,
+    time_of,
+)
 from hudi_ops.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -76,44 +87,15 @@ def create(
     like: Annotated[
         Path | None, typer.Option(metavar="FILE.parquet", help="A Parquet file whose columns the table gets.")
     ] = None,
-    table_version: Annotated[
-        int | None,
-        typer.Option(metavar="8|9", help="8 for Apache Hudi 1.0 and Trino, which cannot open 9. Default: 9."),
-    ] = None,
-    key_generator: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|simple|complex|timestamp|non_partitioned",
-            help="How keys and folders are made. Default: auto, by the numbers of key and partition columns.",
-        ),
-    ] = None,
-    time_input: Annotated[
-        str | None,
-        typer.Option(
-            metavar="EPOCHMILLISECONDS|EPOCHMICROSECONDS|UNIX_TIMESTAMP|SCALAR|DATE_STRING",
-            help="For --key-generator timestamp: what the partition column holds.",
-        ),
-    ] = None,
-    time_output: Annotated[
-        str | None, typer.Option(metavar="PATTERN", help="Its folders as a Java date pattern. Default: yyyy-MM-dd.")
-    ] = None,
-    time_unit: Annotated[str | None, typer.Option(metavar="UNIT", help="Unit of a SCALAR. Default: DAYS.")] = None,
-    time_format: Annotated[
-        str | None, typer.Option(metavar="PATTERN", help="Java date pattern of a DATE_STRING.")
-    ] = None,
-    hive_style: Annotated[
-        bool | None, typer.Option("--hive-style/--no-hive-style", help="Folders read column=value, or the value alone.")
-    ] = None,
-    url_encode: Annotated[
-        bool | None,
-        typer.Option(
-            "--url-encode/--no-url-encode",
-            help="Escape characters of partition values that a path must not hold, or refuse such values.",
-        ),
-    ] = None,
-    meta_fields: Annotated[
-        bool | None, typer.Option("--meta-fields/--no-meta-fields", help="With or without Hudi's five meta columns.")
-    ] = None,
+    table_version: VersionOption = None,
+    key_generator: KeyGeneratorOption = None,
+    time_input: TimeInputOption = None,
+    time_output: TimeOutputOption = None,
+    time_unit: TimeUnitOption = None,
+    time_format: TimeFormatOption = None,
+    hive_style: HiveStyleOption = None,
+    url_encode: UrlEncodeOption = None,
+    meta_fields: MetaFieldsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make an empty table.

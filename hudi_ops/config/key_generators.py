@@ -31,7 +31,7 @@ class TimePartition(BaseModel):
     """How a column becomes the partition path of a table with the time-based key generator.
 
     Attributes:
-        input: what the column holds: ms, µs or s since 1970, a number of `unit` since 1970, or text in `input_format`.
+        input: what the column holds: a time since 1970 in milli-, microseconds, seconds or `unit`, or text in `input_format`.
         output: Java date pattern of the path; a slash in it makes another level.
         unit: for `SCALAR`.
         input_format: Java date pattern, for `DATE_STRING`.
@@ -96,9 +96,9 @@ def time_partition_of(raw: Mapping[str, str], table: str) -> TimePartition:
     _choice(kind, TIME_INPUTS, "timestamp.type", table)
     _choice(unit, get_args(TimeUnit), "timestamp.scalar.time.unit", table)
     found = TimePartition(
-        input=kind,  # type: ignore[arg-type]  # checked above
+        input=kind,
         output=said("output.dateformat"),
-        unit=unit,  # type: ignore[arg-type]
+        unit=unit,
         input_format=said("input.dateformat"),
         input_timezone=said("input.timezone", zone),
         output_timezone=said("output.timezone", zone),

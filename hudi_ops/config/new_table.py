@@ -53,17 +53,11 @@ def new_table_properties(
         checksum: of the table's name.
 
     Raises:
-        InvalidRequest: the name is not plain ASCII without control characters, which not every reader could open.
+        InvalidRequest: a name that not every reader could open.
 
     Source: docs/format.md §1.5.
     """
-    if not name.isascii() or not name.isprintable() or not name.strip() or any(c in name for c in "/\\ "):
-        raise InvalidRequest(
-            f"table name {name!r} cannot be used",
-            expected="printable ASCII without spaces or slashes",
-            found=repr(name),
-            next_step="choose another --name",
-        )
+    _check_name(name)
     mode = "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING"
     properties = {
         "hoodie.table.name": name,
@@ -97,3 +91,18 @@ def new_table_properties(
     if time is not None:
         properties |= time.properties()
     return properties
+
+
+def _check_name(name: str) -> None:
+    """Refuse what is not plain ASCII, or has control characters.
+
+    Raises:
+        InvalidRequest: it is.
+    """
+    if not name.isascii() or not name.isprintable() or not name.strip() or any(c in name for c in "/\\ "):
+        raise InvalidRequest(
+            f"table name {name!r} cannot be used",
+            expected="printable ASCII without spaces or slashes",
+            found=repr(name),
+            next_step="choose another --name",
+        )

@@ -66,8 +66,8 @@ class TableConfig(BaseModel):
     def encodes_key_names(self) -> bool:
         """Whether record keys read `field:value,…` instead of the bare value.
 
-        Source: docs/format.md §6.5: several key fields, or the complex generator with one field in version 9. In version 8 one field
-        stands bare, as Apache Hudi 1.0 writes it.
+        Source: docs/format.md §6.5: several key fields, or the complex generator with one field in version 9. In version 8
+        one field stands bare, as Apache Hudi 1.0 writes it.
         """
         return len(self.record_key_fields) > 1 or (self.key_generator == "COMPLEX" and self.version >= 9)
 

@@ -176,12 +176,13 @@ def _folders(
         InvalidRequest: a text that is no folder name.
     """
     folders = np.empty(len(texts), object)
+    forbidden = _forbidden(spec)
     for code, text in enumerate(texts):
         value = _ENCODED.sub(lambda match: f"%{ord(match[0]):02X}", text) if spec.url_encode else text
         folder = f"{field}={value}" if spec.hive_style else value
         # `.hoodie` at the top is the table's own folder: data there would be taken for its metadata.
         if (
-            any(char in value for char in (("" if spec.time else "/"), ":", "%") if char and not spec.url_encode)
+            any(char in value for char in forbidden)
             or folder in {".", ".."}
             or _CONTROL.search(value)
             or (level == 0 and folder.startswith(".hoodie"))
@@ -189,7 +190,7 @@ def _folders(
             row = int(np.argmax(codes == code))
             raise InvalidRequest(
                 f"Row {row}: the value {text!r} of the partition field {field!r} is not the name of a folder.",
-                expected="none of / : %, no control characters, not '.' or '..', not beginning with '.hoodie'",
+                expected=f"none of {' '.join(forbidden) or '..'}, no control characters, not '.' or '..', not beginning with '.hoodie'",
                 found=repr(text),
                 next_step="Create the table with hoodie.datasource.write.partitionpath.urlencode=true, which encodes "
                 "'/' and control characters, or change the value.",
@@ -209,6 +210,14 @@ def _folders(
             )
         folders[code] = folder
     return folders
+
+
+def _forbidden(spec: PartitionSpec) -> tuple[str, ...]:
+    """Characters that a value may not hold: without an escape a reader would take them for something else."""
+    if spec.url_encode:
+        return ()
+    # A slash in the text of a time is meant: it makes a level. `x=y` without hive style is read as column x.
+    return (*(() if spec.time else ("/",)), ":", "%", *(() if spec.hive_style else ("=",)))
 
 
 def _pair(

@@ -53,7 +53,8 @@ class StorageListing:
             folder = self._storage.list_folder(prefix)
             if prefix and any(info.name.startswith(partition_metadata.FILE_NAME) for info in folder.files):
                 found.append(prefix)
-            todo += [f"{prefix}/{name}" if prefix else name for name in folder.folders if not name.startswith(".")]
+            # A folder that begins with a dot may be a partition: other readers look into it too (docs/format.md §6.6).
+            todo += [f"{prefix}/{name}" if prefix else name for name in folder.folders if prefix or name != ".hoodie"]
         return sorted(found)
 
     def files(self, partition_path: str) -> list[DataFile]:
