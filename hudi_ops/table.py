@@ -355,6 +355,7 @@ class Table:
         return self._removed(TRUNCATE, (), dry_run)
 
     def _removed(self, operation: WriteOperation, wanted: Sequence[str], dry_run: bool) -> RemovalResult:
+        refuse_unwritable(self.config)
         if dry_run:
             return preview_removal(self._session, operation, wanted)
         return self._retried(lambda started: remove(self._session, operation, wanted, started))

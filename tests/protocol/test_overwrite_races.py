@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Conflict
+from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.ingest import ingest
 from hudi_ops.services.operations import DELETE_PARTITION, TRUNCATE, parse_operation
@@ -27,7 +29,7 @@ from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.verify import verify_table
-from tests.protocol.crash_table import OLD, START_MS, make_base, rows, unaccounted, visible
+from tests.protocol.crash_table import DEFINITION, OLD, START_MS, make_base, rows, unaccounted, visible
 
 NOW_MS = START_MS + 60_000
 Rows = dict[str, int]
@@ -35,22 +37,18 @@ Rows = dict[str, int]
 
 @dataclass(frozen=True)
 class Writer:
-    """One write: an operation with the values that it writes, by key; the partition is that of the key's last digit, p0 or p1.
-
-    Keys from k8 on are new: k8 and k9 make new rows in buckets that exist, and `at` puts all rows into another partition.
-    """
+    """One write: an operation with the values that it writes, by key; a key's name tells its partition, see `_home`."""
 
     operation: str
     values: tuple[tuple[str, int], ...] = ()
-    at: str = ""
 
     def __str__(self) -> str:
-        return f"{self.operation} {self.at}".strip()
+        return "-".join((self.operation, *(key for key, _ in self.values)))
 
     @property
     def partitions(self) -> set[str]:
         """Partitions that it touches, by name."""
-        return {self.at} if self.at else {_home(key) for key, _ in self.values}
+        return {_home(key) for key, _ in self.values}
 
     def attempt(self, table: Table) -> str:
         """Run it once, a conflict is not tried again; returns its instant."""
@@ -61,7 +59,7 @@ class Writer:
             return str(
                 remove(session, DELETE_PARTITION, [f"part={one}" for one in sorted(self.partitions)], 0.0).instant
             )
-        data = rows(*[(key, self.at or _home(key), value, 5, None) for key, value in self.values])
+        data = rows(*[(key, _home(key), value, 5, None) for key, value in self.values])
         batch = Batch(parse_operation(self.operation), rows=data)
         return str(ingest(session, batch, table.context.engine, "", 0.0).instant)
 
@@ -70,24 +68,19 @@ class Writer:
         if self.operation in {"truncate", "insert_overwrite_table"}:
             held = {}
         elif self.operation in {"delete_partition", "insert_overwrite"}:
-            held = {key: value for key, value in held.items() if self._where(key) not in self.partitions}
+            held = {key: value for key, value in held.items() if _home(key) not in self.partitions}
         return {**held, **dict(self.values)} if self.operation not in {"truncate", "delete_partition"} else dict(held)
-
-    def _where(self, key: str) -> str:
-        return "p7" if key.startswith("new") else _home(key)
 
 
 def _home(key: str) -> str:
-    return f"p{int(key[-1]) % 2}"
+    """Partition of a key. There are two buckets; rows of p0 lie in bucket 0 only until `fresh2` comes, and p7 is new."""
+    return "p7" if key.startswith("new") else f"p{int(key[-1]) % 2}"
 
 
-P0 = (("k0", 100), ("k2", 102), ("k8", 108))
-P1 = (("k1", 201), ("k9", 209))
-NEW = (("new0", 1), ("new1", 2))
-UPSERT_P0, UPSERT_P1 = Writer("upsert", P0), Writer("upsert", P1)
-UPSERT_NEW = Writer("upsert", NEW, "p7")
+UPSERT_P0, UPSERT_P1 = Writer("upsert", (("k0", 100), ("k8", 108))), Writer("upsert", (("k1", 201), ("k9", 209)))
+FRESH_P0 = Writer("upsert", (("fresh2", 1),))
+UPSERT_NEW, OVERWRITE_NEW = Writer("upsert", (("new1", 2),)), Writer("insert_overwrite", (("new0", 5),))
 OVERWRITE_P0 = Writer("insert_overwrite", (("k0", 300), ("k4", 304)))
-OVERWRITE_NEW = Writer("insert_overwrite", (("new0", 5),), "p7")
 OVERWRITE_ALL = Writer("insert_overwrite_table", (("k2", 402), ("k3", 403)))
 DELETE_P0 = Writer("delete_partition", (("k0", 0),))
 TRUNCATE_ALL = Writer("truncate")
@@ -96,12 +89,13 @@ BULK_P0 = Writer("bulk_insert", (("k8", 508),))
 SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
 SAME = [
     (OVERWRITE_P0, UPSERT_P0),
+    (OVERWRITE_P0, FRESH_P0),
     (OVERWRITE_P0, OVERWRITE_P0),
     (OVERWRITE_P0, DELETE_P0),
     (OVERWRITE_NEW, UPSERT_NEW),
     (OVERWRITE_ALL, UPSERT_NEW),
     (OVERWRITE_ALL, TRUNCATE_ALL),
-    (DELETE_P0, UPSERT_P0),
+    (DELETE_P0, FRESH_P0),
     (TRUNCATE_ALL, UPSERT_NEW),
 ]
 OTHER = [(OVERWRITE_P0, UPSERT_P1), (DELETE_P0, OVERWRITE_NEW)]
@@ -154,7 +148,13 @@ def in_order_of_completion(storage: MemoryStorage, writers: Mapping[str, Writer]
     return held
 
 
-@pytest.mark.parametrize(("outer", "inner"), BOTH_ORDERS, ids=lambda one: str(one).replace(" ", "-"))
+def test_the_fresh_keys_lie_in_buckets_of_their_own() -> None:
+    keys = ["k0", "k2", "k4", "k6", "k8", "fresh2", "new0", "new1"]
+    buckets = bucket_ids(bucket_hash_values(pa.array(keys), DEFINITION.record_key), DEFINITION.buckets).tolist()
+    assert (buckets[:5], buckets[5], buckets[6] != buckets[7]) == ([0] * 5, 1, True)
+
+
+@pytest.mark.parametrize(("outer", "inner"), BOTH_ORDERS, ids=str)
 def test_one_writer_between_any_two_steps_of_the_other(tmp_path: Path, outer: Writer, inner: Writer) -> None:
     base = make_base(tmp_path / "source", None)
     pair = (outer, inner) if (outer, inner) in ALL else (inner, outer)
