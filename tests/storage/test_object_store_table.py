@@ -105,17 +105,21 @@ class Sweep:
         assert error is not None or seen == new, f"{story()}: success was reported, and it is not there"
         self.clock.advance_ms(EXPIRY_MS + 1_000)
         if error is not None:
-            again = self.writer(self.storage, f"second-{number}")
-            if seen == new and not self.operation.repeats:
-                with pytest.raises(InvalidRequest, match="twice"):
-                    again.ingest(rows, operation=self.name)
-            else:
-                again.ingest(rows, operation=self.name)
+            refused: InvalidRequest | None = None
+            try:
+                self.writer(self.storage, f"second-{number}").ingest(rows, operation=self.name)
+            except InvalidRequest as told:
+                refused = told  # what was decided and not yet seen is finished first; then the rows are there
+            if refused is not None:
+                assert not self.operation.repeats, f"{story()} -> {error!r}"
+                assert "twice" in refused.what, f"{story()} -> {error!r}"
             assert fares(self.writer(self.storage, "reader")) == new, f"{story()} -> {error!r}"
         self.expected = new
 
-    def verify(self, story: str) -> None:
-        assert verify_table(self.storage, deep=True, clock=self.clock).findings == (), story
+    def verify(self, story: str, *, between: bool = False) -> None:
+        """Nothing is wrong; between steps there may be what the next write clears, such as a lease whose deletion failed."""
+        found = verify_table(self.storage, deep=True, clock=self.clock).findings
+        assert [one for one in found if not between or one.severity != "info"] == [], story
 
 
 def retry_at_once(monkeypatch: pytest.MonkeyPatch, retries: int) -> None:
@@ -172,7 +176,7 @@ def test_a_lost_reply_at_every_write_loses_and_doubles_nothing(
         if not lost:
             break
         if SOAK:
-            sweep.verify(str(lost))
+            sweep.verify(str(lost), between=True)
     sweep.verify("at the end")
     print(f"{operation}: {number - 1} writes, the reply to each lost {times} times")
     assert number > 10
@@ -189,7 +193,7 @@ def test_a_crash_after_every_write_loses_and_doubles_nothing(
         if not faulty.fired:
             break
         if SOAK:
-            sweep.verify(str(faulty.fired))
+            sweep.verify(str(faulty.fired), between=True)
     sweep.verify("at the end")
     print(f"{operation}: {number - 1} writes, a crash after each")
     assert number > 10
