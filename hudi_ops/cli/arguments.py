@@ -12,6 +12,7 @@ import typer
 from hudi_ops.errors import HudiOpsError, InvalidRequest
 
 if TYPE_CHECKING:
+    from hudi_ops.config.key_generators import TimePartition
     from hudi_ops.config.tables_file import TableLocation
     from hudi_ops.storage.protocol import Storage
     from hudi_ops.table import Table
@@ -66,8 +67,20 @@ def locate_new(table: str) -> TableLocation:
 
 
 @contextmanager
-def open_table(location: TableLocation) -> Iterator[Table]:
+def open_table(
+    location: TableLocation,
+    *,
+    buckets: int | None = None,
+    hash_fields: tuple[str, ...] | None = None,
+    timezone: str | None = None,
+) -> Iterator[Table]:
     """The table at a location, with its lock; let go of at the end.
+
+    Args:
+        location: where it is.
+        buckets: for tables that Apache Hudi made; None: what `tables.yaml` says.
+        hash_fields: as in `Table.open`.
+        timezone: as in `Table.open`.
 
     Raises:
         InvalidRequest: no table lies there.
@@ -76,7 +89,13 @@ def open_table(location: TableLocation) -> Iterator[Table]:
     from hudi_ops.concurrency.open_lock import lock_of
     from hudi_ops.table import Table
 
-    table = Table.open(location.path, locks=lock_of(location))
+    table = Table.open(
+        location.path,
+        buckets=location.declared_buckets if buckets is None else buckets,
+        hash_fields=hash_fields,
+        timezone=timezone,
+        locks=lock_of(location),
+    )
     try:
         yield table
     finally:
@@ -117,6 +136,28 @@ def split_names(text: str | None, option: str) -> tuple[str, ...] | None:
             found=repr(text),
         )
     return names
+
+
+def time_of(**settings: str | None) -> TimePartition | None:
+    """Settings of the time-based key generator, from those options that were given; None without any.
+
+    Raises:
+        InvalidRequest: a value that is not allowed.
+    """
+    from pydantic import ValidationError
+
+    from hudi_ops.config.key_generators import TimePartition
+
+    given = {name: value.upper() if name in {"input", "unit"} else value for name, value in settings.items() if value}
+    try:
+        return TimePartition.model_validate(given) if given else None
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidRequest(
+            f"--time-{first['loc'][0]} cannot be {first['input']!r}",
+            expected=first["msg"].removeprefix("Input should be "),
+            found=repr(first["input"]),
+        ) from error
 
 
 def parse_seconds(text: str, option: str) -> float:

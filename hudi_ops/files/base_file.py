@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hudi_ops.config.columns import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
 from hudi_ops.errors import Corrupt, Unavailable
+from hudi_ops.files.dictionary_columns import dictionary_columns
 from hudi_ops.files.repeated_columns import plain_type, repeated_columns
+from hudi_ops.files.widen import widen
 from hudi_ops.formats import parquet_footer
 from hudi_ops.formats.avro_schema import to_avro
 from hudi_ops.formats.bloom import BloomFilter
@@ -67,6 +68,11 @@ class BaseFileReader:
             fail_reading(path, error)
 
     @property
+    def path(self) -> str:
+        """Where it lies below the table's root."""
+        return self._path
+
+    @property
     def schema(self) -> pa.Schema:
         """Columns in the file."""
         return self._file.schema_arrow
@@ -75,6 +81,11 @@ class BaseFileReader:
     def rows(self) -> int:
         """Rows in the file."""
         return int(self._file.metadata.num_rows)
+
+    @property
+    def parquet(self) -> pq.FileMetaData:
+        """Parquet's own footer."""
+        return self._file.metadata
 
     @property
     def footer(self) -> BaseFileFooter:
@@ -93,6 +104,21 @@ class BaseFileReader:
             return self._file.read(columns=wanted)
         except (pa.ArrowInvalid, OSError) as error:
             fail_reading(self._path, error)
+
+    def head(self, rows: int, columns: Sequence[str]) -> pa.Table:
+        """The named columns that the file has, of its first rows.
+
+        Raises:
+            Corrupt: a page cannot be decoded.
+            Unavailable: the storage did not give it.
+        """
+        wanted = [name for name in columns if name in self.schema.names]
+        try:
+            batch = next(self._file.iter_batches(batch_size=rows, columns=wanted), None)
+        except (pa.ArrowInvalid, OSError) as error:
+            fail_reading(self._path, error)
+        schema = pa.schema([self.schema.field(name) for name in wanted])
+        return pa.Table.from_batches([batch]) if batch is not None else schema.empty_table()
 
 
 def fail_reading(path: str, error: Exception) -> NoReturn:
@@ -126,7 +152,9 @@ def conform(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
             continue
         column = rows.column(field.name)
         try:
-            columns.append(column if field.type in {column.type, plain_type(column.type)} else column.cast(field.type))
+            columns.append(
+                column if field.type in {column.type, plain_type(column.type)} else widen(column, field.type)
+            )
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise Corrupt(
                 f"{path}: column {field.name} does not fit the table's schema: {error}",
@@ -140,6 +168,18 @@ def conform(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
 def with_meta(schema: pa.Schema) -> pa.Schema:
     """The schema of a base file: meta columns, then the table's own."""
     return pa.schema([*meta_schema(), *schema])
+
+
+def stored_schema(schema: pa.Schema, meta_fields: bool) -> pa.Schema:
+    """The columns that a base file of ours holds.
+
+    Args:
+        schema: the table's own columns.
+        meta_fields: `hoodie.populate.meta.fields`; without them the five columns are left out, not null.
+
+    Source: docs/format.md §6.2.
+    """
+    return with_meta(schema) if meta_fields else pa.schema(list(schema))
 
 
 def bloom_of(
@@ -164,26 +204,29 @@ def encode_base_file(
     settings: WriterSettings,
     carried: BloomFilter | None = None,
     added_keys: pa.ChunkedArray | None = None,
+    previous: pq.FileMetaData | None = None,
 ) -> pa.Buffer:
     """The bytes of a base file; equal input gives equal bytes.
 
     Args:
         rows: meta columns first, then the table's columns; a dictionary-encoded one is written with the type of its values.
+            Without meta columns the footer has neither filter nor key range.
         table_name: names the Avro record in the footer.
         settings: how Parquet is written.
         carried: bloom filter of the file that this one replaces.
         added_keys: record keys that the replaced file did not have; needed with `carried`.
+        previous: Parquet's footer of the file that this one replaces; it tells which columns a dictionary suited.
     """
-    keys = rows.column(RECORD_KEY)
-    bounds = key_range(keys)
+    keys = rows.column(RECORD_KEY) if RECORD_KEY in rows.column_names else None
+    bounds = key_range(keys) if keys is not None else None
     data_schema = pa.schema([
         field.with_type(plain_type(field.type)) for field in rows.schema if field.name not in META_COLUMNS
     ])
     footer = BaseFileFooter(
-        bloom=bloom_of(keys, settings.bloom_fpp, carried, added_keys),
+        bloom=bloom_of(keys, settings.bloom_fpp, carried, added_keys) if keys is not None else None,
         min_key=bounds[0] if bounds else None,
         max_key=bounds[1] if bounds else None,
-        avro_schema=json.dumps(_avro_with_meta(data_schema, table_name), separators=(",", ":")),
+        avro_schema=json.dumps(_avro_of(data_schema, table_name, keys is not None), separators=(",", ":")),
     )
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -191,7 +234,7 @@ def encode_base_file(
         rows.schema.remove_metadata(),
         compression=settings.compression,
         compression_level=settings.compression_level,
-        use_dictionary=_dictionary_columns(rows, settings),
+        use_dictionary=dictionary_columns(rows, {RECORD_KEY, COMMIT_SEQNO, *settings.plain_columns}, previous),
         store_schema=False,
         coerce_timestamps=None,
         write_page_index=False,
@@ -201,27 +244,9 @@ def encode_base_file(
     return sink.getvalue()
 
 
-def _avro_with_meta(schema: pa.Schema, table_name: str) -> dict[str, object]:
+def _avro_of(schema: pa.Schema, table_name: str, meta_fields: bool) -> dict[str, object]:
     record = to_avro(schema, table_name)
+    if not meta_fields:
+        return record
     meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
     return {**record, "fields": [*meta, *record["fields"]]}
-
-
-def _dictionary_columns(rows: pa.Table, settings: WriterSettings) -> list[str]:
-    """Columns worth a dictionary: strings and small numbers that repeat in a sample of the rows."""
-    plain = {RECORD_KEY, COMMIT_SEQNO, *settings.plain_columns}
-    chosen = []
-    sample = rows.slice(0, 4096)
-    for field in rows.schema:
-        if field.name in plain:
-            continue
-        if pa.types.is_dictionary(field.type):
-            chosen.append(field.name)
-            continue
-        # Nested leaves stay plain: pyarrow wants their full Parquet paths, and a sample of them says little.
-        if pa.types.is_nested(field.type) or pa.types.is_boolean(field.type) or sample.num_rows == 0:
-            continue
-        distinct = pc.count_distinct(sample.column(field.name), mode="all").as_py()
-        if distinct * 2 <= sample.num_rows or sample.num_rows < 16:
-            chosen.append(field.name)
-    return chosen
