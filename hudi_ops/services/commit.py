@@ -11,7 +11,7 @@ import pyarrow as pa
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import refuse_changed_properties, refuse_overlap
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt
-from hudi_ops.formats.avro_schema import to_avro
+from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import TAKEN_KEY, pointers
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, put_payload
@@ -24,7 +24,7 @@ from hudi_ops.timeline.plans import CompactionPlan, Plan, PlannedSlice, ReplaceP
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.schema import table_schema
+from hudi_ops.view.schema import schema_text
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Write:
     """What an attempt wants to complete: its operation as Apache Hudi names it, its files, its extra metadata, and its schema.
 
     `replaced` are the file ids that it hides, by partition path; None for all but replace commits. `schema` holds the table's
-    columns from this write on; None: as they are.
+    columns from this write on; None: as they are, word for word.
     """
 
     operation: str
@@ -94,11 +94,13 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
 
 def _metadata(session: Session, state: TableState, slot: int, write: Write) -> CommitMetadata:
     carried = pointers(session.newest_extra(state))
-    columns = write.schema or table_schema(state.config, state.timeline, session.commits)
-    schema = to_avro(columns, state.config.name)
+    # Carried over as it is written, with what Arrow does not know of: enums, defaults, comments.
+    schema = schema_text(state.config, state.timeline, session.commits)[0]
+    if write.schema is not None:
+        schema = json.dumps(to_avro(write.schema, state.config.name), separators=(",", ":"))
     pointer = Pointer(state.log.table_id, slot, state.log.properties_slot, state.log.archive_slot)
     extra = {
-        "schema": json.dumps(schema, separators=(",", ":")),
+        "schema": schema,
         **carried,
         **write.extra,
         POINTER_KEY: pointer.encode(),
@@ -155,8 +157,10 @@ def _refuse_changed_schema(session: Session, attempt: Attempt, state: TableState
         Conflict: another write changed them since.
     """
     begun = attempt.begun
-    before = table_schema(begun.config, begun.timeline, session.commits)
-    now = table_schema(state.config, state.timeline, session.commits)
+    texts = [schema_text(one.config, one.timeline, session.commits) for one in (begun, state)]
+    if texts[0][0] == texts[1][0]:
+        return
+    before, now = (to_arrow(*text) for text in texts)
     if not now.equals(before):
         changed = [field.name for field in now if field.name not in before.names or field != before.field(field.name)]
         raise Conflict(

@@ -25,6 +25,11 @@ class Columns:
     schema: pa.Schema
     phrases: tuple[str, ...] = ()
 
+    @property
+    def new(self) -> pa.Schema | None:
+        """The columns to commit with the rows; None when nothing changes."""
+        return self.schema if self.phrases else None
+
 
 def columns_after(session: Session, state: TableState, batch: Batch, engine: Engine) -> Columns:
     """The table's columns after a batch: as they are, unless the batch may change them.

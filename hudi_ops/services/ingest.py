@@ -108,7 +108,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
                 tasks = _bucket_tasks(session, attempt, batch, schema, groups)
                 replaced = replaced_by(session, attempt.begun, operation, (path for path, _ in groups))
                 results: list[BucketResult] = scattered.gather(merge_and_write, [(task.key, task) for task in tasks])
-                write = _write_of(session, attempt, batch, results, replaced, schema)
+                write = _write_of(session, attempt, batch, results, replaced, change.new)
                 entry = complete_write(session, attempt, write)
             session.settle(attempt.instant)
         except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
@@ -264,7 +264,7 @@ def _write_of(
     batch: Batch,
     results: Sequence[BucketResult],
     replaced: Mapping[str, tuple[str, ...]] | None,
-    schema: pa.Schema,
+    schema: pa.Schema | None,
 ) -> Write:
     stats = [result.stat for result in results if result.stat is not None]
     if batch.ledger is None:

@@ -17,6 +17,17 @@ def table_schema(config: TableConfig, timeline: Timeline, commits: CommitReader,
     """Columns of the table, without meta columns.
 
     Raises:
+        Corrupt: no commit and no property holds a schema, or one cannot be read.
+    """
+    return to_arrow(*schema_text(config, timeline, commits, as_of))
+
+
+def schema_text(
+    config: TableConfig, timeline: Timeline, commits: CommitReader, as_of: str | None = None
+) -> tuple[str, str]:
+    """The table's Avro schema as it is written, and the file it is written in.
+
+    Raises:
         Corrupt: no commit and no property holds a schema.
     """
     for instant in sorted(timeline.completed_writes, key=lambda one: one.completion_time, reverse=True):
@@ -27,9 +38,9 @@ def table_schema(config: TableConfig, timeline: Timeline, commits: CommitReader,
             continue
         text = metadata.extra.get("schema")
         if text:
-            return to_arrow(text, timeline.path(instant.file_name))
+            return text, timeline.path(instant.file_name)
     if config.create_schema:
-        return to_arrow(config.create_schema, PROPERTIES_PATH)
+        return config.create_schema, PROPERTIES_PATH
     raise Corrupt(
         "no commit and no property holds the table's schema",
         table=config.name,

@@ -1,4 +1,4 @@
-"""Goal: what a source may change of a table's columns, one case a rule; everything else is refused with column, from, to and a way out."""
+"""Goal: what a source may change of a table's columns, a case a rule; all else is refused with column, from, to and a way out."""
 
 from __future__ import annotations
 
