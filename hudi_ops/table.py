@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,10 +23,13 @@ from hudi_ops.services.adopter import Terms
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.engine_choice import EngineName, choose_engine
-from hudi_ops.services.ingest import IngestResult, ingest, nothing_new, parse_operation
+from hudi_ops.services.ingest import IngestResult, ingest, nothing_new
 from hudi_ops.services.ledger import Ledger, Offer, offer_of, read_ledger
-from hudi_ops.services.read import OpenView, read_table, request_of
+from hudi_ops.services.operations import DELETE_PARTITION, TRUNCATE, WriteOperation, parse_operation
+from hudi_ops.services.read import OpenView, plan_read, request_of
 from hudi_ops.services.recover import finish_unfinished
+from hudi_ops.services.remove import RemovalResult, preview_removal, remove
+from hudi_ops.services.scan import Scan
 from hudi_ops.services.session import Session
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.paths import open_folder, open_storage
@@ -36,6 +39,7 @@ from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.view.schema import table_schema
 
 RETRIES_ON_CONFLICT = 3
+R = TypeVar("R")
 
 
 class Table:
@@ -196,17 +200,70 @@ class Table:
             InvalidRequest: an unknown column or instant, or a filter that does not parse.
             Unsupported: rows lie in log files.
         """
+        return self.scan(columns, where, as_of, limit).to_arrow()
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | pc.Expression | None = None,
+        as_of: str | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """Rows of the table as it is now, not read yet: as a stream, or for Polars, DuckDB and others; see `Scan`.
+
+        Args:
+            columns: as in `read`.
+            where: as in `read`; only a SQL condition leaves out partitions, files and row groups, an expression filters rows.
+            as_of: as in `read`.
+            limit: as in `read`.
+
+        Raises:
+            InvalidRequest: as `read` does.
+            Unsupported: rows lie in log files.
+        """
         instant = self._instant_of(as_of) if as_of is not None else None
         request = request_of(columns, where, instant, limit)
-        return read_table(self._ctx, request, self._session.commits)
+        threads = self._ctx.engine.threads if isinstance(self._ctx.engine, LocalEngine) else None
+        return Scan(plan_read(self._ctx.storage, request, self._session.commits), threads)
 
-    def ingest(self, data: Any, operation: str = "upsert", *, engine: EngineName = "auto") -> IngestResult:
+    def spark_frame(
+        self,
+        spark: Any = None,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        as_of: str | None = None,
+    ) -> Any:
+        """The table as a DataFrame of PySpark, through the data source `hudi_ops`; rows go from files to executors.
+
+        It shows the table as it is when an action runs; `as_of` pins it.
+
+        Args:
+            spark: a classic session; None: the active one, or a new one.
+            columns: names, in the order wanted; None for all, meta columns first.
+            where: a SQL condition as in `read`; it leaves out partitions, files and row groups.
+            as_of: as in `read`.
+
+        Raises:
+            InvalidRequest: as `read` does.
+            Unsupported: rows lie in log files, or Spark has no type for a column.
+        """
+        from hudi_ops.datasource import frame_of
+
+        return frame_of(spark, self._ctx.storage, columns, where, as_of)
+
+    def ingest(
+        self, data: Any, operation: str = "upsert", *, engine: EngineName = "auto", evolve: bool = False
+    ) -> IngestResult:
         """Write rows that this process holds.
 
         Args:
             data: a `pyarrow.Table`, or anything with the Arrow C stream interface.
-            operation: `upsert`, `insert` (refuses keys that are there) or `delete` (by key).
+            operation: `upsert`; `insert`, which refuses keys that are there; `delete`, by key; `bulk_insert`, which looks no key
+                up, so that one that is there lies in the table twice; `insert_overwrite`, which replaces the partitions that the
+                rows touch; `insert_overwrite_table`, which replaces all of them.
             engine: `local`, `spark`, or `auto`, which picks by bytes.
+            evolve: let the table take new columns and wider types from the rows; missing columns are null then. Rows need not be
+                there: an empty table with the wanted columns changes the schema alone.
 
         Raises:
             InvalidRequest: the rows do not fit the table; nothing was changed.
@@ -216,10 +273,17 @@ class Table:
         kind = parse_operation(operation)
         refuse_unwritable(self.config)
         chosen, reason = choose_engine(engine, rows.nbytes, self._ctx.engine)
-        return self._retried(lambda started: ingest(self._session, Batch(kind, rows=rows), chosen, reason, started))
+        batch = Batch(kind, rows=rows, evolve=evolve)
+        return self._retried(lambda started: ingest(self._session, batch, chosen, reason, started))
 
     def ingest_folder(
-        self, folder: str, operation: str = "upsert", *, engine: EngineName = "auto", min_age_s: float = 0.0
+        self,
+        folder: str,
+        operation: str = "upsert",
+        *,
+        engine: EngineName = "auto",
+        min_age_s: float = 0.0,
+        evolve: bool = False,
     ) -> IngestResult:
         """Write the files of a folder that were not taken before, each exactly once.
 
@@ -228,6 +292,7 @@ class Table:
             operation: as in `ingest`.
             engine: as in `ingest`.
             min_age_s: files that changed more recently wait.
+            evolve: as in `ingest`; the table takes the columns of all files together.
 
         Raises:
             InvalidRequest: a file does not fit the table, or changed after it was taken; nothing was changed.
@@ -244,7 +309,7 @@ class Table:
             ledger, offer = self._offer(source, min_age_s)
             total_bytes = sum(info.size_bytes for info in offer.files)
             chosen, reason = choose_engine(engine, total_bytes, self._ctx.engine)
-            batch = Batch(kind, source=source, files=offer.files, ledger=ledger)
+            batch = Batch(kind, source=source, files=offer.files, ledger=ledger, evolve=evolve)
             waiting = f"; {len(offer.waiting)} wait" if offer.waiting else ""
             if not offer.files:
                 note = f"nothing new: {len(ledger.taken)} files were taken before{waiting}"
@@ -263,6 +328,37 @@ class Table:
         """
         return self._offer(open_folder(folder), min_age_s)[1]
 
+    def delete_partition(self, paths: Sequence[str], *, dry_run: bool = False) -> RemovalResult:
+        """Remove the rows of whole partitions, in one commit; earlier instants still show them.
+
+        Args:
+            paths: partitions as they lie below the table's root (`origin=JFK/month=1`), or patterns (`origin=J*`).
+            dry_run: say what would go; change nothing.
+
+        Raises:
+            InvalidRequest: a name that no partition has; nothing was changed.
+            Conflict: lost to overlapping writes again and again.
+            Busy: Apache Hudi has planned a service on these partitions.
+        """
+        return self._removed(DELETE_PARTITION, [paths] if isinstance(paths, str) else paths, dry_run)
+
+    def truncate(self, *, dry_run: bool = False) -> RemovalResult:
+        """Remove all rows, in one commit; settings and history stay, and earlier instants still show the rows.
+
+        Args:
+            dry_run: say what would go; change nothing.
+
+        Raises:
+            Conflict: lost to other writes again and again.
+            Busy: Apache Hudi has planned a service.
+        """
+        return self._removed(TRUNCATE, (), dry_run)
+
+    def _removed(self, operation: WriteOperation, wanted: Sequence[str], dry_run: bool) -> RemovalResult:
+        if dry_run:
+            return preview_removal(self._session, operation, wanted)
+        return self._retried(lambda started: remove(self._session, operation, wanted, started))
+
     def _instant_of(self, text: str) -> str:
         """An instant in the table's time zone; digits are taken as they are."""
         if is_instant(text):
@@ -278,16 +374,14 @@ class Table:
         ledger = read_ledger(self._ctx.storage, self._session.newest_extra(state), source.uri)
         return ledger, offer_of(source, ledger, self._ctx.clock.now_ms(), min_age_s)
 
-    def _retried(self, attempt: Any) -> IngestResult:
+    def _retried(self, attempt: Callable[[float], R]) -> R:
         started_s = self._ctx.clock.monotonic_s()
         for left in range(RETRIES_ON_CONFLICT, -1, -1):
             try:
-                result: IngestResult = attempt(started_s)
+                return attempt(started_s)
             except Conflict:
                 if left == 0:
                     raise
-            else:
-                return result
         raise AssertionError  # pragma: no cover
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """Spark application: take the new files of a folder into a table. Nothing but arguments and one call.
 
-spark-submit spark_apps/ingest.py --table flights [--source DIR] [--operation upsert] [--engine auto]
+spark-submit spark_apps/ingest.py --table flights [--source DIR] [--operation upsert] [--engine auto] [--evolve]
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from hudi_ops import Table
 from hudi_ops.concurrency.open_lock import lock_of
 from hudi_ops.config.tables_file import TableLocation, find_tables_file, locate_table
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.services.operations import INGESTING
 
 
 def arguments() -> argparse.Namespace:
@@ -28,8 +29,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--source", default="", help="folder of CSV, JSON or Parquet files; default: the one that tables.yaml declares"
     )
-    parser.add_argument("--operation", default="upsert", choices=["upsert", "insert", "delete"])
+    parser.add_argument("--operation", default="upsert", choices=list(INGESTING))
     parser.add_argument("--engine", default="auto", choices=["auto", "local", "spark"])
+    parser.add_argument(
+        "--evolve",
+        nargs="?",
+        const="true",
+        default="false",
+        choices=["true", "false"],
+        help="let the table take new columns and wider types from the files",
+    )
     parser.add_argument("--tables", help="the tables.yaml to use")
     parser.add_argument("--min-age-s", type=float, default=0.0, help="leave files younger than this for the next run")
     parser.add_argument("--stop-file", help="end, without a trace, as soon as this file exists")
@@ -73,7 +82,13 @@ def work() -> dict[str, Any]:
     table = Table.open(location.path, buckets=location.declared_buckets, locks=locks, engine=engine)
     try:
         stop.check("the first file was read")
-        result = table.ingest_folder(folder, options.operation, engine=options.engine, min_age_s=options.min_age_s)
+        result = table.ingest_folder(
+            folder,
+            options.operation,
+            engine=options.engine,
+            min_age_s=options.min_age_s,
+            evolve=options.evolve == "true",
+        )
     finally:
         table.close()
     return result.as_dict()

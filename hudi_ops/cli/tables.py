@@ -49,6 +49,12 @@ hudi-ops ingest flights --source landing --dry-run
 """
 
 
+def _operations() -> list[str]:
+    from hudi_ops.services.operations import INGESTING
+
+    return list(INGESTING)
+
+
 def create(
     table: TableArgument,
     name: Annotated[
@@ -159,9 +165,10 @@ def ingest(
     operation: Annotated[
         str,
         typer.Option(
-            metavar="upsert|insert|delete",
-            help="upsert replaces rows with the same key, insert refuses them, delete removes rows by key.",
-            autocompletion=lambda: ["upsert", "insert", "delete"],
+            metavar="OPERATION",
+            help="upsert replaces rows with the same key, insert refuses them, delete removes rows by key; bulk_insert adds rows "
+            "without looking keys up; insert_overwrite replaces the partitions that the rows touch, insert_overwrite_table all.",
+            autocompletion=_operations,
         ),
     ] = "upsert",
     engine: Annotated[
@@ -175,6 +182,9 @@ def ingest(
     min_age: Annotated[
         str, typer.Option(metavar="DURATION", help="Files that changed more recently wait, for example 5s or 2m.")
     ] = "0s",
+    evolve: Annotated[
+        bool, typer.Option("--evolve", help="Let the table take new columns and wider types from the files.")
+    ] = False,
     drop_metadata_table: Annotated[
         bool, typer.Option("--drop-metadata-table", help="First drop the table's metadata table, as `adopt` does.")
     ] = False,
@@ -184,7 +194,7 @@ def ingest(
     as_json: JsonOption = False,
 ) -> None:
     """Take the new files of a folder into a table."""
-    from hudi_ops.services.ingest import parse_operation
+    from hudi_ops.services.operations import parse_operation
 
     min_age_s = parse_seconds(min_age, "--min-age")
     parse_operation(operation)
@@ -198,7 +208,13 @@ def ingest(
             if drop_metadata_table:
                 opened.adopt(drop_metadata_table=True)
             # The name is checked where engines are chosen, with the error that the library gives.
-            result = opened.ingest_folder(folder, operation, engine=engine, min_age_s=min_age_s)  # type: ignore[arg-type]
+            result = opened.ingest_folder(
+                folder,
+                operation,
+                engine=engine,  # type: ignore[arg-type]
+                min_age_s=min_age_s,
+                evolve=evolve,
+            )
     if as_json:
         write_json(result.as_dict())
     else:
@@ -313,10 +329,12 @@ def _ingest_text(result: dict[str, Any]) -> str:
         return f"{result['table']}: {result['note']}"
     files = f" from {counted(result['files'], 'file')}" if result["files"] else ""
     counts = ", ".join(f"{result[what]:,} {what}" for what in ("inserted", "updated", "deleted", "ignored"))
-    note = f"\n  {result['note']}" if result["note"] else ""
+    notes = [*result["schema_changes"], *([result["note"]] if result["note"] else [])]
+    note = "".join(f"\n  {line}" for line in notes)
+    replaced = f", {counted(result['replaced'], 'file group')} replaced" if result["replaced"] else ""
     return (
         f"{result['table']}: {result['operation']} {result['instant']} took {counted(result['rows_in'], 'row')}{files}\n"
-        f"  {counts}\n"
+        f"  {counts}{replaced}\n"
         f"  {counted(result['file_groups'], 'file group')} and {sized(result['bytes_written'])} written in "
         f"{result['seconds']:.1f} s, engine {result['engine']} ({result['engine_reason']}){note}"
     )

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hudi_ops.config.columns import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
 from hudi_ops.errors import Corrupt, Unavailable
+from hudi_ops.files.dictionary_columns import dictionary_columns
 from hudi_ops.files.repeated_columns import plain_type, repeated_columns
+from hudi_ops.files.widen import widen
 from hudi_ops.formats import parquet_footer
 from hudi_ops.formats.avro_schema import to_avro
 from hudi_ops.formats.bloom import BloomFilter
@@ -82,6 +83,11 @@ class BaseFileReader:
         return int(self._file.metadata.num_rows)
 
     @property
+    def parquet(self) -> pq.FileMetaData:
+        """Parquet's own footer."""
+        return self._file.metadata
+
+    @property
     def footer(self) -> BaseFileFooter:
         """Bloom filter, key range and Avro schema, as far as they are there."""
         return parquet_footer.decode(self._file.metadata.metadata, self._path)
@@ -146,7 +152,9 @@ def conform(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
             continue
         column = rows.column(field.name)
         try:
-            columns.append(column if field.type in {column.type, plain_type(column.type)} else column.cast(field.type))
+            columns.append(
+                column if field.type in {column.type, plain_type(column.type)} else widen(column, field.type)
+            )
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise Corrupt(
                 f"{path}: column {field.name} does not fit the table's schema: {error}",
@@ -196,6 +204,7 @@ def encode_base_file(
     settings: WriterSettings,
     carried: BloomFilter | None = None,
     added_keys: pa.ChunkedArray | None = None,
+    previous: pq.FileMetaData | None = None,
 ) -> pa.Buffer:
     """The bytes of a base file; equal input gives equal bytes.
 
@@ -206,6 +215,7 @@ def encode_base_file(
         settings: how Parquet is written.
         carried: bloom filter of the file that this one replaces.
         added_keys: record keys that the replaced file did not have; needed with `carried`.
+        previous: Parquet's footer of the file that this one replaces; it tells which columns a dictionary suited.
     """
     keys = rows.column(RECORD_KEY) if RECORD_KEY in rows.column_names else None
     bounds = key_range(keys) if keys is not None else None
@@ -224,7 +234,7 @@ def encode_base_file(
         rows.schema.remove_metadata(),
         compression=settings.compression,
         compression_level=settings.compression_level,
-        use_dictionary=_dictionary_columns(rows, settings),
+        use_dictionary=dictionary_columns(rows, {RECORD_KEY, COMMIT_SEQNO, *settings.plain_columns}, previous),
         store_schema=False,
         coerce_timestamps=None,
         write_page_index=False,
@@ -240,23 +250,3 @@ def _avro_of(schema: pa.Schema, table_name: str, meta_fields: bool) -> dict[str,
         return record
     meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
     return {**record, "fields": [*meta, *record["fields"]]}
-
-
-def _dictionary_columns(rows: pa.Table, settings: WriterSettings) -> list[str]:
-    """Columns worth a dictionary: strings and small numbers that repeat in a sample of the rows."""
-    plain = {RECORD_KEY, COMMIT_SEQNO, *settings.plain_columns}
-    chosen = []
-    sample = rows.slice(0, 4096)
-    for field in rows.schema:
-        if field.name in plain:
-            continue
-        if pa.types.is_dictionary(field.type):
-            chosen.append(field.name)
-            continue
-        # Nested leaves stay plain: pyarrow wants their full Parquet paths, and a sample of them says little.
-        if pa.types.is_nested(field.type) or pa.types.is_boolean(field.type) or sample.num_rows == 0:
-            continue
-        distinct = pc.count_distinct(sample.column(field.name), mode="all").as_py()
-        if distinct * 2 <= sample.num_rows or sample.num_rows < 16:
-            chosen.append(field.name)
-    return chosen

@@ -30,7 +30,12 @@ class _Misfit(Exception):
         self.field, self.why, self.expected, self.found = field, why, expected, found
 
 
-def fit_column(column: pa.ChunkedArray, field: pa.Field, where: str) -> pa.ChunkedArray:
+def is_read_as(source: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether flat values of one type may be read as another, if each of them fits."""
+    return source == kind or any(from_kind(source) and to_kind(kind) for from_kind, to_kind, _ in _ALLOWED)
+
+
+def fit_column(column: pa.ChunkedArray, field: pa.Field, where: str, *, fill: bool = False) -> pa.ChunkedArray:
     """The column in the type of `field`, value for value the same.
 
     Integers, floats and decimals become wider ones, and narrower ones if every value survives; a float whose way back gives
@@ -42,13 +47,14 @@ def fit_column(column: pa.ChunkedArray, field: pa.Field, where: str) -> pa.Chunk
         column: as it was read or given.
         field: the table's column.
         where: the file or other place that it comes from, for errors.
+        fill: a missing nested field that may be null is null, and an unknown one of type null is left out.
 
     Raises:
         InvalidRequest: a type that is not read as the table's, a value that does not fit, text that is not UTF-8, an unknown or
             missing nested field, or a null where none may be (details: `file`, `field` with its dotted path).
     """
     try:
-        return _fit_chunks(column, field)
+        return _fit_chunks(column, field, fill)
     except _Misfit as error:
         raise InvalidRequest(
             f"{where}: column {error.field} does not fit the table: {error.why}",
@@ -74,33 +80,33 @@ def first_infinite(column: pa.ChunkedArray, name: str) -> str | None:
     return next((path for n, child in children if (path := first_infinite(child, n)) is not None), None)
 
 
-def _fit_chunks(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+def _fit_chunks(column: pa.ChunkedArray, field: pa.Field, fill: bool) -> pa.ChunkedArray:
     _refuse_bad_text(column, field.name)
     fitted = column
     if column.type != field.type:
         chunks = column.chunks or [pa.array([], column.type)]
-        fitted = pa.chunked_array([_fit(chunk, field.type, field.name) for chunk in chunks], field.type)
+        fitted = pa.chunked_array([_fit(chunk, field.type, field.name, fill) for chunk in chunks], field.type)
     if not field.nullable and fitted.null_count:
         raise _Misfit(field.name, "it holds a null", f"{field.type}, not null", f"{fitted.null_count} nulls")
     return fitted
 
 
-def _fit(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
+def _fit(array: pa.Array, kind: pa.DataType, path: str, fill: bool) -> pa.Array:
     source = array.type
     if source == kind:
         return array
     if _is.is_dictionary(source):
-        return _fit(array.dictionary_decode(), kind, path)
+        return _fit(array.dictionary_decode(), kind, path, fill)
     if _is.is_run_end_encoded(source):
-        return _fit(pc.run_end_decode(array), kind, path)
+        return _fit(pc.run_end_decode(array), kind, path, fill)
     if _is.is_null(source):
         return pa.nulls(len(array), kind)
     if _is.is_struct(source) and _is.is_struct(kind):
-        return _fit_struct(array, kind, path)
+        return _fit_struct(array, kind, path, fill)
     if _is_any_list(source) and _is.is_list(kind):
-        return _fit_list(array, kind, path)
+        return _fit_list(array, kind, path, fill)
     if _is.is_map(source) and _is.is_map(kind):
-        return _fit_map(array, kind, path)
+        return _fit_map(array, kind, path, fill)
     cast = next((c for from_kind, to_kind, c in _ALLOWED if from_kind(source) and to_kind(kind)), None)
     if cast is None:
         raise _Misfit(path, f"{source} is not read as {kind}", str(kind), str(source))
@@ -110,31 +116,36 @@ def _fit(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
         raise _Misfit(path, str(error), str(kind), str(source)) from error
 
 
-def _fit_struct(array: pa.StructArray, kind: pa.StructType, path: str) -> pa.Array:
+def _fit_struct(array: pa.StructArray, kind: pa.StructType, path: str, fill: bool) -> pa.Array:
     given = [array.type.field(at).name for at in range(array.type.num_fields)]
     wanted = [kind.field(at) for at in range(kind.num_fields)]
     names = [field.name for field in wanted]
-    for name in given:
+    for at, name in enumerate(given):
+        if fill and name not in names and _is.is_null(array.type.field(at).type):
+            continue
         if name not in names or given.count(name) > 1:
             why = "occurs twice" if name in names else "is not in the table"
             raise _Misfit(f"{path}.{name}", f"this nested field {why}", ", ".join(names), ", ".join(given))
-    missing = next((name for name in names if name not in given), None)
+    missing = next((one.name for one in wanted if one.name not in given and not (fill and one.nullable)), None)
     if missing is not None:
         why = "this nested field is missing"
         raise _Misfit(f"{path}.{missing}", why, ", ".join(names), ", ".join(given))
     children = array.flatten()  # what lies under a null struct is not looked at
     fitted = []
     for field in wanted:
-        child = _fit(children[given.index(field.name)], field.type, f"{path}.{field.name}")
+        if field.name not in given:
+            fitted.append(pa.nulls(len(array), field.type))
+            continue
+        child = _fit(children[given.index(field.name)], field.type, f"{path}.{field.name}", fill)
         if not field.nullable and child.null_count and pc.any(pc.and_(child.is_null(), array.is_valid())).as_py():
             raise _Misfit(f"{path}.{field.name}", "it holds a null", f"{field.type}, not null", "null")
         fitted.append(child)
     return pa.StructArray.from_arrays(fitted, fields=wanted, mask=array.is_null())
 
 
-def _fit_list(array: pa.Array, kind: pa.ListType, path: str) -> pa.Array:
+def _fit_list(array: pa.Array, kind: pa.ListType, path: str, fill: bool) -> pa.Array:
     # Not Arrow's cast: of a list view it makes empty lists.
-    values = _fit(array.flatten(), kind.value_type, f"{path}[]")
+    values = _fit(array.flatten(), kind.value_type, f"{path}[]", fill)
     _refuse_nulls(values, kind.value_field, f"{path}[]")
     counts = np.asarray(pc.fill_null(pc.list_value_length(array), 0), np.int64)
     offsets = np.concatenate(([0], np.cumsum(counts)))
@@ -143,11 +154,11 @@ def _fit_list(array: pa.Array, kind: pa.ListType, path: str) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind, mask=array.is_null())
 
 
-def _fit_map(array: pa.MapArray, kind: pa.MapType, path: str) -> pa.Array:
+def _fit_map(array: pa.MapArray, kind: pa.MapType, path: str, fill: bool) -> pa.Array:
     offsets = np.asarray(array.offsets)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
-    keys = _fit(array.keys.slice(first, count), kind.key_type, f"{path}.key")
-    items = _fit(array.items.slice(first, count), kind.item_type, f"{path}.value")
+    keys = _fit(array.keys.slice(first, count), kind.key_type, f"{path}.key", fill)
+    items = _fit(array.items.slice(first, count), kind.item_type, f"{path}.value", fill)
     _refuse_nulls(items, kind.item_field, f"{path}.value")
     shifted = pa.array(offsets - first, pa.int32())
     return pa.MapArray.from_arrays(shifted, keys, items, type=kind, mask=array.is_null())

@@ -32,11 +32,15 @@ def concat_rows(carried: pa.Table, fresh: pa.Table) -> pa.Table:
 
     Args:
         carried: rows of the older base file.
-        fresh: rows with the same columns, none of them encoded.
+        fresh: rows with the same columns; encoded ones are decoded where the carried column is plain.
     """
     for place, field in enumerate(carried.schema):
-        if pa.types.is_dictionary(field.type):
-            fresh = fresh.set_column(place, field, fresh.column(place).dictionary_encode().cast(field.type))
+        column = fresh.column(place)
+        if column.type == field.type:
+            continue
+        if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        fresh = fresh.set_column(place, field, column.cast(field.type))
     return pa.concat_tables([carried, fresh]).unify_dictionaries()
 
 

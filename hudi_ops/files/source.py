@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +26,8 @@ _READERS = {
 SUFFIXES = tuple(sorted(_READERS))
 _JSON_INFINITY = re.compile(rb"[:,\[]\s*-?Inf")
 _BLOCK_BYTES_MAX = 2**31 - 1
-_Reader: TypeAlias = Callable[[pa.Buffer, pa.Schema, int | None], pa.Table]
+_EVOLVE = "let the table take new columns: evolve=True, --evolve on the command line"
+R = TypeVar("R")
 
 
 def source_format(name: str) -> str | None:
@@ -36,7 +37,9 @@ def source_format(name: str) -> str | None:
     return _READERS.get("." + plain.rpartition(".")[2])
 
 
-def read_source(storage: Storage, file: FileInfo, schema: pa.Schema, required: Sequence[str]) -> pa.Table:
+def read_source(
+    storage: Storage, file: FileInfo, schema: pa.Schema, required: Sequence[str], *, fill: bool = False
+) -> pa.Table:
     """One source file as a table with the columns of `schema`, in its order.
 
     Args:
@@ -44,6 +47,7 @@ def read_source(storage: Storage, file: FileInfo, schema: pa.Schema, required: S
         file: as listed; a file that changed since is refused.
         schema: the table's columns, without meta columns.
         required: columns that must be there; others of `schema` may be missing only if this list leaves them out.
+        fill: as in `fit_rows`.
 
     Raises:
         InvalidRequest: the file cannot be parsed, has a column the table does not know, lacks a required one, holds a value that
@@ -62,38 +66,50 @@ def read_source(storage: Storage, file: FileInfo, schema: pa.Schema, required: S
             body = pa.py_buffer(storage.get(file.path))
             if file.name.lower().endswith(".gz"):
                 body = pa.input_stream(body, compression="gzip").read_buffer()
-            rows = _in_larger_blocks(_read_csv if kind == "csv" else _read_json, body, schema)
+            read_json = _read_json if not fill else _read_known_json
+            rows = in_larger_blocks(_read_csv if kind == "csv" else read_json, body, schema)
     except NotFound as error:
-        raise InvalidRequest(**_changed(where, "deleted")) from error
+        raise InvalidRequest(**changed_while_read(where, "deleted")) from error
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(
             f"{where} cannot be parsed: {error}",
             expected=f"a {kind} file that fits the table's schema",
-            next_step="correct the file, or take it out of the source folder",
+            next_step="correct the file, or take it out of the source folder"
+            if "unexpected field" not in str(error)
+            else f"leave the field out, or {_EVOLVE}",
             file=where,
         ) from error
     now = storage.head(file.path)
     if now is None or (now.size_bytes, now.modified_ms) != (file.size_bytes, file.modified_ms):
-        raise InvalidRequest(**_changed(where, "changed"))
-    fitted = fit_rows(rows, schema, required, where)
+        raise InvalidRequest(**changed_while_read(where, "changed"))
+    fitted = fit_rows(rows, schema, required, where, fill=fill)
     if kind != "parquet":
         _refuse_overflow(fitted, body, kind, where)
     return fitted
 
 
-def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: str) -> pa.Table:
+def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: str, *, fill: bool = False) -> pa.Table:
     """Rows in the columns, order and types of `schema`; missing columns that are not required stay out.
+
+    Args:
+        rows: as they were read or given.
+        schema: the table's columns, without meta columns.
+        required: columns that must be there.
+        where: the file or other place that they come from, for errors.
+        fill: missing columns that are not required, and nested fields, are null; unknown ones of type null are left out.
 
     Raises:
         InvalidRequest: an unknown, missing or repeated column, or a value that does not fit.
     """
+    if fill:
+        rows = _filled(rows, schema, required)
     unknown = [name for name in rows.column_names if name not in schema.names]
     if unknown:
         raise InvalidRequest(
             f"{where} has a column that the table does not: {unknown[0]}",
             expected=f"columns {', '.join(schema.names)}",
             found=", ".join(rows.column_names),
-            next_step="leave the column out; adding columns to a table is a later release",
+            next_step=f"leave the column out, or {_EVOLVE}",
             file=where,
             field=unknown[0],
         )
@@ -108,8 +124,16 @@ def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: 
             field=missing[0] if missing else "",
         )
     fields = [field for field in schema if field.name in rows.column_names]
-    columns = [fit_column(rows.column(field.name), field, where) for field in fields]
+    columns = [fit_column(rows.column(field.name), field, where, fill=fill) for field in fields]
     return pa.table(columns, schema=pa.schema(fields))
+
+
+def _filled(rows: pa.Table, schema: pa.Schema, required: Sequence[str]) -> pa.Table:
+    rows = rows.select([one.name for one in rows.schema if one.name in schema.names or not pa.types.is_null(one.type)])
+    for field in schema:
+        if field.name not in rows.column_names and field.name not in required:
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    return rows
 
 
 def as_rows(data: Any) -> pa.Table:
@@ -132,8 +156,12 @@ def as_rows(data: Any) -> pa.Table:
         ) from error
 
 
-def _in_larger_blocks(read: _Reader, body: pa.Buffer, schema: pa.Schema) -> pa.Table:
-    # A row larger than the readers' own blocks is no error of the source.
+def in_larger_blocks(read: Callable[[pa.Buffer, pa.Schema, int | None], R], body: pa.Buffer, schema: pa.Schema) -> R:
+    """What `read` makes of the text; a row larger than the readers' own blocks is no error of the source.
+
+    Raises:
+        ArrowInvalid: the text cannot be parsed.
+    """
     try:
         return read(body, schema, None)
     except pa.ArrowInvalid as error:
@@ -196,24 +224,27 @@ def _csv_type(field: pa.Field) -> pa.DataType:
     # and microseconds for milliseconds.
     if pa.types.is_timestamp(field.type):
         return pa.string()
-    if pa.types.is_nested(field.type):
-        raise InvalidRequest(
-            f"column {field.name} cannot come from CSV", expected="a flat type", found=str(field.type), field=field.name
-        )
-    return field.type
+    # CSV has no nested values; a text in such a column is refused when it is fitted.
+    return pa.string() if pa.types.is_nested(field.type) else field.type
 
 
-def _read_json(body: pa.Buffer, schema: pa.Schema, block_bytes: int | None) -> pa.Table:
+def _read_json(body: pa.Buffer, schema: pa.Schema, block_bytes: int | None, unexpected: str = "error") -> pa.Table:
     # A field that a line lacks is null: writers in wide use, Spark among them, leave nulls out.
     options = pajson.ParseOptions(
-        explicit_schema=pa.schema([(field.name, _json_type(field.type)) for field in schema]),
-        unexpected_field_behavior="error",
+        explicit_schema=pa.schema([(field.name, json_type(field.type)) for field in schema]),
+        unexpected_field_behavior=unexpected,
     )
     blocks = pajson.ReadOptions(block_size=block_bytes)
     return pajson.read_json(pa.BufferReader(body), read_options=blocks, parse_options=options)
 
 
-def _json_type(kind: pa.DataType) -> pa.DataType:
+def _read_known_json(body: pa.Buffer, schema: pa.Schema, block_bytes: int | None) -> pa.Table:
+    # The schema was made from this very file: what it lacks are fields that are null in every line.
+    return _read_json(body, schema, block_bytes, "ignore")
+
+
+def json_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which Arrow's JSON reader takes values of a table's type."""
     # The JSON reader takes a date for a number of days only: ISO text becomes one by the cast later.
     if pa.types.is_date(kind):
         return pa.string()
@@ -221,13 +252,14 @@ def _json_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
     if pa.types.is_list(kind):
-        return pa.list_(_json_type(kind.value_type))
+        return pa.list_(json_type(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([(kind.field(at).name, _json_type(kind.field(at).type)) for at in range(kind.num_fields)])
+        return pa.struct([(kind.field(at).name, json_type(kind.field(at).type)) for at in range(kind.num_fields)])
     return kind
 
 
-def _changed(where: str, how: str) -> dict[str, str]:
+def changed_while_read(where: str, how: str) -> dict[str, str]:
+    """The error's fields when a source file did not stay as it was."""
     return {
         "what": f"{where} was {how} while it was read",
         "expected": "files that stay as they are once they are in the source folder",

@@ -8,6 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from hudi_ops.config.columns import IS_DELETED, META_COLUMNS
 from hudi_ops.errors import InvalidRequest, Unsupported
 
 LIST_ITEM: Final = "element"
@@ -70,6 +71,68 @@ def normalise(schema: pa.Schema) -> pa.Schema:
     Source: docs/format.md §4, §6.3.
     """
     return pa.schema(_fields(list(schema), ""))
+
+
+def table_columns(schema: pa.Schema) -> pa.Schema:
+    """Give the columns that a table of ours gets from such data: as `normalise`, and times without a zone become UTC at any depth.
+
+    A reader in wide use fails on every table that has a time without a zone.
+
+    Args:
+        schema: any Arrow schema.
+
+    Returns:
+        A schema to which data of `schema` can be cast; unchanged if applied again.
+
+    Raises:
+        Unsupported: a field's type has no counterpart.
+        InvalidRequest: a name that cannot stand in a table, is Apache Hudi's own, or differs from another only in case.
+
+    Source: docs/format.md §6.3.
+    """
+    zoned = pa.schema([_zoned(field) for field in normalise(schema)])
+    _refuse_same_but_for_case(list(zoned), "")
+    taken = [name for name in zoned.names if name.lower() in META_COLUMNS]
+    if taken:
+        raise InvalidRequest(f"column {taken[0]} is added by Hudi itself", next_step="leave it out of the schema")
+    if IS_DELETED in zoned.names and zoned.field(IS_DELETED).type != pa.bool_():
+        raise InvalidRequest(f"column {IS_DELETED} must be boolean", found=str(zoned.field(IS_DELETED).type))
+    return zoned
+
+
+def _zoned(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_timestamp(kind):
+        return field.with_type(pa.timestamp(kind.unit, "UTC"))
+    if pa.types.is_list(kind):
+        return field.with_type(pa.list_(_zoned(kind.value_field)))
+    if pa.types.is_map(kind):
+        return field.with_type(pa.map_(kind.key_type, _zoned(kind.item_field)))
+    if pa.types.is_struct(kind):
+        return field.with_type(pa.struct([_zoned(kind.field(at)) for at in range(kind.num_fields)]))
+    return field
+
+
+def _refuse_same_but_for_case(fields: list[pa.Field], parent: str) -> None:
+    """Spark takes names that differ only in case for one, and calls every use of them ambiguous.
+
+    Raises:
+        InvalidRequest: there are two such names beside each other, at any depth.
+    """
+    seen: dict[str, str] = {}
+    for field in fields:
+        other = seen.setdefault(field.name.lower(), field.name)
+        if other != field.name:
+            raise InvalidRequest(
+                f"columns {parent}{other} and {parent}{field.name} differ only in case, which Spark cannot tell apart",
+                expected="names that differ in more than case",
+                found=f"{parent}{field.name}",
+                next_step="rename one of them in the source",
+                field=f"{parent}{field.name}",
+            )
+        kind = field.type
+        inner = [kind.field(at) for at in range(kind.num_fields)]
+        _refuse_same_but_for_case(inner, f"{parent}{field.name}.")
 
 
 def _fields(fields: list[pa.Field], parent: str) -> list[pa.Field]:

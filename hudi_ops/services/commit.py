@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import refuse_changed_properties, refuse_overlap
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt
@@ -18,7 +20,7 @@ from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, footprint_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State
-from hudi_ops.timeline.plans import ReplacePlan, read_plan
+from hudi_ops.timeline.plans import CompactionPlan, Plan, PlannedSlice, ReplacePlan, read_plan
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import TableState
@@ -27,31 +29,43 @@ from hudi_ops.view.schema import table_schema
 
 @dataclass(frozen=True)
 class Write:
-    """What an attempt wants to complete: its operation as Apache Hudi names it, its files, and its extra metadata."""
+    """What an attempt wants to complete: its operation as Apache Hudi names it, its files, its extra metadata, and its schema.
+
+    `replaced` are the file ids that it hides, by partition path; None for all but replace commits. `schema` holds the table's
+    columns from this write on; None: as they are.
+    """
 
     operation: str
     stats: Sequence[WriteStat]
     extra: Mapping[str, str] = field(default_factory=dict)
     sources: frozenset[str] = frozenset()
+    replaced: Mapping[str, tuple[str, ...]] | None = None
+    schema: pa.Schema | None = None
+
+    def metadata(self, extra: Mapping[str, str]) -> CommitMetadata:
+        """What the completed file says."""
+        return CommitMetadata(operation=self.operation, stats=tuple(self.stats), extra=extra, replaced=self.replaced)
 
 
 def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete:
     """Decide that an attempt's files count, and apply it; its markers and lease are the caller's to clear.
 
     Raises:
-        Conflict: something that overlaps completed first, or the table's settings changed. Nothing of the attempt is visible.
+        Conflict: something that overlaps completed first, or the table's settings or columns changed; nothing of the attempt is
+            visible.
         Busy: a plan of Apache Hudi that touches the same file groups is pending.
         Cancelled: somebody cancelled the attempt.
         OutcomeUnknown: decided or not; opening the table again settles it.
     """
-    footprint = footprint_of(CommitMetadata(operation="", stats=tuple(write.stats)), sources=write.sources)
+    footprint = footprint_of(write.metadata({}), sources=write.sources)
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         _refuse_settled(session, attempt, state)
         refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
         _refuse_vanished(attempt, state)
+        _refuse_changed_schema(session, attempt, state)
         refuse_overlap(footprint, attempt.instant, _completed_since(session, attempt, state))
-        _refuse_pending(session, footprint, attempt, state)
+        _refuse_pending(session, write, footprint, attempt, state)
         now_ms = session.ctx.clock.now_ms()
         completion = next_after(known_times(state.timeline, state.log), now_ms, state.config.name, state.zone)
         body = _metadata(session, state, slot, write).to_bytes()
@@ -80,7 +94,8 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
 
 def _metadata(session: Session, state: TableState, slot: int, write: Write) -> CommitMetadata:
     carried = pointers(session.newest_extra(state))
-    schema = to_avro(table_schema(state.config, state.timeline, session.commits), state.config.name)
+    columns = write.schema or table_schema(state.config, state.timeline, session.commits)
+    schema = to_avro(columns, state.config.name)
     pointer = Pointer(state.log.table_id, slot, state.log.properties_slot, state.log.archive_slot)
     extra = {
         "schema": json.dumps(schema, separators=(",", ":")),
@@ -88,7 +103,7 @@ def _metadata(session: Session, state: TableState, slot: int, write: Write) -> C
         **write.extra,
         POINTER_KEY: pointer.encode(),
     }
-    return CommitMetadata(operation=write.operation, stats=tuple(write.stats), extra=extra)
+    return write.metadata(extra)
 
 
 def _refuse_settled(session: Session, attempt: Attempt, state: TableState) -> None:
@@ -133,30 +148,60 @@ def _refuse_vanished(attempt: Attempt, state: TableState) -> None:
             )
 
 
-def _refuse_pending(session: Session, footprint: Footprint, attempt: Attempt, state: TableState) -> None:
-    """A clustering that Apache Hudi planned will replace its input groups as they were: what is written to them now would be lost.
+def _refuse_changed_schema(session: Session, attempt: Attempt, state: TableState) -> None:
+    """The attempt's rows were read, and its files written, in the columns that the table had when it began.
 
     Raises:
-        Busy: the plan touches what this attempt wrote, or cannot be read.
+        Conflict: another write changed them since.
     """
+    begun = attempt.begun
+    before = table_schema(begun.config, begun.timeline, session.commits)
+    now = table_schema(state.config, state.timeline, session.commits)
+    if not now.equals(before):
+        changed = [field.name for field in now if field.name not in before.names or field != before.field(field.name)]
+        raise Conflict(
+            "the table's columns changed since the attempt began",
+            table=state.config.name,
+            instant=attempt.instant,
+            found=", ".join(changed) or "another order, or fewer",
+            next_step="run the same call again: it starts from the table as it is now",
+        )
+
+
+def _refuse_pending(session: Session, write: Write, footprint: Footprint, attempt: Attempt, state: TableState) -> None:
+    """A clustering that Apache Hudi planned will replace its input groups as they were: what is written to them now would be lost.
+
+    A compaction would read what a replaced group holds, which a cleaner may have removed by then.
+
+    Raises:
+        Busy: the plan touches what this attempt wrote or replaces, or cannot be read.
+    """
+    waited_for = {"clustering"} if write.replaced is None else {"clustering", "compaction", "logcompaction"}
     for instant in state.timeline.pending:
-        if instant.action != "clustering":
+        if instant.action not in waited_for:
             continue
         try:
             plan = read_plan(session.ctx.storage, state.timeline, instant)
         except Corrupt:
             plan = None
-        slices = [one for group in plan.groups for one in group] if isinstance(plan, ReplacePlan) else None
+        slices = _inputs(plan)
         inputs = frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in slices or ())
-        if slices is None or footprint.groups & inputs:
+        if slices is None or footprint.overlap(Footprint(inputs)):
             raise Busy(
-                f"clustering {instant.time} is pending on the same file groups",
+                f"{instant.action} {instant.time} is pending on the same file groups",
                 table=state.config.name,
                 instant=attempt.instant,
                 expected="no pending plan that replaces what this write touches",
                 found="a plan that cannot be read" if slices is None else f"{len(inputs)} input groups",
-                next_step="let Apache Hudi execute or roll back the clustering, then run the same call again",
+                next_step=f"let Apache Hudi execute or roll back the {instant.action}, then run the same call again",
             )
+
+
+def _inputs(plan: Plan | None) -> list[PlannedSlice] | None:
+    """File groups that a plan works on; None when there is none that can be read."""
+    if isinstance(plan, ReplacePlan):
+        return [one for group in plan.groups for one in group]
+    return list(plan.slices) if isinstance(plan, CompactionPlan) else None
 
 
 def _completed_since(

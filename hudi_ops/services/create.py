@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from hudi_ops.concurrency.attempt import begin
-from hudi_ops.config.columns import IS_DELETED, META_COLUMNS
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition, check_time_partition, key_generator_type
 from hudi_ops.config.new_table import new_table_properties
 from hudi_ops.config.table import (
@@ -26,7 +25,7 @@ from hudi_ops.config.table import (
     TableType,
 )
 from hudi_ops.errors import InvalidRequest, Unsupported
-from hudi_ops.formats.arrow_types import normalise
+from hudi_ops.formats.arrow_types import table_columns
 from hudi_ops.formats.avro_schema import to_avro
 from hudi_ops.formats.properties import table_checksum
 from hudi_ops.kernels.keys import KeySpec, PartitionSpec, partition_paths, record_keys
@@ -136,7 +135,7 @@ def check_definition(definition: Definition) -> pa.Schema:
         InvalidRequest: an unknown, repeated or missing column, or a number out of range.
         Unsupported: a column type that a table cannot hold, or that cannot be a key.
     """
-    schema = _with_zones(normalise(definition.schema))
+    schema = table_columns(definition.schema)
     names = schema.names
     _check_kind(definition)
     if not definition.record_key:
@@ -156,16 +155,10 @@ def check_definition(definition: Definition) -> pa.Schema:
                 )
         if len(set(fields)) < len(fields):
             raise InvalidRequest(f"a {role} column is named twice", found=", ".join(fields))
-    _refuse_same_but_for_case(list(schema), "")
-    taken = [name for name in names if name.lower() in META_COLUMNS]
-    if taken:
-        raise InvalidRequest(f"column {taken[0]} is added by Hudi itself", next_step="leave it out of the schema")
     if not 1 <= definition.buckets <= BUCKETS_MAX:
         raise InvalidRequest(
             f"{definition.buckets} buckets are not possible", expected=f"1 to {BUCKETS_MAX}", next_step="pass --buckets"
         )
-    if IS_DELETED in names and schema.field(IS_DELETED).type != pa.bool_():
-        raise InvalidRequest(f"column {IS_DELETED} must be boolean", found=str(schema.field(IS_DELETED).type))
     if definition.ordering and pa.types.is_nested(schema.field(definition.ordering).type):
         raise Unsupported(f"column {definition.ordering} cannot order rows", found="a nested type")
     # The kernels know which types can be keys; asking them with no rows keeps that in one place.
@@ -210,37 +203,6 @@ def _check_kind(definition: Definition) -> None:
 
 def _generator_of(definition: Definition) -> str:
     return key_generator_type(definition.key_generator, definition.record_key, definition.partition_by)
-
-
-def _refuse_same_but_for_case(fields: list[pa.Field], parent: str) -> None:
-    """Spark takes names that differ only in case for one, and calls every use of them ambiguous.
-
-    Raises:
-        InvalidRequest: there are two such names beside each other, at any depth.
-    """
-    seen: dict[str, str] = {}
-    for field in fields:
-        other = seen.setdefault(field.name.lower(), field.name)
-        if other != field.name:
-            raise InvalidRequest(
-                f"columns {parent}{other} and {parent}{field.name} differ only in case, which Spark cannot tell apart",
-                expected="names that differ in more than case",
-                found=f"{parent}{field.name}",
-                next_step="rename one of them in the source",
-                field=f"{parent}{field.name}",
-            )
-        kind = field.type
-        inner = [kind.field(at) for at in range(kind.num_fields)]
-        _refuse_same_but_for_case(inner, f"{parent}{field.name}.")
-
-
-def _with_zones(schema: pa.Schema) -> pa.Schema:
-    """Timestamps without a zone become UTC ones: a reader in wide use fails on every table that has the former."""
-    fields = [
-        field.with_type(pa.timestamp(field.type.unit, "UTC")) if pa.types.is_timestamp(field.type) else field
-        for field in schema
-    ]
-    return pa.schema(fields)
 
 
 def _is_table(storage: Storage) -> bool:

@@ -20,7 +20,7 @@ from hudi_ops.files.repeated_columns import concat_rows, decoded
 from hudi_ops.formats import partition_metadata
 from hudi_ops.kernels.hashing import group_hash
 from hudi_ops.kernels.keys import KeySpec, record_keys
-from hudi_ops.kernels.merge import MergePlan, Operation, Ordering, combine, existing, plan_merge
+from hudi_ops.kernels.merge import MergePlan, Operation, Ordering, combine, existing, plan_append, plan_merge
 from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
 from hudi_ops.services.tag_tasks import chunk_key
 from hudi_ops.storage.claim import ensure
@@ -121,15 +121,18 @@ def _merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResu
     if plan.keep_base is None and len(plan.take_incoming) == 0:
         return result
     name = base_file_name(task.file_id, group_hash(task.partition_path, task.bucket), task.epoch, task.instant)
-    fresh = _fresh_rows(task, incoming.take(pa.array(plan.take_incoming)), name)
+    if len(plan.take_incoming) < incoming.num_rows:
+        incoming = incoming.take(pa.array(plan.take_incoming))
+    fresh = _fresh_rows(task, incoming, name)
     carried = _carried_rows(task, plan, reader, heads)
     rows = fresh if carried is None else concat_rows(carried, fresh)
+    previous = reader.parquet if reader is not None else None
     if task.keys is None:
         old_bloom = reader.footer.bloom if reader is not None else None
         rows = with_file_name(rows, name)
-        body = encode_base_file(rows, task.table_name, task.settings, old_bloom, fresh.column(RECORD_KEY))
+        body = encode_base_file(rows, task.table_name, task.settings, old_bloom, fresh.column(RECORD_KEY), previous)
     else:
-        body = encode_base_file(rows, task.table_name, task.settings)
+        body = encode_base_file(rows, task.table_name, task.settings, previous=previous)
     path = data_path(task.partition_path, name)
     put_marker(task.storage, task.instant, path, replaces=task.base is not None)
     _put_partition_metadata(task)
@@ -141,6 +144,8 @@ def _heads(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) 
     """The base's keys and, where they decide, its ordering values: enough to tell whether it has to be rewritten."""
     if reader is None:
         return None
+    if task.operation is Operation.APPEND:
+        return pa.table({})  # nothing decides: whatever is there is carried over
     by_ordering = task.operation is not Operation.DELETE and task.ordering in incoming.column_names
     return _keyed(task, reader, [task.ordering] if task.ordering and by_ordering else [])
 
@@ -157,6 +162,9 @@ def _keyed(task: BucketTask, reader: BaseFileReader, columns: Sequence[str]) -> 
 
 def _resolve(task: BucketTask, incoming: pa.Table, heads: pa.Table | None) -> tuple[pa.Table, MergePlan]:
     """One winner per incoming key, and what it does to the base."""
+    if task.operation is Operation.APPEND:
+        deletes = _array(incoming, IS_DELETED if IS_DELETED in incoming.column_names else None)
+        return incoming, plan_append(incoming.num_rows, deletes)
     ordering = task.ordering if task.ordering in incoming.column_names else None
     winners = combine(_array(incoming, RECORD_KEY), _array(incoming, ordering), task.mode)
     if len(winners) < incoming.num_rows:
@@ -179,10 +187,10 @@ def _fresh_rows(task: BucketTask, rows: pa.Table, name: str) -> pa.Table:
     number = group_hash(task.partition_path, task.bucket)
     if rows.num_rows == 0:
         return task.stored.empty_table()
-    plain = conform(rows.drop_columns([RECORD_KEY]), task.schema, "the rows given")
+    plain = conform(rows.drop_columns([RECORD_KEY]), task.schema, "the rows given").cast(task.schema)
     if task.keys is not None:
-        return plain.cast(task.stored)
-    with_keys = add_meta_columns(
+        return plain
+    return add_meta_columns(
         plain,
         keys=_array(rows, RECORD_KEY),
         partition_path=task.partition_path,
@@ -190,7 +198,6 @@ def _fresh_rows(task: BucketTask, rows: pa.Table, name: str) -> pa.Table:
         file_name=name,
         seqno_prefix=f"{task.instant}_{number}_",
     )
-    return with_keys.cast(task.stored)
 
 
 def _carried_rows(

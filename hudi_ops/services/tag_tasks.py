@@ -16,10 +16,16 @@ from hudi_ops.index.simple_bucket import Tagger
 from hudi_ops.kernels.statistics import first_null_row
 from hudi_ops.storage.protocol import FileInfo, Storage
 
+GIVEN = "the rows given"
+"""Where rows in memory come from, for errors."""
+
 
 @dataclass(frozen=True)
 class SourceTask:
-    """One source to read and tag: a file of `storage`, or rows in memory. `ordinal` orders rows of different sources."""
+    """One source to read and tag: a file of `storage`, or rows in memory. `ordinal` orders rows of different sources.
+
+    `fill` says that columns which are not required may be missing, and are null then.
+    """
 
     ordinal: int
     tagger: Tagger
@@ -29,6 +35,7 @@ class SourceTask:
     storage: Storage | None = None
     file: FileInfo | None = None
     rows: pa.Table | None = None
+    fill: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,10 +59,10 @@ def read_and_tag(task: SourceTask) -> Produced:
     """
     if task.storage is None or task.file is None:
         given = task.rows if task.rows is not None else task.schema.empty_table()
-        where, rows = "the rows given", fit_rows(given, task.schema, task.required, "the rows given")
+        where, rows = GIVEN, fit_rows(given, task.schema, task.required, GIVEN, fill=task.fill)
     else:
         where = f"{task.storage.uri}/{task.file.path}"
-        rows = read_source(task.storage, task.file, task.schema, task.required)
+        rows = read_source(task.storage, task.file, task.schema, task.required, fill=task.fill)
     _refuse_null_ordering(rows, task, where)
     try:
         parts = task.tagger.split(rows)

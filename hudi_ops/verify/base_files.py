@@ -34,7 +34,7 @@ _META = (RECORD_KEY, PARTITION_PATH, FILE_NAME)
 
 @dataclass(frozen=True)
 class FileTask:
-    """One base file to check. `facts` is None for tables whose buckets are not known.
+    """One base file to check. `facts` is None for tables whose buckets are not known; `may_double`: keys may lie in it twice.
 
     `keys` says how keys are made in a table without meta columns; None where they cannot be told, or where a column holds them.
     """
@@ -48,6 +48,7 @@ class FileTask:
     has_meta: bool
     facts: TableFacts | None
     keys: KeySpec | None = None
+    may_double: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findi
     """
     files = [file for file in subject.live_base_files if file.path.endswith(".parquet")]
     _check_buckets(files, facts, findings)
+    may_double = any(metadata.operation == "BULK_INSERT" for _, metadata in subject.writes)
     step = 1 if subject.deep else max(1, len(files) // SAMPLED_FILES)
     tasks = [
         FileTask(
@@ -80,6 +82,7 @@ def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findi
             has_meta=subject.config.populate_meta_fields,
             facts=facts,
             keys=computed_keys(subject.config, facts) if facts is not None else None,
+            may_double=may_double,
         )
         for number, file in enumerate(files)
     ]
@@ -178,8 +181,8 @@ def _check_keys(report: Findings, task: FileTask, keys: pa.ChunkedArray, low: st
         )
     distinct = pc.count_distinct(keys).as_py()
     if distinct < len(keys):
-        # Inserts of Apache Hudi keep duplicates on purpose; ours never write any.
-        (report.warning if task.facts is None else report.error)(
+        # Inserts of Apache Hudi and bulk inserts of anybody keep duplicates on purpose; nothing else of ours writes any.
+        (report.warning if task.facts is None or task.may_double else report.error)(
             "duplicate-key",
             f"{len(keys) - distinct} rows share a record key with another",
             task.path,

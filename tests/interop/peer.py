@@ -110,7 +110,8 @@ class Peer:
         options: dict[str, str] | None = None,
     ) -> dict[str, int]:
         """Writes the Parquet file `data` with Apache Hudi's Spark data source."""
-        frame = self.spark.read.parquet(data)
+        # The source says nothing of its calendar; dates before 1582 in it are Arrow's.
+        frame = self.spark.read.option("datetimeRebaseMode", "CORRECTED").parquet(data)
         merged = {**WRITE_DEFAULTS, "hoodie.datasource.write.operation": operation, **(options or {})}
         frame.write.format("hudi").options(**merged).mode(mode).save(path)
         return {}

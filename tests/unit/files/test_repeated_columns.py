@@ -65,6 +65,15 @@ def test_concat_gives_every_chunk_one_dictionary():
     assert concat_rows(carried, fresh.slice(0, 0)).num_rows == 3
 
 
+def test_concat_follows_the_carried_column():
+    encoded = pa.table({"few": pa.array(["c"]).dictionary_encode(), "n": [4]})
+    plain = pa.table({"few": ["a"], "n": [1]})
+    assert concat_rows(plain, encoded).schema.field("few").type == pa.string()
+    assert concat_rows(plain, encoded).to_pydict() == {"few": ["a", "c"], "n": [1, 4]}
+    small = pa.table({"few": pa.array(["a"]).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string())), "n": [1]})
+    assert decoded(concat_rows(small, encoded)).to_pydict() == {"few": ["a", "c"], "n": [1, 4]}
+
+
 def test_plain_type_is_that_of_the_values():
     assert plain_type(TEXT) == pa.string()
     assert plain_type(pa.int8()) == pa.int8()

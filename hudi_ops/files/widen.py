@@ -1,0 +1,29 @@
+"""A column of an older file in the type that the table has now: value for value what Apache Hudi reads there."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+_is = pa.types
+
+
+def widen(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """The column in a later type of the table.
+
+    A single-precision number becomes the double of its shortest decimal text, 0.1 and not 0.10000000149011612: Apache Hudi and
+    the `hudi` package read it so from the old file, and it must not change once the file is rewritten. Whole numbers become
+    floating ones rounded, for tables that other programs changed so.
+
+    Args:
+        column: as the file has it.
+        kind: the table's type.
+
+    Raises:
+        ArrowInvalid: a value that the type cannot hold. Raised by Arrow.
+        ArrowNotImplementedError: no such change is possible. Raised by Arrow.
+
+    Source: docs/format.md §6.7.
+    """
+    if _is.is_float32(column.type) and _is.is_float64(kind):
+        return column.cast(pa.string()).cast(kind)
+    return column.cast(kind, safe=not (_is.is_integer(column.type) and _is.is_floating(kind)))

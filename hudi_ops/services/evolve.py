@@ -1,0 +1,56 @@
+"""The columns of a table after an ingest that may change them: looked up from the sources before anything is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hudi_ops.engine.protocol import Engine
+from hudi_ops.errors import HudiOpsError, InvalidRequest
+from hudi_ops.files.schema_change import merge_schemas, schema_changes
+from hudi_ops.files.source_schema import SchemaTask, source_schema
+from hudi_ops.kernels.merge import Operation
+from hudi_ops.services.batch import Batch, roles
+from hudi_ops.services.session import Session
+from hudi_ops.services.tag_tasks import GIVEN
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.schema import table_schema
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The table's columns that an ingest works in, and in words what it changes."""
+
+    schema: pa.Schema
+    phrases: tuple[str, ...] = ()
+
+
+def columns_after(session: Session, state: TableState, batch: Batch, engine: Engine) -> Columns:
+    """The table's columns after a batch: as they are, unless the batch may change them.
+
+    Raises:
+        InvalidRequest: the sources ask for a change that is not made, or a delete for any.
+        HudiOpsError: an added column has a type that a table cannot hold.
+    """
+    schema = table_schema(state.config, state.timeline, session.commits)
+    if not batch.evolve:
+        return Columns(schema)
+    if batch.operation.kernel is Operation.DELETE:
+        raise InvalidRequest(
+            "a delete changes no columns",
+            table=state.config.name,
+            expected="evolve with rows to write",
+            found="evolve with operation delete",
+            next_step="run the delete without evolve",
+        )
+    if batch.rows is not None:
+        sources = [(GIVEN, batch.rows.schema)]
+    else:
+        tasks = [SchemaTask(batch.source, file, schema) for file in batch.files] if batch.source is not None else []
+        sources = list(zip((task.where for task in tasks), engine.map(source_schema, tasks), strict=True))
+    try:
+        merged = merge_schemas(schema, sources, roles(state.config))
+    except HudiOpsError as error:
+        raise error.at(table=state.config.name) from error
+    return Columns(merged, schema_changes(schema, merged))
