@@ -29,7 +29,7 @@ from hudi_ops.index.simple_bucket import Tagger, bucket_of, groups_by_bucket
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.entries import Properties
-from hudi_ops.timeline.names import instant_of_ms, ms_of_instant, zone_named
+from hudi_ops.timeline.names import instant_of_ms, ms_of_instant, parse_file_name, zone_named
 from hudi_ops.timeline.reserve import CLOCK_AHEAD_MS_MAX
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.file_group import DataFile
@@ -74,16 +74,16 @@ class Adopter:
         """
         refuse_unwritable(config)
         _refuse_first_write(config, timeline)
+        facts = self._facts(config, timeline)
         zone = self.zone(config, None)
         self._refuse_future(config, timeline, zone)
-        facts = self._facts(config, timeline, zone)
         table_id = self.ctx.ids.new_id()
         return Properties(
             table_id=table_id,
             decision_id=f"{ADOPTS}{table_id}",
             owner=str(self.ctx.owner),
             at_ms=self.ctx.clock.now_ms(),
-            facts=facts,
+            facts=facts.model_copy(update={"timezone": zone}),
         )
 
     def accept(self, config: TableConfig, facts: TableFacts) -> None:
@@ -127,12 +127,28 @@ class Adopter:
                 "the table's instants are in the local time of whoever writes it, and nothing says which that is",
                 table=config.name,
                 expected="a time zone",
-                found="hoodie.table.timeline.timezone is not UTC",
+                found=f"hoodie.table.timeline.timezone is not UTC{self._likely_offset(config)}",
                 next_step="pass timezone (`hudi-ops adopt TABLE --timezone Europe/Berlin`): the one of the machines whose Java "
                 "programs write the table",
             )
         zone_named(given)
         return given
+
+    def _likely_offset(self, config: TableConfig) -> str:
+        """What the change time of the newest completed file suggests."""
+        completed = [
+            (file.completion_time, info)
+            for info in self.ctx.storage.list_folder(config.timeline_folder).files
+            if (file := parse_file_name(info.name, config.layout)) is not None and len(file.completion_time) == 17
+        ]
+        if not completed:
+            return ""
+        time, info = max(completed, key=lambda one: one[0])
+        # The file was put within a minute of its completion time; a copied table suggests nothing.
+        minutes = (ms_of_instant(time) - info.modified_ms) // 60_000 + 1
+        if abs(minutes) > 14 * 60 or minutes % 15:
+            return ""
+        return f"; it seems to be UTC{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
 
     def _refuse_future(self, config: TableConfig, timeline: Timeline, zone: str) -> None:
         newest = max((time for time in timeline.known_times if len(time) == 17), default="")
@@ -147,7 +163,7 @@ class Adopter:
                 next_step="pass the time zone of the machines whose Java programs write the table, or correct this clock",
             )
 
-    def _facts(self, config: TableConfig, timeline: Timeline, zone: str) -> TableFacts:
+    def _facts(self, config: TableConfig, timeline: Timeline) -> TableFacts:
         given = self.terms.buckets
         if given is not None and not 1 <= given <= BUCKETS_MAX:
             raise InvalidRequest(f"{given} buckets are not possible", table=config.name, expected=f"1 to {BUCKETS_MAX}")
@@ -170,7 +186,7 @@ class Adopter:
         highest = max((sample.bucket for sample in samples), default=0)
         if misfit is not None or highest >= given:
             raise _does_not_fit(config, samples, fields, given, misfit)
-        return TableFacts(buckets=given, hash_fields=fields, encodes_key_names=encodes, timezone=zone)
+        return TableFacts(buckets=given, hash_fields=fields, encodes_key_names=encodes)
 
     def _samples(
         self, config: TableConfig, timeline: Timeline, fields: tuple[str, ...]
