@@ -6,7 +6,7 @@ The table is looked at anew for each action; `as_of` pins it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -50,9 +50,7 @@ def register(spark: Any) -> None:
     spark.dataSource.register(HudiOpsDataSource)
 
 
-def frame_of(
-    spark: Any, storage: Storage, columns: Sequence[str] | None, where: str | None, as_of: str | None
-) -> Any:
+def frame_of(spark: Any, storage: Storage, columns: Sequence[str] | None, where: str | None, as_of: str | None) -> Any:
     """A DataFrame over the table that lies at a storage's root.
 
     Raises:
@@ -94,7 +92,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
         ) from error
 
 
-class HudiOpsDataSource(DataSource):
+class HudiOpsDataSource(DataSource):  # type: ignore[misc]
     """The data source; Spark makes one in a Python worker for each `load`."""
 
     @classmethod
@@ -131,7 +129,7 @@ class HudiOpsDataSource(DataSource):
         return {name: self.options.get(name) for name in OPTIONS}
 
 
-class HudiOpsReader(DataSourceReader):
+class HudiOpsReader(DataSourceReader):  # type: ignore[misc]
     """Plans tasks on the driver and reads files on executors."""
 
     def __init__(self, storage: Storage, request: ReadRequest, schema: StructType) -> None:
@@ -153,9 +151,13 @@ class HudiOpsReader(DataSourceReader):
         """One task for each file, or for several small ones."""
         where = self._request.where
         given = where if isinstance(where, Condition) else None
-        joined = given if self._pushed is None else self._pushed if given is None else condition.both(given, self._pushed)
+        joined = (
+            given if self._pushed is None else self._pushed if given is None else condition.both(given, self._pushed)
+        )
         request = ReadRequest(self._request.columns, joined, self._request.as_of)
-        return [InputPartition(FilesToRead(part, self._schema)) for part in _packed(plan_read(self._storage, request).tasks)]
+        return [
+            InputPartition(FilesToRead(part, self._schema)) for part in _packed(plan_read(self._storage, request).tasks)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows of one task.
@@ -210,7 +212,7 @@ def _storage(options: Any) -> Storage:
     return open_storage(path)
 
 
-def _request(options: dict[str, str | None], columns: tuple[str, ...] | None = None) -> ReadRequest:
+def _request(options: Mapping[str, str | None], columns: tuple[str, ...] | None = None) -> ReadRequest:
     if options.get("columns"):
         columns = tuple(name.strip() for name in str(options["columns"]).split(","))
     as_of = options.get("as_of")
@@ -236,10 +238,10 @@ def _pushed(one: Any, schema: pa.Schema) -> Condition | None:
     if kind == "Not":
         inner = _pushed(one.child, schema)
         return condition.negated(inner) if inner is not None else None
-    path = getattr(one, "attribute", ())
+    path: tuple[str, ...] = tuple(getattr(one, "attribute", ()))
     if len(path) != 1 or path[0] not in schema.names:
         return None
-    (name,) = path
+    name = path[0]
     if kind == "IsNull":
         return condition.absent(name)
     if kind == "IsNotNull":

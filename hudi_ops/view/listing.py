@@ -12,7 +12,6 @@ from hudi_ops.formats import partition_metadata
 from hudi_ops.storage.protocol import Folder, Storage
 from hudi_ops.view.file_group import DataFile
 
-
 Keep: TypeAlias = Callable[[Sequence[str]], Sequence[bool]]
 """Says for folders of a table, by their paths, which may hold wanted rows at any depth."""
 
