@@ -6,7 +6,7 @@ The table is looked at anew for each action; `as_of` pins it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -92,7 +92,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
         ) from error
 
 
-class HudiOpsDataSource(DataSource):
+class HudiOpsDataSource(DataSource):  # type: ignore[misc]
     """The data source; Spark makes one in a Python worker for each `load`."""
 
     @classmethod
@@ -129,7 +129,7 @@ class HudiOpsDataSource(DataSource):
         return {name: self.options.get(name) for name in OPTIONS}
 
 
-class HudiOpsReader(DataSourceReader):
+class HudiOpsReader(DataSourceReader):  # type: ignore[misc]
     """Plans tasks on the driver and reads files on executors."""
 
     def __init__(self, storage: Storage, request: ReadRequest, schema: StructType) -> None:
@@ -212,7 +212,7 @@ def _storage(options: Any) -> Storage:
     return open_storage(path)
 
 
-def _request(options: dict[str, str | None], columns: tuple[str, ...] | None = None) -> ReadRequest:
+def _request(options: Mapping[str, str | None], columns: tuple[str, ...] | None = None) -> ReadRequest:
     if options.get("columns"):
         columns = tuple(name.strip() for name in str(options["columns"]).split(","))
     as_of = options.get("as_of")
@@ -238,10 +238,10 @@ def _pushed(one: Any, schema: pa.Schema) -> Condition | None:
     if kind == "Not":
         inner = _pushed(one.child, schema)
         return condition.negated(inner) if inner is not None else None
-    path = getattr(one, "attribute", ())
+    path: tuple[str, ...] = tuple(getattr(one, "attribute", ()))
     if len(path) != 1 or path[0] not in schema.names:
         return None
-    (name,) = path
+    name = path[0]
     if kind == "IsNull":
         return condition.absent(name)
     if kind == "IsNotNull":

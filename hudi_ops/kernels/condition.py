@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 
 from hudi_ops.kernels.bounds import HIGH, LOW, NANS, NULLS, VALUES
 
-_UNKNOWN: Final = pa.scalar(None, pa.bool_())
 _FIRST_SURROGATE, _LAST_SURROGATE, _LAST_CHARACTER = 0xD800, 0xDFFF, 0x10FFFF
 _OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
@@ -58,7 +57,7 @@ class Condition:
 
 def computed(rows: pc.Expression, columns: Sequence[str]) -> Condition:
     """A condition of which bounds say nothing."""
-    unknown = pc.scalar(_UNKNOWN)
+    unknown = _unknown()
     return Condition(rows, unknown, unknown, tuple(dict.fromkeys(columns)))
 
 
@@ -78,7 +77,7 @@ def compared(column: str, operator: str, value: Any) -> Condition:
 def member(column: str, values: Sequence[Any]) -> Condition:
     """A column that has one of the values; null, as in SQL, for a null."""
     # Arrow's own answer for a null is false, which NOT would turn into true.
-    field_, unknown = pc.field(column), pc.scalar(_UNKNOWN)
+    field_, unknown = pc.field(column), _unknown()
     rows = pc.if_else(field_.is_valid(), field_.isin(list(values)), unknown)
     each = [compared(column, "=", value) for value in values]
     may_hold, may_fail = each[0].may_hold, each[0].may_fail
@@ -170,6 +169,11 @@ def _possible(column: str, operator: str, value: Any) -> pc.Expression:
         case "<" | "<=":
             return has & COMPARISONS[operator](low, known)
     return has & COMPARISONS[operator](high, known)
+
+
+def _unknown() -> pc.Expression:
+    # Made when it is needed: Arrow imports pandas for the first scalar of a process.
+    return pc.scalar(pa.scalar(None, pa.bool_()))
 
 
 def _names(left: Condition, right: Condition) -> tuple[str, ...]:

@@ -142,7 +142,11 @@ def _condition_of(request: ReadRequest, schema: pa.Schema) -> Condition | None:
 
 
 def _needed(schema: pa.Schema, request: ReadRequest, condition: Condition | None, table: str) -> pa.Schema:
-    """The columns to give and to filter by, in the table's order."""
+    """The columns to give and to filter by, in the table's order.
+
+    Raises:
+        InvalidRequest: none, an unknown one, or one twice.
+    """
     if request.columns is not None and not request.columns:
         raise InvalidRequest(
             "no columns were asked for",

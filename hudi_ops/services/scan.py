@@ -16,7 +16,6 @@ from hudi_ops.services.read import ReadPlan
 
 if TYPE_CHECKING:
     import duckdb
-    import pandas as pd
     import polars as pl
 
 FILES_AHEAD = 4
@@ -121,7 +120,7 @@ class Scan:
             parts = self._engine.map(_read_whole, self._plan.tasks)
         return pa.concat_tables([self.schema.empty_table(), *parts])
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self) -> Any:
         """All rows as a pandas data frame; raises as `to_batches` does."""
         return self.to_arrow().to_pandas()
 
@@ -134,7 +133,7 @@ class Scan:
         try:
             import polars
         except ImportError as error:
-            raise _not_installed("polars", error) from error
+            raise InvalidRequest(**_not_installed("polars", error)) from error
         found: pl.DataFrame = polars.from_arrow(self.to_arrow())  # type: ignore[assignment]
         return found
 
@@ -150,7 +149,7 @@ class Scan:
         try:
             import duckdb
         except ImportError as error:
-            raise _not_installed("duckdb", error) from error
+            raise InvalidRequest(**_not_installed("duckdb", error)) from error
         return (connection or duckdb.default_connection()).from_arrow(self)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -228,10 +227,10 @@ def _look(task: FileTask) -> _Looked:
     return _Looked(len(scan.row_groups), scan.row_groups_in_file, scan.rows, task.size_bytes)
 
 
-def _not_installed(package: str, error: ImportError) -> InvalidRequest:
-    return InvalidRequest(
-        f"{package} is not installed: {error}",
-        expected=f"the package {package} beside hudi-ops",
-        found="none",
-        next_step=f"pip install {package}, or take to_arrow() or to_batches()",
-    )
+def _not_installed(package: str, error: ImportError) -> dict[str, str]:
+    return {
+        "what": f"{package} is not installed: {error}",
+        "expected": f"the package {package} beside hudi-ops",
+        "found": "none",
+        "next_step": f"pip install {package}, or take to_arrow() or to_batches()",
+    }

@@ -80,7 +80,7 @@ class PartitionPaths:
         kind, width = self.kinds[place], len(self.spec.fields)
         folders = [found[place] if place < len(found) <= width else None for found in levels]
         read = {folder: self._value(place, folder) for folder in set(folders) if folder is not None}
-        scalars = [read.get(folder) for folder in folders]
+        scalars = [read[folder] if folder is not None else None for folder in folders]
         values = pa.array([None if one is None else one.as_py() for one in scalars], kind)
         return ColumnBounds.exactly(values, pa.array([one is not None for one in scalars], pa.bool_()))
 
