@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-
 SAMPLE_ROWS = 2048
 PAGE_BYTES_MAX = 1 << 20
 """Arrow's limit for a dictionary page; beyond it the writer falls back to plain values, having paid for both."""

@@ -100,6 +100,8 @@ def merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResul
 def _merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResult:
     incoming = pa.concat_tables(tables).combine_chunks()
     reader = BaseFileReader(task.storage, task.base.path, keep_encoded=True) if task.base is not None else None
+    if task.operation is Operation.DELETE and (reader is None or not reader.might_hold(incoming.column(RECORD_KEY))):
+        return BucketResult(None, 0, 0, 0, 0)
     heads = _heads(task, incoming, reader)
     incoming, plan = _resolve(task, incoming, heads)
     result = BucketResult(None, plan.inserted, plan.updated, plan.deleted, plan.ignored)
@@ -132,8 +134,12 @@ def _heads(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) 
     """The base's keys and, where they decide, its ordering values: enough to tell whether it has to be rewritten."""
     if reader is None:
         return None
-    by_ordering = task.operation is not Operation.DELETE and task.ordering in incoming.column_names
-    return decoded(reader.read([RECORD_KEY, *([task.ordering] if task.ordering and by_ordering else [])]))
+    if task.operation is Operation.DELETE:
+        return decoded(reader.read([RECORD_KEY]), [RECORD_KEY])
+    # Nearly every upsert rewrites its bucket: one pass over the file, instead of one over its keys and one over the rest.
+    names = [name for name in with_meta(task.schema).names if name != FILE_NAME]
+    by = [task.ordering] if task.ordering is not None and task.ordering in incoming.column_names else []
+    return decoded(reader.read(names), [RECORD_KEY, *by])
 
 
 def _resolve(task: BucketTask, incoming: pa.Table, heads: pa.Table | None) -> tuple[pa.Table, MergePlan]:
@@ -177,9 +183,12 @@ def _carried_rows(
     if reader is None or heads is None or task.base is None:
         return None
     schema = with_meta(task.schema)
-    rows = reader.read([name for name in schema.names if name != FILE_NAME and name not in heads.column_names])
-    for name in heads.column_names:
-        rows = rows.append_column(name, heads.column(name))
+    rows = heads
+    missing = [name for name in schema.names if name != FILE_NAME and name not in heads.column_names]
+    if not set(missing).isdisjoint(reader.schema.names):
+        rest = reader.read(missing)
+        for name in rest.column_names:
+            rows = rows.append_column(name, rest.column(name))
     rows = conform(rows, schema, task.base.path)
     return rows if plan.keep_base is None else rows.filter(pa.array(plan.keep_base))
 
@@ -188,7 +197,7 @@ def _put_partition_metadata(task: BucketTask) -> None:
     depth = len(task.partition_path.split("/")) if task.partition_path else 0
     body = partition_metadata.dumps(task.instant, depth, ms_of_instant(task.instant))
     path = data_path(task.partition_path, partition_metadata.FILE_NAME)
-    if task.storage.head(path) is None:
+    if task.base is None and task.storage.head(path) is None:
         # Another bucket of the partition may be first: any writer's file will do.
         ensure(task.storage, path, body)
 
