@@ -17,8 +17,13 @@ from benchmarks.ingest.storage_calls import CountingStorage
 from hudi_ops import Table
 from hudi_ops.concurrency.in_process import in_process_lock
 from hudi_ops.context import TableContext
-from hudi_ops.kernels import merge
+from hudi_ops.errors import InvalidRequest
 from hudi_ops.storage.paths import open_storage
+
+try:
+    from hudi_ops.services.operations import parse_operation
+except ImportError:  # until all operations are there
+    from hudi_ops.services.ingest import parse_operation
 
 
 class Ours:
@@ -84,7 +89,11 @@ def _write(opened: Table, job: Job, engine: Any) -> None:
 
 def _known(operation: str) -> str:
     """`bulk_insert` where it is there; an insert into an empty table does the same, and looks for duplicates as well."""
-    return operation if operation in {one.value for one in merge.Operation} else "insert"
+    try:
+        parse_operation(operation)
+    except InvalidRequest:
+        return "insert"
+    return operation
 
 
 def can_leave_meta_columns_out() -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hudi_ops.config.columns import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
@@ -91,6 +92,16 @@ class BaseFileReader:
     def footer(self) -> BaseFileFooter:
         """Bloom filter, key range and Avro schema, as far as they are there."""
         return parquet_footer.decode(self._file.metadata.metadata, self._path)
+
+    def might_hold(self, keys: pa.ChunkedArray) -> bool:
+        """Whether any of these record keys may be in the file: asked of the footer alone, its key range first."""
+        footer = self.footer
+        if footer.min_key is not None and footer.max_key is not None:
+            inside = pc.and_(pc.greater_equal(keys, footer.min_key), pc.less_equal(keys, footer.max_key))
+            keys = keys.filter(inside)
+        if len(keys) == 0 or footer.bloom is None:
+            return len(keys) > 0
+        return bool(footer.bloom.might_contain(keys).any())
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The named columns that the file has, all rows.

@@ -84,7 +84,9 @@ def find_duplicates(task: BucketTask, tables: Sequence[pa.Table]) -> str | None:
         return str(keys[int(twice[0])])
     if task.base is None:
         return None
-    known = existing(_keyed(task, BaseFileReader(task.storage, task.base.path), []).column(RECORD_KEY), keys)
+    names = (RECORD_KEY,) if task.keys is None else task.keys.fields
+    held = _keyed(task, BaseFileReader(task.storage, task.base.path).read(names))
+    known = existing(held.column(RECORD_KEY), keys)
     return str(keys[int(np.flatnonzero(known)[0])]) if known.any() else None
 
 
@@ -108,6 +110,8 @@ def merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResul
 def _merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResult:
     incoming = pa.concat_tables(tables).combine_chunks()
     reader = BaseFileReader(task.storage, task.base.path, keep_encoded=True) if task.base is not None else None
+    if task.operation is Operation.DELETE and (reader is None or not reader.might_hold(incoming.column(RECORD_KEY))):
+        return BucketResult(None, 0, 0, 0, 0)
     heads = _heads(task, incoming, reader)
     incoming, plan = _resolve(task, incoming, heads)
     result = BucketResult(None, plan.inserted, plan.updated, plan.deleted, plan.ignored)
@@ -146,18 +150,22 @@ def _heads(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) 
         return None
     if task.operation is Operation.APPEND:
         return pa.table({})  # nothing decides: whatever is there is carried over
-    by_ordering = task.operation is not Operation.DELETE and task.ordering in incoming.column_names
-    return _keyed(task, reader, [task.ordering] if task.ordering and by_ordering else [])
+    keys = (RECORD_KEY,) if task.keys is None else task.keys.fields
+    if task.operation is Operation.DELETE:
+        return _keyed(task, decoded(reader.read(keys), keys))
+    # Nearly every upsert rewrites its bucket: one pass over the file, instead of one over its keys and one over the rest.
+    names = [name for name in task.stored.names if name != FILE_NAME]
+    by = [task.ordering] if task.ordering is not None and task.ordering in incoming.column_names else []
+    return _keyed(task, decoded(reader.read(names), [*keys, *by]))
 
 
-def _keyed(task: BucketTask, reader: BaseFileReader, columns: Sequence[str]) -> pa.Table:
-    """The base's record keys, read or made anew of their fields, and further columns."""
-    if task.keys is None:
-        return decoded(reader.read([RECORD_KEY, *columns]))
-    rows = decoded(reader.read([*task.keys.fields, *(name for name in columns if name not in task.keys.fields)]))
+def _keyed(task: BucketTask, rows: pa.Table) -> pa.Table:
+    """Rows of the base with their record keys: as they are stored, or made anew of their fields."""
+    if task.keys is None or task.base is None:
+        return rows
     # In the table's types of now: a key's text hangs on the unit of a timestamp.
     fields = pa.schema([task.schema.field(name) for name in task.keys.fields])
-    return rows.append_column(RECORD_KEY, record_keys(conform(rows, fields, reader.path), task.keys))
+    return rows.append_column(RECORD_KEY, record_keys(conform(rows, fields, task.base.path), task.keys))
 
 
 def _resolve(task: BucketTask, incoming: pa.Table, heads: pa.Table | None) -> tuple[pa.Table, MergePlan]:
@@ -206,9 +214,13 @@ def _carried_rows(
     """The base rows that stay, `_hoodie_file_name` null; what was read to decide is not read again."""
     if reader is None or heads is None or task.base is None:
         return None
-    rows = reader.read([name for name in task.stored.names if name != FILE_NAME and name not in heads.column_names])
-    for name in heads.column_names:
-        rows = rows.append_column(name, heads.column(name))
+    missing = [name for name in task.stored.names if name != FILE_NAME and name not in heads.column_names]
+    rows = heads
+    if not set(missing).isdisjoint(reader.schema.names):
+        rest = reader.read(missing)
+        for name in heads.column_names:
+            rest = rest.append_column(name, heads.column(name))
+        rows = rest
     rows = conform(rows, task.stored, task.base.path)
     return rows if plan.keep_base is None else rows.filter(pa.array(plan.keep_base))
 
@@ -217,7 +229,7 @@ def _put_partition_metadata(task: BucketTask) -> None:
     depth = len(task.partition_path.split("/")) if task.partition_path else 0
     body = partition_metadata.dumps(task.instant, depth, ms_of_instant(task.instant))
     path = data_path(task.partition_path, partition_metadata.FILE_NAME)
-    if task.storage.head(path) is None:
+    if task.base is None and task.storage.head(path) is None:
         # Another bucket of the partition may be first: any writer's file will do.
         ensure(task.storage, path, body)
 
