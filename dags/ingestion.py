@@ -32,7 +32,8 @@ file twice.
 |---|---|
 | table | a table of `tables.yaml` |
 | source | folder or URI; empty: the folder that `tables.yaml` declares for the table |
-| operation | `upsert` (default), `insert` or `delete` |
+| operation | `upsert` (default), `insert`, `delete`; `bulk_insert` adds rows without looking keys up; `insert_overwrite` replaces \
+the partitions that the rows touch, `insert_overwrite_table` the whole table |
 | evolve | whether the table takes new columns and wider types from the files; off: such files are refused |
 | engine | `auto` chooses by the size of the work; `local` uses one process, `spark` the executors |
 
@@ -73,9 +74,9 @@ with DAG(
         "operation": Param(
             "upsert",
             type="string",
-            enum=["upsert", "insert", "delete"],
+            enum=["upsert", "insert", "delete", "bulk_insert", "insert_overwrite", "insert_overwrite_table"],
             title="Operation",
-            description="What to do with the rows.",
+            description="What to do with the rows; the last two replace what the table holds.",
         ),
         "evolve": Param(
             False,

@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.concurrency.in_process import in_process_lock
 from hudi_ops.concurrency.locks import LockProvider
+from hudi_ops.config.key_generators import KeyGenerator, TimePartition
 from hudi_ops.config.table import TABLE_TYPES, TableConfig
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict, InvalidRequest
 from hudi_ops.files.source import as_rows
+from hudi_ops.services.adopt import Adoption, adopt_table
+from hudi_ops.services.adopter import Terms
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.engine_choice import EngineName, choose_engine
-from hudi_ops.services.ingest import IngestResult, ingest, nothing_new, parse_operation
+from hudi_ops.services.ingest import IngestResult, ingest, nothing_new
 from hudi_ops.services.ledger import Ledger, Offer, offer_of, read_ledger
-from hudi_ops.services.read import OpenView, read_table, request_of
+from hudi_ops.services.operations import DELETE_PARTITION, TRUNCATE, WriteOperation, parse_operation
+from hudi_ops.services.read import OpenView, plan_read, request_of
 from hudi_ops.services.recover import finish_unfinished
+from hudi_ops.services.remove import RemovalResult, preview_removal, remove
+from hudi_ops.services.scan import Scan
 from hudi_ops.services.session import Session
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.paths import open_folder, open_storage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.names import parse_instant
+from hudi_ops.timeline.names import is_instant, parse_instant
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.view.schema import table_schema
 
 RETRIES_ON_CONFLICT = 3
+R = TypeVar("R")
 
 
 class Table:
@@ -41,9 +48,9 @@ class Table:
     Use `Table.create` or `Table.open`.
     """
 
-    def __init__(self, ctx: TableContext) -> None:
+    def __init__(self, ctx: TableContext, terms: Terms | None = None) -> None:
         self._ctx = ctx
-        self._session = Session(ctx)
+        self._session = Session(ctx, terms or Terms())
         self.was_created = False
         """Whether `create` made the table just now; False when an equal one was there."""
 
@@ -59,7 +66,12 @@ class Table:
         ordering: str | None = None,
         table_type: Literal["cow", "mor"] = "cow",
         buckets: int = 1,
+        version: Literal[8, 9] = 9,
+        key_generator: KeyGenerator = "auto",
+        time: TimePartition | None = None,
+        hive_style: bool = True,
         url_encode: bool = True,
+        meta_fields: bool = True,
         locks: LockProvider | None = None,
         engine: Engine | None = None,
     ) -> Self:
@@ -74,7 +86,13 @@ class Table:
             ordering: column by which the newer of two rows is told; None: the later write wins.
             table_type: `cow` (copy-on-write) or `mor` (merge-on-read).
             buckets: file groups per partition; rows are routed by a hash of their key.
+            version: table version; 8 for Apache Hudi 1.0 and Trino, which cannot open 9.
+            key_generator: `auto` infers it from the numbers of key and partition columns, as Apache Hudi does; `timestamp` makes
+                the partition of a time, as `time` says.
+            time: how the partition column is read and printed, for `timestamp`.
+            hive_style: folders read `column=value`, else the value alone.
             url_encode: escape characters of partition values that a path must not hold; without it such values are refused.
+            meta_fields: base files carry Hudi's five meta columns; without them they are smaller, and only the bucket index works.
             locks: the table lock; None: one that holds inside this process only.
             engine: runs the work; None: threads of this process.
 
@@ -85,22 +103,67 @@ class Table:
             raise InvalidRequest(f"unknown table type {table_type!r}", expected="cow or mor", found=str(table_type))
         table = cls(context_of(path, locks, engine))
         definition = Definition(
-            name, schema, tuple(record_key), tuple(partition_by), ordering, TABLE_TYPES[table_type], buckets, url_encode
+            name=name,
+            schema=schema,
+            record_key=tuple(record_key),
+            partition_by=tuple(partition_by),
+            ordering=ordering,
+            table_type=TABLE_TYPES[table_type],
+            buckets=buckets,
+            version=version,
+            key_generator=key_generator,
+            time=time,
+            hive_style=hive_style,
+            url_encode=url_encode,
+            meta_fields=meta_fields,
         )
         table.was_created = create_table(table._session, definition)
         return table
 
     @classmethod
-    def open(cls, path: str, *, locks: LockProvider | None = None, engine: Engine | None = None) -> Self:
-        """Open a table, ours or one that Apache Hudi made.
+    def open(
+        cls,
+        path: str,
+        *,
+        buckets: int | None = None,
+        hash_fields: Sequence[str] | None = None,
+        timezone: str | None = None,
+        locks: LockProvider | None = None,
+        engine: Engine | None = None,
+    ) -> Self:
+        """Open a table, ours or one that Apache Hudi made; the latter is adopted by the first write.
+
+        Args:
+            path: a folder or URI.
+            buckets: how many buckets a partition has, for tables of Apache Hudi, which does not store it; checked against the
+                keys in their files, and kept in the commit log from the first write on.
+            hash_fields: the key fields whose values name the bucket; None: all of them.
+            timezone: for tables whose instants are in local time: the zone of the machines that write it, as `Europe/Berlin`.
+            locks: the table lock; None: one that holds inside this process only.
+            engine: runs the work; None: threads of this process.
 
         Raises:
             InvalidRequest: the path is not a table.
             Unsupported: its version cannot be opened.
         """
-        table = cls(context_of(path, locks, engine))
+        terms = Terms(buckets, tuple(hash_fields) if hash_fields is not None else None, timezone)
+        table = cls(context_of(path, locks, engine), terms)
         load_config(table._ctx.storage)
         return table
+
+    def adopt(self, *, drop_metadata_table: bool = False, dry_run: bool = False) -> Adoption:
+        """Begin the commit log of a table that Apache Hudi made, as the first write would; doing it again changes nothing.
+
+        Args:
+            drop_metadata_table: drop its metadata table, which writers of ours do not keep yet. Apache Hudi's writers build it
+                again unless they run with `hoodie.metadata.enable=false`.
+            dry_run: check everything, change nothing.
+
+        Raises:
+            InvalidRequest: buckets, hash fields or time zone are missing, or do not fit the table.
+            Unsupported: the table cannot be written, or has a metadata table that is to stay.
+        """
+        return adopt_table(self._session, drop=drop_metadata_table, dry_run=dry_run)
 
     @property
     def context(self) -> TableContext:
@@ -137,9 +200,56 @@ class Table:
             InvalidRequest: an unknown column or instant, or a filter that does not parse.
             Unsupported: rows lie in log files.
         """
-        instant = parse_instant(as_of) if as_of is not None else None
+        return self.scan(columns, where, as_of, limit).to_arrow()
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | pc.Expression | None = None,
+        as_of: str | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """Rows of the table as it is now, not read yet: as a stream, or for Polars, DuckDB and others; see `Scan`.
+
+        Args:
+            columns: as in `read`.
+            where: as in `read`; only a SQL condition leaves out partitions, files and row groups, an expression filters rows.
+            as_of: as in `read`.
+            limit: as in `read`.
+
+        Raises:
+            InvalidRequest: as `read` does.
+            Unsupported: rows lie in log files.
+        """
+        instant = self._instant_of(as_of) if as_of is not None else None
         request = request_of(columns, where, instant, limit)
-        return read_table(self._ctx, request, self._session.commits)
+        threads = self._ctx.engine.threads if isinstance(self._ctx.engine, LocalEngine) else None
+        return Scan(plan_read(self._ctx.storage, request, self._session.commits), threads)
+
+    def spark_frame(
+        self,
+        spark: Any = None,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        as_of: str | None = None,
+    ) -> Any:
+        """The table as a DataFrame of PySpark, through the data source `hudi_ops`; rows go from files to executors.
+
+        It shows the table as it is when an action runs; `as_of` pins it.
+
+        Args:
+            spark: a classic session; None: the active one, or a new one.
+            columns: names, in the order wanted; None for all, meta columns first.
+            where: a SQL condition as in `read`; it leaves out partitions, files and row groups.
+            as_of: as in `read`.
+
+        Raises:
+            InvalidRequest: as `read` does.
+            Unsupported: rows lie in log files, or Spark has no type for a column.
+        """
+        from hudi_ops.datasource import frame_of
+
+        return frame_of(spark, self._ctx.storage, columns, where, as_of)
 
     def ingest(
         self, data: Any, operation: str = "upsert", *, engine: EngineName = "auto", evolve: bool = False
@@ -148,7 +258,9 @@ class Table:
 
         Args:
             data: a `pyarrow.Table`, or anything with the Arrow C stream interface.
-            operation: `upsert`, `insert` (refuses keys that are there) or `delete` (by key).
+            operation: `upsert`; `insert`, which refuses keys that are there; `delete`, by key; `bulk_insert`, which looks no key
+                up, so that one that is there lies in the table twice; `insert_overwrite`, which replaces the partitions that the
+                rows touch; `insert_overwrite_table`, which replaces all of them.
             engine: `local`, `spark`, or `auto`, which picks by bytes.
             evolve: let the table take new columns and wider types from the rows; missing columns are null then. Rows need not be
                 there: an empty table with the wanted columns changes the schema alone.
@@ -216,22 +328,61 @@ class Table:
         """
         return self._offer(open_folder(folder), min_age_s)[1]
 
+    def delete_partition(self, paths: Sequence[str], *, dry_run: bool = False) -> RemovalResult:
+        """Remove the rows of whole partitions, in one commit; earlier instants still show them.
+
+        Args:
+            paths: partitions as they lie below the table's root (`origin=JFK/month=1`), or patterns (`origin=J*`).
+            dry_run: say what would go; change nothing.
+
+        Raises:
+            InvalidRequest: a name that no partition has; nothing was changed.
+            Conflict: lost to overlapping writes again and again.
+            Busy: Apache Hudi has planned a service on these partitions.
+        """
+        return self._removed(DELETE_PARTITION, [paths] if isinstance(paths, str) else paths, dry_run)
+
+    def truncate(self, *, dry_run: bool = False) -> RemovalResult:
+        """Remove all rows, in one commit; settings and history stay, and earlier instants still show the rows.
+
+        Args:
+            dry_run: say what would go; change nothing.
+
+        Raises:
+            Conflict: lost to other writes again and again.
+            Busy: Apache Hudi has planned a service.
+        """
+        return self._removed(TRUNCATE, (), dry_run)
+
+    def _removed(self, operation: WriteOperation, wanted: Sequence[str], dry_run: bool) -> RemovalResult:
+        refuse_unwritable(self.config)
+        if dry_run:
+            return preview_removal(self._session, operation, wanted)
+        return self._retried(lambda started: remove(self._session, operation, wanted, started))
+
+    def _instant_of(self, text: str) -> str:
+        """An instant in the table's time zone; digits are taken as they are."""
+        if is_instant(text):
+            return parse_instant(text)
+        config = self.config
+        log = self._session.loader.find(config) if config.is_in_local_time else None
+        facts = log.properties.facts if log is not None else None
+        return parse_instant(text, self._session.adopter.zone(config, facts))
+
     def _offer(self, source: Storage, min_age_s: float) -> tuple[Ledger, Offer]:
         refuse_unwritable(self.config)
         state = self._session.loader.load()
         ledger = read_ledger(self._ctx.storage, self._session.newest_extra(state), source.uri)
         return ledger, offer_of(source, ledger, self._ctx.clock.now_ms(), min_age_s)
 
-    def _retried(self, attempt: Any) -> IngestResult:
+    def _retried(self, attempt: Callable[[float], R]) -> R:
         started_s = self._ctx.clock.monotonic_s()
         for left in range(RETRIES_ON_CONFLICT, -1, -1):
             try:
-                result: IngestResult = attempt(started_s)
+                return attempt(started_s)
             except Conflict:
                 if left == 0:
                     raise
-            else:
-                return result
         raise AssertionError  # pragma: no cover
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from hudi_ops import Table
 from hudi_ops.concurrency.open_lock import lock_of
 from hudi_ops.config.tables_file import TableLocation, find_tables_file, locate_table
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.services.operations import INGESTING
 
 
 def arguments() -> argparse.Namespace:
@@ -28,7 +29,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--source", default="", help="folder of CSV, JSON or Parquet files; default: the one that tables.yaml declares"
     )
-    parser.add_argument("--operation", default="upsert", choices=["upsert", "insert", "delete"])
+    parser.add_argument("--operation", default="upsert", choices=list(INGESTING))
     parser.add_argument("--engine", default="auto", choices=["auto", "local", "spark"])
     parser.add_argument(
         "--evolve",
@@ -78,7 +79,7 @@ def work() -> dict[str, Any]:
     stop.check("the table was opened")
     locks = StoppableLocks(lock_of(location), stop)
     engine = SubmittedSpark(f"hudi-ops ingest {location.name}", stop)
-    table = Table.open(location.path, locks=locks, engine=engine)
+    table = Table.open(location.path, buckets=location.declared_buckets, locks=locks, engine=engine)
     try:
         stop.check("the first file was read")
         result = table.ingest_folder(

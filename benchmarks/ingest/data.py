@@ -1,7 +1,8 @@
 """The rows of the benchmark: one fixed-seed generator for every variant, and what each table must hold afterwards.
 
-Ten columns, 36-character UUID keys, eight partitions. Batches: `mix` updates half of its rows and inserts the other half,
-`upd` only updates. Keys are drawn uniformly, the worst case for pruning: every file group is touched.
+Ten columns, 36-character UUID keys, eight partitions. Keys are drawn uniformly, the worst case for pruning: every file group is
+touched. Batches: `mix` updates half of its rows and inserts the other half, `upd` only updates, `ins` only inserts, `few` updates
+twenty rows of the large table, `one` updates one row of a hundred; `bulk` is the base itself, into an empty table.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ import pyarrow.parquet as pq
 SEED = 20240501
 RECORD_KEY, PARTITION, ORDERING = "record_key", "dt", "ts"
 PARTITIONS = [f"2024-03-{day:02d}" for day in range(1, 9)]
-BATCHES = ("mix", "upd")
+UPDATED_SHARES = {"mix": 0.5, "upd": 1.0, "ins": 0.0}
+FEW_ROWS, HUNDRED_ROWS = 20, 100
 SOURCE_FILES = 4
+PLAIN_COLUMNS = (RECORD_KEY, ORDERING, "begin_lat", "rider", "fare", "tip")
+"""Columns of many values: a dictionary costs time there and saves nothing. Known here, found out by writers."""
 _PAYMENTS = ["card", "cash", "voucher", "app"]
 _BASE_TS = 1_709_251_200_000
 _DASHES = (8, 13, 18, 23)
@@ -37,28 +41,33 @@ class Answer:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Folders of source files, and the answer expected after the base alone and after the base and each batch."""
+    """Folders of source files by name, and the answer expected after each batch upon its base."""
 
-    base: Path
-    batches: dict[str, Path]
-    base_answer: Answer
+    folders: dict[str, Path]
     answers: dict[str, Answer]
+    rows: dict[str, int]
 
 
 def make_inputs(folder: Path, base_rows: int, batch_rows: int) -> Inputs:
-    """Write the source files of the base and of both batches below a folder."""
+    """Write the source files of all bases and batches below a folder."""
     rng = np.random.default_rng(SEED)
     base = _rows(rng, base_rows, _uuids(rng, base_rows), _BASE_TS)
-    _write(base, folder / "base")
-    total = _ts_sum(base)
-    batches, answers = {}, {}
-    for name in BATCHES:
-        updates = batch_rows if name == "upd" else batch_rows // 2
-        batch, replaced = _batch(rng, base, updates, batch_rows - updates)
-        _write(batch, folder / name)
-        batches[name] = folder / name
-        answers[name] = Answer(base_rows + batch_rows - updates, total - _ts_sum(replaced) + _ts_sum(batch))
-    return Inputs(folder / "base", batches, Answer(base_rows, total), answers)
+    hundred = _rows(rng, HUNDRED_ROWS, _uuids(rng, HUNDRED_ROWS), _BASE_TS)
+    inputs = Inputs({}, {}, {})
+
+    def add(name: str, upon: pa.Table, updates: int, inserts: int) -> None:
+        rows, replaced = _batch(rng, upon, updates, inserts)
+        _keep(inputs, folder, name, rows)
+        inputs.answers[name] = Answer(upon.num_rows + inserts, _ts_sum(upon) - _ts_sum(replaced) + _ts_sum(rows))
+
+    for name, rows in (("bulk", base), ("hundred", hundred)):
+        _keep(inputs, folder, name, rows)
+        inputs.answers[name] = Answer(rows.num_rows, _ts_sum(rows))
+    for name, share in UPDATED_SHARES.items():
+        add(name, base, round(batch_rows * share), batch_rows - round(batch_rows * share))
+    add("few", base, FEW_ROWS, 0)
+    add("one", hundred, 1, 0)
+    return inputs
 
 
 def _batch(rng: np.random.Generator, base: pa.Table, updates: int, inserts: int) -> tuple[pa.Table, pa.Table]:
@@ -102,11 +111,15 @@ def _uuids(rng: np.random.Generator, count: int) -> pa.Array:
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text.tobytes()))
 
 
-def _write(rows: pa.Table, folder: Path) -> None:
+def _keep(inputs: Inputs, below: Path, name: str, rows: pa.Table) -> None:
+    folder = below / name
     folder.mkdir(parents=True, exist_ok=True)
-    step = -(-rows.num_rows // SOURCE_FILES)
-    for part in range(SOURCE_FILES):
+    files = min(SOURCE_FILES, rows.num_rows)
+    step = -(-rows.num_rows // files)
+    for part in range(files):
         pq.write_table(rows.slice(part * step, step), folder / f"part-{part}.parquet", compression="zstd")
+    inputs.folders[name] = folder
+    inputs.rows[name] = rows.num_rows
 
 
 def _ts_sum(rows: pa.Table) -> int:

@@ -1,4 +1,4 @@
-"""Runner of Apache Hudi's own Spark writer: copy-on-write, simple bucket index, no metadata table."""
+"""Process of Apache Hudi's own Spark writer: copy-on-write, bucket or bloom index, no metadata table."""
 
 from __future__ import annotations
 
@@ -7,34 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.ingest.data import ORDERING, PARTITION, RECORD_KEY
-from benchmarks.ingest.serve import arguments, serve
+from benchmarks.ingest.serve import Job, arguments, serve
 from benchmarks.ingest.session import PARALLELISM, start_session
+
+_KEY_GENERATORS = {True: "SimpleKeyGenerator", False: "NonpartitionedKeyGenerator"}
 
 
 class ApacheHudi:
     """`DataFrame.write.format("hudi")` in one long-lived session."""
 
-    def __init__(self, spark: Any, jar: str, buckets: int) -> None:
+    def __init__(self, spark: Any, jar: str) -> None:
         self._spark = spark
         self._jar = jar
-        self._options = {
-            "hoodie.table.name": "trips",
-            "hoodie.datasource.write.recordkey.field": RECORD_KEY,
-            "hoodie.datasource.write.partitionpath.field": PARTITION,
-            "hoodie.datasource.write.precombine.field": ORDERING,
-            "hoodie.datasource.write.table.type": "COPY_ON_WRITE",
-            "hoodie.datasource.write.operation": "upsert",
-            "hoodie.table.timeline.timezone": "UTC",
-            "hoodie.index.type": "BUCKET",
-            "hoodie.index.bucket.engine": "SIMPLE",
-            "hoodie.bucket.index.num.buckets": str(buckets),
-            "hoodie.bucket.index.hash.field": RECORD_KEY,
-            "hoodie.metadata.enable": "false",
-            "hoodie.parquet.compression.codec": "zstd",
-            "hoodie.clean.automatic": "false",
-            "hoodie.archive.automatic": "false",
-            "hoodie.upsert.shuffle.parallelism": str(PARALLELISM),
-        }
 
     def versions(self) -> dict[str, str]:
         """Bundle, Spark and Java."""
@@ -42,21 +26,50 @@ class ApacheHudi:
         java = self._spark._jvm.System.getProperty("java.version")
         return {"apache_hudi": bundle, "spark": self._spark.version, "java": java}
 
-    def prepare(self, table: str, source: str) -> None:
-        """The base rows into a new table."""
-        self._write(table, source, "overwrite")
+    def prepare(self, job: Job) -> None:
+        """The base rows into a new table; a table without rows is made by its first write."""
+        if job.source is not None:
+            self._write(job, "bulk_insert", "overwrite")
 
-    def upsert(self, table: str, source: str) -> None:
+    def write(self, job: Job) -> None:
         """One folder of source files."""
-        self._write(table, source, "append")
+        self._write(job, job.operation, "append" if Path(job.table, ".hoodie").exists() else "overwrite")
 
     def close(self) -> None:
         """Stop Spark."""
         self._spark.stop()
 
-    def _write(self, table: str, source: str, mode: str) -> None:
-        rows = self._spark.read.parquet(source)
-        rows.write.format("hudi").options(**self._options).mode(mode).save(table)
+    def _write(self, job: Job, operation: str, mode: str) -> None:
+        rows = self._spark.read.parquet(job.source)
+        rows.write.format("hudi").options(**_options(job, operation)).mode(mode).save(job.table)
+
+
+def _options(job: Job, operation: str) -> dict[str, str]:
+    options = {
+        "hoodie.table.name": "trips",
+        "hoodie.datasource.write.recordkey.field": RECORD_KEY,
+        "hoodie.datasource.write.partitionpath.field": PARTITION if job.partitioned else "",
+        "hoodie.datasource.write.keygenerator.class": f"org.apache.hudi.keygen.{_KEY_GENERATORS[job.partitioned]}",
+        "hoodie.datasource.write.precombine.field": ORDERING,
+        "hoodie.datasource.write.table.type": "COPY_ON_WRITE",
+        "hoodie.datasource.write.operation": operation,
+        "hoodie.table.timeline.timezone": "UTC",
+        "hoodie.index.type": job.options["index"],
+        "hoodie.metadata.enable": "false",
+        "hoodie.parquet.compression.codec": "zstd",
+        "hoodie.clean.automatic": "false",
+        "hoodie.archive.automatic": "false",
+        "hoodie.upsert.shuffle.parallelism": str(PARALLELISM),
+        "hoodie.insert.shuffle.parallelism": str(PARALLELISM),
+        "hoodie.bulkinsert.shuffle.parallelism": str(PARALLELISM),
+    }
+    if job.options["index"] == "BUCKET":
+        options |= {
+            "hoodie.index.bucket.engine": "SIMPLE",
+            "hoodie.bucket.index.num.buckets": str(job.buckets),
+            "hoodie.bucket.index.hash.field": RECORD_KEY,
+        }
+    return options
 
 
 def main() -> None:
@@ -65,8 +78,7 @@ def main() -> None:
         raise SystemExit("--jar is needed: Apache Hudi's Spark bundle")
 
     def start() -> ApacheHudi:
-        session = start_session("apache-hudi", options.jar, options.work, options.driver_memory)
-        return ApacheHudi(session, options.jar, options.buckets)
+        return ApacheHudi(start_session("apache-hudi", options.jar, options.work, options.driver_memory), options.jar)
 
     serve(start)
 

@@ -1,25 +1,36 @@
-"""Runner of hudi_ops: `--engine local` in one process, `--engine spark` on a session as Apache Hudi gets it."""
+"""Process of hudi_ops: `--engine local` in one process, `--engine spark` on a session as Apache Hudi gets it."""
 
 from __future__ import annotations
 
+import inspect
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pyarrow
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.ingest.data import ORDERING, PARTITION, RECORD_KEY
-from benchmarks.ingest.serve import arguments, serve
+from benchmarks.ingest.serve import Job, arguments, serve
 from benchmarks.ingest.session import start_session
+from benchmarks.ingest.storage_calls import CountingStorage
 from hudi_ops import Table
+from hudi_ops.concurrency.in_process import in_process_lock
+from hudi_ops.context import TableContext
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.storage.paths import open_storage
+
+try:
+    from hudi_ops.services.operations import parse_operation
+except ImportError:  # until all operations are there
+    from hudi_ops.services.ingest import parse_operation
 
 
 class Ours:
-    """Each upsert opens the table anew, as a scheduled job would."""
+    """Each write opens the table anew, as a scheduled job would."""
 
-    def __init__(self, buckets: int, session: Any | None = None) -> None:
-        self._buckets = buckets
+    def __init__(self, schema: pa.Schema, session: Any | None = None) -> None:
+        self._schema = schema
         self._session = session
         self._engine = None
         if session is not None:
@@ -30,29 +41,34 @@ class Ours:
     def versions(self) -> dict[str, str]:
         """hudi_ops, pyarrow and, where it takes part, Spark."""
         spark = {"spark": self._session.version} if self._session is not None else {}
-        return {"hudi_ops": version("hudi-ops"), "pyarrow": pyarrow.__version__, **spark}
+        return {"hudi_ops": version("hudi-ops"), "pyarrow": pa.__version__, **spark}
 
-    def prepare(self, table: str, source: str) -> None:
+    def prepare(self, job: Job) -> None:
         """The table and its base rows; always by the local engine: equal input gives equal files on both."""
-        schema = pq.read_schema(next(iter(sorted(Path(source).glob("*.parquet")))))
         made = Table.create(
-            table,
+            job.table,
             name="trips",
             record_key=[RECORD_KEY],
-            schema=schema,
-            partition_by=[PARTITION],
+            schema=self._schema,
+            partition_by=[PARTITION] if job.partitioned else [],
             ordering=ORDERING,
-            buckets=self._buckets,
+            buckets=job.buckets,
+            **job.options,
         )
-        made.ingest_folder(source, engine="local")
+        if job.source is not None:
+            made.ingest_folder(job.source, _known("bulk_insert"), engine="local")
         made.close()
 
-    def upsert(self, table: str, source: str) -> None:
-        """One folder of source files."""
-        opened = Table.open(table, engine=self._engine)
-        result = opened.ingest_folder(source, "upsert", engine="local" if self._engine is None else "spark")
-        opened.close()
-        assert result.instant is not None, result
+    def write(self, job: Job) -> None:
+        """One folder of source files; rows in memory where they are few."""
+        _write(Table.open(job.table, engine=self._engine), job, "local" if self._engine is None else "spark")
+
+    def count(self, job: Job) -> dict[str, int]:
+        """Storage calls of one write."""
+        storage = CountingStorage(open_storage(job.table))
+        opened = Table(TableContext(storage=storage, locks=in_process_lock(storage.uri)))
+        _write(opened, job, "local")
+        return dict(sorted(storage.calls.items()))
 
     def close(self) -> None:
         """Stop Spark, where it runs."""
@@ -60,15 +76,41 @@ class Ours:
             self._session.stop()
 
 
+def _write(opened: Table, job: Job, engine: Any) -> None:
+    operation = _known(job.operation)
+    if job.in_memory:
+        result = opened.ingest(pa.concat_tables([pq.read_table(file) for file in job.files]), operation, engine=engine)
+    else:
+        assert job.source is not None
+        result = opened.ingest_folder(job.source, operation, engine=engine)
+    opened.close()
+    assert result.instant is not None, result
+
+
+def _known(operation: str) -> str:
+    """`bulk_insert` where it is there; an insert into an empty table does the same, and looks for duplicates as well."""
+    try:
+        parse_operation(operation)
+    except InvalidRequest:
+        return "insert"
+    return operation
+
+
+def can_leave_meta_columns_out() -> bool:
+    """Whether tables without meta columns can be made."""
+    return "meta_fields" in inspect.signature(Table.create).parameters
+
+
 def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--engine", choices=("local", "spark"), required=True)
     options = parser.parse_args()
+    schema = pq.read_schema(min(Path(options.schema_of).glob("*.parquet"))).remove_metadata()
 
     def start() -> Ours:
         if options.engine == "local":
-            return Ours(options.buckets)
-        return Ours(options.buckets, start_session("ours", options.jar, options.work, options.driver_memory))
+            return Ours(schema)
+        return Ours(schema, start_session("ours", options.jar, options.work, options.driver_memory))
 
     serve(start)
 

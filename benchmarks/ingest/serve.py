@@ -1,4 +1,4 @@
-"""What the runners share: a process that stays alive and answers `prepare` and `upsert`, one JSON line each.
+"""What the engine processes share: each stays alive and answers `prepare`, `write` and `count`, one JSON line each.
 
 The clock runs here, around the writer's call alone. CPU and memory are taken by whoever sent the command, from outside.
 """
@@ -11,21 +11,51 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 
+@dataclass(frozen=True)
+class Job:
+    """One command.
+
+    Attributes:
+        table: folder of the table.
+        source: folder of the rows to write; None with `prepare` of an empty table.
+        partitioned: whether the table has partitions.
+        buckets: file groups per partition, where the variant has such.
+        operation: `upsert`, `insert` or `bulk_insert`.
+        in_memory: the rows are few, and handed over as a table instead of files.
+        options: the variant's own settings.
+    """
+
+    table: str
+    source: str | None
+    partitioned: bool
+    buckets: int
+    operation: str
+    in_memory: bool
+    options: dict[str, Any]
+
+    @property
+    def files(self) -> list[Path]:
+        """The source's files."""
+        return sorted(Path(self.source).glob("*.parquet")) if self.source is not None else []
+
+
 class Writer(Protocol):
-    """One variant of the comparison."""
+    """The variants of one engine."""
 
     def versions(self) -> dict[str, str]:
         """Of what does the work."""
         ...
 
-    def prepare(self, table: str, source: str) -> None:
-        """Make the table and write the base rows."""
+    def prepare(self, job: Job) -> None:
+        """Make the table and write the base rows, if there are any."""
         ...
 
-    def upsert(self, table: str, source: str) -> None:
+    def write(self, job: Job) -> None:
         """Write one batch; this call is what is measured."""
         ...
 
@@ -35,12 +65,14 @@ class Writer(Protocol):
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    """Options that every runner has."""
+    """Options that every engine process has."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--buckets", type=int, required=True, help="file groups per partition")
     parser.add_argument("--work", required=True, help="folder for scratch files")
     parser.add_argument("--jar", help="Apache Hudi's Spark bundle")
     parser.add_argument("--driver-memory", default="6g", help="heap of the JVM")
+    parser.add_argument(
+        "--schema-of", required=True, help="a folder of source files: what a table without rows looks like"
+    )
     return parser
 
 
@@ -57,8 +89,9 @@ def serve(start: Callable[[], Writer]) -> None:
     answer({"versions": writer.versions()})
     for line in sys.stdin:
         request = json.loads(line)
-        call = writer.prepare if request["command"] == "prepare" else writer.upsert
+        call = getattr(writer, request.pop("command"))
+        job = Job(**request)
         started_s = time.perf_counter()
-        call(request["table"], request["source"])
-        answer({"wall_s": time.perf_counter() - started_s})
+        found = call(job)
+        answer({"wall_s": time.perf_counter() - started_s, "found": found})
     writer.close()

@@ -66,8 +66,20 @@ def locate_new(table: str) -> TableLocation:
 
 
 @contextmanager
-def open_table(location: TableLocation) -> Iterator[Table]:
+def open_table(
+    location: TableLocation,
+    *,
+    buckets: int | None = None,
+    hash_fields: tuple[str, ...] | None = None,
+    timezone: str | None = None,
+) -> Iterator[Table]:
     """The table at a location, with its lock; let go of at the end.
+
+    Args:
+        location: where it is.
+        buckets: for tables that Apache Hudi made; None: what `tables.yaml` says.
+        hash_fields: as in `Table.open`.
+        timezone: as in `Table.open`.
 
     Raises:
         InvalidRequest: no table lies there.
@@ -76,7 +88,13 @@ def open_table(location: TableLocation) -> Iterator[Table]:
     from hudi_ops.concurrency.open_lock import lock_of
     from hudi_ops.table import Table
 
-    table = Table.open(location.path, locks=lock_of(location))
+    table = Table.open(
+        location.path,
+        buckets=location.declared_buckets if buckets is None else buckets,
+        hash_fields=hash_fields,
+        timezone=timezone,
+        locks=lock_of(location),
+    )
     try:
         yield table
     finally:

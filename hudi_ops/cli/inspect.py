@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -17,11 +16,12 @@ from hudi_ops.cli.output import (
     is_terminal,
     plain_rows,
     sized,
-    to_json,
     working,
     write,
     write_facts,
     write_json,
+    write_json_with_rows,
+    write_lines,
     write_table,
 )
 from hudi_ops.errors import Corrupt, InvalidRequest
@@ -30,22 +30,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from hudi_ops.config.tables_file import TableLocation
+    from hudi_ops.services.scan import Scan
     from hudi_ops.table import Table
 
 TERMINAL_ROWS = 20
 
+_ROW_GROUP_BYTES = 128 << 20
+
 _LESS_TELLING = ("completion_time", "bytes_written", "slot", "archived")
 
-READ_HELP = """Print rows of a table, or write them to a Parquet file.
+READ_HELP = """Print rows of a table, or write them to a Parquet file. Rows are streamed: a table may be larger than memory.
 
 On a terminal, the first 20 rows as a table. In a pipe, all rows as JSON lines. With --json, one object with columns
 and rows, in which dates, times and decimals are text and bytes are base64. Hudi's meta columns come with --meta, or
 when --columns names them.
 
+With --explain, what would be read is printed instead: partitions, files and row groups that --where leaves out are not read.
+
 \b
 hudi-ops read flights --columns carrier,arr_delay --where "arr_delay > 60"
 hudi-ops read flights --as-of 2026-11-21T10:15:00 --limit 5 --json
 hudi-ops read flights --output flights.parquet
+hudi-ops read flights --where "origin = 'JFK'" --explain
 """
 
 TIMELINE_HELP = """List the instants of a table, the newest last.
@@ -73,14 +79,6 @@ hudi-ops verify /data/trips --deep --json
 """
 
 
-@dataclass(frozen=True)
-class _Query:
-    columns: tuple[str, ...]
-    where: str | None
-    as_of: str | None
-    limit: int | None
-
-
 def read(
     table: TableArgument,
     columns: Annotated[
@@ -98,6 +96,9 @@ def read(
         Path | None, typer.Option(metavar="FILE.parquet", help="Write the rows to this file instead of printing them.")
     ] = None,
     meta: Annotated[bool, typer.Option("--meta", help="With the meta columns that Hudi adds to each row.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print what would be read and what is left out, and no rows.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print rows of a table, or write them to a Parquet file.
@@ -109,32 +110,30 @@ def read(
     wanted = split_names(columns, "--columns")
     if output is not None:
         _check_output(output, location)
-    is_shown = output is None and not as_json and is_terminal()
+    is_shown = output is None and not as_json and not explain and is_terminal()
     most = TERMINAL_ROWS if limit is None and is_shown else limit
     with open_table(location) as opened:
-        query = _Query(wanted or _columns_of(opened, meta), where, as_of, most)
         with working(f"reading {location.name}"):
-            rows = opened.read(list(query.columns), where, as_of, most)
-            more = _rows_left(opened, query, rows.num_rows) if is_shown else 0
-    if output is not None:
-        _write_parquet(rows, output)
-        facts = {
-            "table": location.name,
-            "output": str(output),
-            "columns": rows.column_names,
-            "row_count": rows.num_rows,
-        }
-        said = f"{counted(rows.num_rows, 'row')} of {location.name} written to {output}, {sized(output.stat().st_size)}"
-        write_json(facts) if as_json else write(said)
-    elif as_json:
-        write_json({"table": location.name, "columns": rows.column_names, "rows": list(plain_rows(rows))})
-    elif is_shown:
-        write_table(rows.column_names, [list(row.values()) for row in plain_rows(rows)])
-        if more:
-            write(f"… and {counted(more, 'more row')}; --limit shows more, --output writes all of them to a file")
-    else:
-        for row in plain_rows(rows):
-            write(to_json(row))
+            scan = opened.scan(list(wanted or _columns_of(opened, meta)), where, as_of, most)
+            shown = scan.to_arrow() if is_shown else None
+            more = _rows_left(opened, scan, where, as_of, most) if is_shown else 0
+            read = scan.explain() if explain else None
+            written = _write_parquet(scan, output) if output is not None and read is None else 0
+        names = scan.schema.names
+        if read is not None:
+            write_json({"table": location.name, **read.as_dict()}) if as_json else write(str(read))
+        elif output is not None:
+            facts = {"table": location.name, "output": str(output), "columns": names, "row_count": written}
+            said = f"{counted(written, 'row')} of {location.name} written to {output}, {sized(output.stat().st_size)}"
+            write_json(facts) if as_json else write(said)
+        elif as_json:
+            write_json_with_rows({"table": location.name, "columns": names}, plain_rows(scan.to_batches()))
+        elif shown is not None:
+            write_table(names, [list(row.values()) for row in plain_rows(shown.to_batches())])
+            if more:
+                write(f"… and {counted(more, 'more row')}; --limit shows more, --output writes all of them to a file")
+        else:
+            write_lines(plain_rows(scan.to_batches()))
 
 
 def timeline(
@@ -206,12 +205,11 @@ def _columns_of(table: Table, meta: bool) -> tuple[str, ...]:
     return (*(META_COLUMNS if meta else ()), *table.schema.names)
 
 
-def _rows_left(table: Table, query: _Query, shown: int) -> int:
-    """How many rows pass the filter beyond those that are shown; counted by one column."""
-    if query.limit is None or shown < query.limit:
+def _rows_left(table: Table, scan: Scan, where: str | None, as_of: str | None, limit: int | None) -> int:
+    """How many rows pass the filter beyond those that are shown."""
+    if limit is None:
         return 0
-    total: int = table.read(list(query.columns[:1]), query.where, query.as_of).num_rows
-    return max(0, total - shown)
+    return max(0, table.scan(scan.schema.names[:1], where, as_of).count_rows() - limit)
 
 
 def _check_output(output: Path, location: TableLocation) -> None:
@@ -236,15 +234,34 @@ def _check_output(output: Path, location: TableLocation) -> None:
         )
 
 
-def _write_parquet(rows: pa.Table, output: Path) -> None:
+def _write_parquet(scan: Scan, output: Path) -> int:
+    """Write the rows batch by batch; the file gets its name when it is whole. Returns how many rows there were."""
     import pyarrow.parquet as pq
 
     aside = output.with_name(f".{output.name}.{uuid4().hex[:8]}")
+    count = 0
     try:
-        pq.write_table(rows, aside, compression="zstd")
+        with pq.ParquetWriter(aside, scan.schema, compression="zstd") as writer:
+            waiting: list[pa.RecordBatch] = []
+            for batch in scan.to_batches():
+                waiting.append(batch)
+                count += batch.num_rows
+                # Row groups of some size, whatever the files' batches are; and never more than some bytes in memory.
+                if sum(one.nbytes for one in waiting) >= _ROW_GROUP_BYTES:
+                    writer.write_table(_joined(waiting))
+                    waiting = []
+            if waiting:
+                writer.write_table(_joined(waiting))
         aside.replace(output)
     finally:
         aside.unlink(missing_ok=True)
+    return count
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.Table.from_batches(batches)
 
 
 def _write_rows(rows: Sequence[dict[str, Any]]) -> None:

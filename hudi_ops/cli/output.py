@@ -7,9 +7,10 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -21,6 +22,7 @@ BROKEN_PIPE_EXIT_CODE = 141
 """128 + SIGPIPE: what a shell shows for any program whose reader went away."""
 
 _CELL_WIDTH_MAX = 36
+_ROWS_AT_A_TIME = 4096
 _NOT_TEXT = (None, "NaN", "Infinity", "-Infinity")
 # A value may hold what a terminal takes for a command.
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {9: "\\t", 10: "\\n", 13: "\\r"}
@@ -32,8 +34,17 @@ def write(text: str) -> None:
     Raises:
         Exit: whoever read it has gone; there is nobody to tell, so this is quiet.
     """
+    write_part(text + "\n")
+
+
+def write_part(text: str) -> None:
+    """Print a part of a line to the standard output, now.
+
+    Raises:
+        Exit: whoever read it has gone; there is nobody to tell, so this is quiet.
+    """
     try:
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         # What is still buffered would fail again when the interpreter ends, and loudly.
@@ -69,12 +80,41 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def plain_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
-    """Rows as objects of JSON's types, batch by batch: a large table is never held as Python objects."""
-    names = rows.column_names
-    for batch in rows.to_batches(max_chunksize=65_536):
-        columns = [_plain_column(column) for column in batch.columns]
-        yield from (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+def plain_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    """Rows as objects of JSON's types, some at a time: a large table is never held as Python objects."""
+    for batch in batches:
+        names = batch.schema.names
+        for start in range(0, batch.num_rows, _ROWS_AT_A_TIME):
+            columns = [_plain_column(column) for column in batch.slice(start, _ROWS_AT_A_TIME).columns]
+            yield from (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+
+
+def write_lines(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print rows as JSON lines, some at a time."""
+    for some in _some(rows):
+        write_part("".join(to_json(row) + "\n" for row in some))
+
+
+def write_json_with_rows(head: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print one JSON object on one line, with `rows` as its last value; the rows are printed as they come.
+
+    An error while they come ends the line, so that what is printed of the error stands on a line of its own.
+    """
+    write_part(to_json(head).removesuffix("}") + ', "rows": [')
+    between, end = "", ""
+    try:
+        for some in _some(rows):
+            write_part(between + ", ".join(map(to_json, some)))
+            between = ", "
+        end = "]}"
+    finally:
+        write_part(end + "\n")
+
+
+def _some(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    rest = iter(rows)
+    while some := list(islice(rest, _ROWS_AT_A_TIME)):
+        yield some
 
 
 def _plain_column(column: pa.Array) -> list[Any]:

@@ -17,6 +17,18 @@ from hudi_ops.cli.arguments import (
     split_names,
 )
 from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
+from hudi_ops.cli.table_options import (
+    HiveStyleOption,
+    KeyGeneratorOption,
+    MetaFieldsOption,
+    TimeFormatOption,
+    TimeInputOption,
+    TimeOutputOption,
+    TimeUnitOption,
+    UrlEncodeOption,
+    VersionOption,
+    time_of,
+)
 from hudi_ops.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -48,6 +60,12 @@ hudi-ops ingest flights --source landing --dry-run
 """
 
 
+def _operations() -> list[str]:
+    from hudi_ops.services.operations import INGESTING
+
+    return list(INGESTING)
+
+
 def create(
     table: TableArgument,
     name: Annotated[
@@ -69,13 +87,15 @@ def create(
     like: Annotated[
         Path | None, typer.Option(metavar="FILE.parquet", help="A Parquet file whose columns the table gets.")
     ] = None,
-    url_encode: Annotated[
-        bool,
-        typer.Option(
-            "--url-encode/--no-url-encode",
-            help="Escape characters of partition values that a path must not hold, or refuse such values.",
-        ),
-    ] = True,
+    table_version: VersionOption = None,
+    key_generator: KeyGeneratorOption = None,
+    time_input: TimeInputOption = None,
+    time_output: TimeOutputOption = None,
+    time_unit: TimeUnitOption = None,
+    time_format: TimeFormatOption = None,
+    hive_style: HiveStyleOption = None,
+    url_encode: UrlEncodeOption = None,
+    meta_fields: MetaFieldsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make an empty table.
@@ -93,6 +113,12 @@ def create(
             "ordering": ordering,
             "table_type": table_type,
             "buckets": buckets,
+            "version": table_version,
+            "key_generator": key_generator,
+            "time": time_of(input=time_input, output=time_output, unit=time_unit, input_format=time_format),
+            "hive_style": hive_style,
+            "url_encode": url_encode,
+            "meta_fields": meta_fields,
         },
     )
     if like is None:
@@ -102,7 +128,7 @@ def create(
             next_step="pass --like with a Parquet file that has them",
         )
     schema = _schema_like(like)
-    made = _make(location, definition, schema, url_encode)
+    made = _make(location, definition, schema)
     if as_json:
         write_json(made)
         return
@@ -121,9 +147,10 @@ def ingest(
     operation: Annotated[
         str,
         typer.Option(
-            metavar="upsert|insert|delete",
-            help="upsert replaces rows with the same key, insert refuses them, delete removes rows by key.",
-            autocompletion=lambda: ["upsert", "insert", "delete"],
+            metavar="OPERATION",
+            help="upsert replaces rows with the same key, insert refuses them, delete removes rows by key; bulk_insert adds rows "
+            "without looking keys up; insert_overwrite replaces the partitions that the rows touch, insert_overwrite_table all.",
+            autocompletion=_operations,
         ),
     ] = "upsert",
     engine: Annotated[
@@ -140,13 +167,16 @@ def ingest(
     evolve: Annotated[
         bool, typer.Option("--evolve", help="Let the table take new columns and wider types from the files.")
     ] = False,
+    drop_metadata_table: Annotated[
+        bool, typer.Option("--drop-metadata-table", help="First drop the table's metadata table, as `adopt` does.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the files that would be taken; change nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Take the new files of a folder into a table."""
-    from hudi_ops.services.ingest import parse_operation
+    from hudi_ops.services.operations import parse_operation
 
     min_age_s = parse_seconds(min_age, "--min-age")
     parse_operation(operation)
@@ -157,6 +187,8 @@ def ingest(
             _tell_offer(location, folder, _preview(opened, folder, engine, min_age_s), as_json)
             return
         with working(f"ingesting {folder} into {location.name}"):
+            if drop_metadata_table:
+                opened.adopt(drop_metadata_table=True)
             # The name is checked where engines are chosen, with the error that the library gives.
             result = opened.ingest_folder(
                 folder,
@@ -182,22 +214,31 @@ def _definition(location: TableLocation, given: dict[str, Any]) -> dict[str, Any
             "ordering": one.ordering,
             "table_type": one.type,
             "buckets": one.buckets,
+            "version": one.version,
+            "key_generator": one.key_generator,
+            "time": one.time,
+            "hive_style": one.hive_style,
+            "url_encode": one.url_encode,
+            "meta_fields": one.meta_fields,
         }
     definition = declared | {option: value for option, value in given.items() if value is not None}
     return {"record_key": (), "partition_by": (), "ordering": None, **definition}
 
 
-def _make(location: TableLocation, definition: dict[str, Any], schema: pa.Schema, url_encode: bool) -> dict[str, Any]:
+def _make(location: TableLocation, definition: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
     from hudi_ops.concurrency.open_lock import lock_of
     from hudi_ops.table import Table
 
-    table = Table.create(location.path, schema=schema, url_encode=url_encode, locks=lock_of(location), **definition)
+    table = Table.create(location.path, schema=schema, locks=lock_of(location), **definition)
     try:
         return {
             "table": table.config.name,
             "path": location.path,
             "created": table.was_created,
             "type": table.config.table_type,
+            "version": table.config.version,
+            "key_generator": table.config.key_generator,
+            "meta_fields": table.config.populate_meta_fields,
             "record_key": list(table.config.record_key_fields),
             "partition_by": list(table.config.partition_fields),
             "ordering": list(table.config.ordering_fields),
@@ -272,9 +313,10 @@ def _ingest_text(result: dict[str, Any]) -> str:
     counts = ", ".join(f"{result[what]:,} {what}" for what in ("inserted", "updated", "deleted", "ignored"))
     notes = [*result["schema_changes"], *([result["note"]] if result["note"] else [])]
     note = "".join(f"\n  {line}" for line in notes)
+    replaced = f", {counted(result['replaced'], 'file group')} replaced" if result["replaced"] else ""
     return (
         f"{result['table']}: {result['operation']} {result['instant']} took {counted(result['rows_in'], 'row')}{files}\n"
-        f"  {counts}\n"
+        f"  {counts}{replaced}\n"
         f"  {counted(result['file_groups'], 'file group')} and {sized(result['bytes_written'])} written in "
         f"{result['seconds']:.1f} s, engine {result['engine']} ({result['engine_reason']}){note}"
     )

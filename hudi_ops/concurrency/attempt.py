@@ -49,7 +49,7 @@ def reserve_instant(ctx: TableContext, state: TableState) -> str:
     """
     times = known_times(state.timeline, state.log)
     for _ in range(INSTANTS_TRIED_MAX):
-        instant = next_after(times, ctx.clock.now_ms(), state.config.name)
+        instant = next_after(times, ctx.clock.now_ms(), state.config.name, state.zone)
         if not take_lease(ctx, instant):
             times |= {instant}
             continue
@@ -63,7 +63,9 @@ def reserve_instant(ctx: TableContext, state: TableState) -> str:
     raise Internal(f"no free instant in {INSTANTS_TRIED_MAX} tries", table=state.config.name)
 
 
-def begin(ctx: TableContext, loader: StateLoader, action: str, plan: bytes = b"") -> Attempt:
+def begin(
+    ctx: TableContext, loader: StateLoader, action: str, plan: bytes = b"", inflight_body: bytes = b""
+) -> Attempt:
     """Reserve an instant and put it on the timeline, requested and inflight.
 
     Args:
@@ -71,17 +73,19 @@ def begin(ctx: TableContext, loader: StateLoader, action: str, plan: bytes = b""
         loader: where the state comes from.
         action: pending word of the action, for example `commit`.
         plan: content of the requested file; empty for ingestion.
+        inflight_body: content of the inflight file; empty but for overwrites.
 
     Returns:
         The attempt; its lease is the caller's to renew and to drop.
     """
+    loader.seed()
     while True:
         state = loader.load()
         instant = reserve_instant(ctx, state)
         folder = state.config.timeline_folder
         requested = f"{folder}/{requested_name(instant, action)}"
         inflight = f"{folder}/{inflight_name(instant, action)}"
-        for path, body in ((requested, plan), (inflight, b"")):
+        for path, body in ((requested, plan), (inflight, inflight_body)):
             # The instant is ours by its lease: a retried request may have put the very file that is found.
             ensure(ctx.storage, path, body)
         # A sleeper may have been cancelled, or archived past, before its files appeared (docs/protocol.md §4).

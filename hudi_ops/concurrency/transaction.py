@@ -69,6 +69,7 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
         OutcomeUnknown: the slot may hold the entry or not; opening the table again settles it.
         Internal: slot after slot was taken by others, far beyond what contention explains.
     """
+    loader.seed()
     locks = cast(LockProvider, ctx.locks)
     with locks.acquire(ctx.lock_timeout_s, purpose) as held:
         for _ in range(SLOTS_LOST_MAX):

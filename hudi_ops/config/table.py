@@ -1,4 +1,4 @@
-"""What `hoodie.properties` says of a table, as one frozen value; and the properties of a new table (docs/format.md §1.5)."""
+"""What `hoodie.properties` says of a table, as one frozen value (docs/format.md §1.5)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from hudi_ops.errors import Corrupt, InvalidRequest, Unsupported
+from hudi_ops.errors import Corrupt, Unsupported
 
 PROPERTIES_PATH = ".hoodie/hoodie.properties"
 BACKUP_PATH = ".hoodie/hoodie.properties.backup"
 
 READABLE_VERSIONS = (6, 8, 9)
-WRITABLE_VERSIONS = (9,)
+WRITABLE_VERSIONS = (8, 9)
 
 BUCKETS_MAX = 100_000
 """Buckets of a partition, at most: each is a file, and a folder with more of them serves nobody."""
@@ -58,12 +58,18 @@ class TableConfig(BaseModel):
         return "commit" if self.table_type == "COPY_ON_WRITE" else "deltacommit"
 
     @property
+    def is_in_local_time(self) -> bool:
+        """Whether instants are in the zone of whoever writes, which nothing on storage names (docs/format.md §1.5, §2.1)."""
+        return self.raw.get("hoodie.table.timeline.timezone", "LOCAL").upper() != "UTC"
+
+    @property
     def encodes_key_names(self) -> bool:
         """Whether record keys read `field:value,…` instead of the bare value.
 
-        Source: docs/format.md §6.5: several key fields, or the complex generator with one field (always so in version 9).
+        Source: docs/format.md §6.5: several key fields, or the complex generator with one field in version 9. In version 8
+        one field stands bare, as Apache Hudi 1.0 writes it.
         """
-        return len(self.record_key_fields) > 1 or self.key_generator == "COMPLEX"
+        return len(self.record_key_fields) > 1 or (self.key_generator == "COMPLEX" and self.version >= 9)
 
     @classmethod
     def from_properties(cls, raw: Mapping[str, str], path: str = PROPERTIES_PATH) -> TableConfig:
@@ -137,7 +143,9 @@ class TableConfig(BaseModel):
 class TableFacts(BaseModel):
     """What a writer must know and Apache Hudi does not store; kept in the commit log.
 
-    `buckets` is the count of the simple bucket index, `hash_fields` the fields its hash is taken of.
+    `buckets` is the count of the simple bucket index, `hash_fields` the fields its hash is taken of. `encodes_key_names` says
+    whether record keys read `field:value`; None: as table version and key generator have it. `timezone` is the zone of the
+    instants, as in the IANA data base, of tables whose properties say no more than LOCAL.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -145,65 +153,8 @@ class TableFacts(BaseModel):
     index: Literal["simple_bucket"] = "simple_bucket"
     buckets: int
     hash_fields: tuple[str, ...]
-
-
-def key_generator_of(record_key: tuple[str, ...], partition_by: tuple[str, ...]) -> str:
-    """The key generator that Apache Hudi infers from the numbers of key and partition fields (docs/format.md §6.5)."""
-    if not partition_by:
-        return "NON_PARTITION"
-    return "SIMPLE" if len(record_key) == len(partition_by) == 1 else "COMPLEX"
-
-
-def new_table_properties(
-    *,
-    name: str,
-    table_type: TableType,
-    record_key: tuple[str, ...],
-    partition_by: tuple[str, ...],
-    ordering: str | None,
-    create_schema: str,
-    checksum: str,
-    url_encode: bool = True,
-) -> dict[str, str]:
-    """Every property of a new version 9 table (docs/format.md §1.5).
-
-    Raises:
-        InvalidRequest: the name is not plain ASCII without control characters, which not every reader could open.
-    """
-    if not name.isascii() or not name.isprintable() or not name.strip() or any(c in name for c in "/\\ "):
-        raise InvalidRequest(
-            f"table name {name!r} cannot be used",
-            expected="printable ASCII without spaces or slashes",
-            found=repr(name),
-            next_step="choose another --name",
-        )
-    properties = {
-        "hoodie.table.name": name,
-        "hoodie.table.type": table_type,
-        "hoodie.table.version": "9",
-        "hoodie.table.initial.version": "9",
-        "hoodie.timeline.layout.version": "2",
-        "hoodie.timeline.path": "timeline",
-        "hoodie.timeline.history.path": "history",
-        "hoodie.archivelog.folder": "history",
-        "hoodie.table.recordkey.fields": ",".join(record_key),
-        "hoodie.table.keygenerator.type": key_generator_of(record_key, partition_by),
-        "hoodie.record.merge.mode": "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING",
-        "hoodie.datasource.write.hive_style_partitioning": "true",
-        "hoodie.datasource.write.partitionpath.urlencode": str(url_encode).lower(),
-        "hoodie.datasource.write.drop.partition.columns": "false",
-        "hoodie.populate.meta.fields": "true",
-        "hoodie.table.base.file.format": "PARQUET",
-        "hoodie.table.timeline.timezone": "UTC",
-        "hoodie.table.format": "native",
-        "hoodie.table.create.schema": create_schema,
-        "hoodie.table.checksum": checksum,
-    }
-    if partition_by:
-        properties["hoodie.table.partition.fields"] = ",".join(partition_by)
-    if ordering:
-        properties["hoodie.table.ordering.fields"] = ordering
-    return properties
+    encodes_key_names: bool | None = None
+    timezone: str = "UTC"
 
 
 def _csv(raw: Mapping[str, str], key: str) -> tuple[str, ...]:

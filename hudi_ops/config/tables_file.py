@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from hudi_ops.config.key_generators import KeyGenerator, TimePartition
 from hudi_ops.config.table import BUCKETS_MAX
 from hudi_ops.errors import InvalidRequest
 
@@ -47,6 +48,14 @@ class TableDeclaration(_Model):
     )
     buckets: int = Field(default=1, ge=1, le=BUCKETS_MAX, description="Buckets (file groups) a partition.")
     type: Literal["cow", "mor"] = Field(default="cow", description="Copy-on-write or merge-on-read.")
+    version: Literal[8, 9] = Field(default=9, description="Table version; 8 for Apache Hudi 1.0 and Trino.")
+    key_generator: KeyGenerator = Field(default="auto", description="How keys and folders are made; auto infers it.")
+    time: TimePartition | None = Field(
+        default=None, description="For timestamp: input, output, unit and input_format of the partition column."
+    )
+    hive_style: bool = Field(default=True, description="Folders read column=value, or the value alone.")
+    url_encode: bool = Field(default=True, description="Escape what a folder's name must not hold, or refuse it.")
+    meta_fields: bool = Field(default=True, description="With or without Hudi's five meta columns.")
     source: str | None = Field(
         default=None, min_length=1, description="Folder that ingestion takes files from by default."
     )
@@ -111,6 +120,12 @@ class TableLocation(_Model):
     path: str
     lock: str | None
     declaration: TableDeclaration | None
+
+    @property
+    def declared_buckets(self) -> int | None:
+        """Buckets a partition, where `tables.yaml` says it in so many words; the default is no statement about a table."""
+        said = self.declaration is not None and "buckets" in self.declaration.model_fields_set
+        return self.declaration.buckets if self.declaration is not None and said else None
 
 
 def find_tables_file(path: str | Path | None = None, start: Path | None = None) -> Path | None:

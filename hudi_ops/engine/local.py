@@ -23,13 +23,14 @@ class LocalEngine:
     name = "local"
 
     def __init__(self, threads: int | None = None) -> None:
-        self._threads = threads or os.cpu_count() or 1
+        self.threads = threads or os.cpu_count() or 1
+        """Tasks at a time."""
 
     def map(self, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
         """Results in the order of the inputs; the first error stops the tasks that have not begun."""
-        if self._threads == 1 or len(inputs) < 2:
+        if self.threads == 1 or len(inputs) < 2:
             return [task(one) for one in inputs]
-        pool = ThreadPoolExecutor(max_workers=min(self._threads, len(inputs)))
+        pool = ThreadPoolExecutor(max_workers=min(self.threads, len(inputs)))
         try:
             return list(pool.map(task, inputs))
         finally:

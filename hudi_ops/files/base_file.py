@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from hudi_ops.config.columns import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
 from hudi_ops.errors import Corrupt, Unavailable
+from hudi_ops.files.dictionary_columns import dictionary_columns
 from hudi_ops.files.repeated_columns import plain_type, repeated_columns
 from hudi_ops.files.widen import widen
 from hudi_ops.formats import parquet_footer
@@ -68,6 +69,11 @@ class BaseFileReader:
             fail_reading(path, error)
 
     @property
+    def path(self) -> str:
+        """Where it lies below the table's root."""
+        return self._path
+
+    @property
     def schema(self) -> pa.Schema:
         """Columns in the file."""
         return self._file.schema_arrow
@@ -78,9 +84,24 @@ class BaseFileReader:
         return int(self._file.metadata.num_rows)
 
     @property
+    def parquet(self) -> pq.FileMetaData:
+        """Parquet's own footer."""
+        return self._file.metadata
+
+    @property
     def footer(self) -> BaseFileFooter:
         """Bloom filter, key range and Avro schema, as far as they are there."""
         return parquet_footer.decode(self._file.metadata.metadata, self._path)
+
+    def might_hold(self, keys: pa.ChunkedArray) -> bool:
+        """Whether any of these record keys may be in the file: asked of the footer alone, its key range first."""
+        footer = self.footer
+        if footer.min_key is not None and footer.max_key is not None:
+            inside = pc.and_(pc.greater_equal(keys, footer.min_key), pc.less_equal(keys, footer.max_key))
+            keys = keys.filter(inside)
+        if len(keys) == 0 or footer.bloom is None:
+            return len(keys) > 0
+        return bool(footer.bloom.might_contain(keys).any())
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The named columns that the file has, all rows.
@@ -94,6 +115,21 @@ class BaseFileReader:
             return self._file.read(columns=wanted)
         except (pa.ArrowInvalid, OSError) as error:
             fail_reading(self._path, error)
+
+    def head(self, rows: int, columns: Sequence[str]) -> pa.Table:
+        """The named columns that the file has, of its first rows.
+
+        Raises:
+            Corrupt: a page cannot be decoded.
+            Unavailable: the storage did not give it.
+        """
+        wanted = [name for name in columns if name in self.schema.names]
+        try:
+            batch = next(self._file.iter_batches(batch_size=rows, columns=wanted), None)
+        except (pa.ArrowInvalid, OSError) as error:
+            fail_reading(self._path, error)
+        schema = pa.schema([self.schema.field(name) for name in wanted])
+        return pa.Table.from_batches([batch]) if batch is not None else schema.empty_table()
 
 
 def fail_reading(path: str, error: Exception) -> NoReturn:
@@ -145,6 +181,18 @@ def with_meta(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*meta_schema(), *schema])
 
 
+def stored_schema(schema: pa.Schema, meta_fields: bool) -> pa.Schema:
+    """The columns that a base file of ours holds.
+
+    Args:
+        schema: the table's own columns.
+        meta_fields: `hoodie.populate.meta.fields`; without them the five columns are left out, not null.
+
+    Source: docs/format.md §6.2.
+    """
+    return with_meta(schema) if meta_fields else pa.schema(list(schema))
+
+
 def bloom_of(
     keys: pa.ChunkedArray, fpp: float, carried: BloomFilter | None, added: pa.ChunkedArray | None
 ) -> BloomFilter:
@@ -167,26 +215,29 @@ def encode_base_file(
     settings: WriterSettings,
     carried: BloomFilter | None = None,
     added_keys: pa.ChunkedArray | None = None,
+    previous: pq.FileMetaData | None = None,
 ) -> pa.Buffer:
     """The bytes of a base file; equal input gives equal bytes.
 
     Args:
         rows: meta columns first, then the table's columns; a dictionary-encoded one is written with the type of its values.
+            Without meta columns the footer has neither filter nor key range.
         table_name: names the Avro record in the footer.
         settings: how Parquet is written.
         carried: bloom filter of the file that this one replaces.
         added_keys: record keys that the replaced file did not have; needed with `carried`.
+        previous: Parquet's footer of the file that this one replaces; it tells which columns a dictionary suited.
     """
-    keys = rows.column(RECORD_KEY)
-    bounds = key_range(keys)
+    keys = rows.column(RECORD_KEY) if RECORD_KEY in rows.column_names else None
+    bounds = key_range(keys) if keys is not None else None
     data_schema = pa.schema([
         field.with_type(plain_type(field.type)) for field in rows.schema if field.name not in META_COLUMNS
     ])
     footer = BaseFileFooter(
-        bloom=bloom_of(keys, settings.bloom_fpp, carried, added_keys),
+        bloom=bloom_of(keys, settings.bloom_fpp, carried, added_keys) if keys is not None else None,
         min_key=bounds[0] if bounds else None,
         max_key=bounds[1] if bounds else None,
-        avro_schema=json.dumps(_avro_with_meta(data_schema, table_name), separators=(",", ":")),
+        avro_schema=json.dumps(_avro_of(data_schema, table_name, keys is not None), separators=(",", ":")),
     )
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -194,7 +245,7 @@ def encode_base_file(
         rows.schema.remove_metadata(),
         compression=settings.compression,
         compression_level=settings.compression_level,
-        use_dictionary=_dictionary_columns(rows, settings),
+        use_dictionary=dictionary_columns(rows, {RECORD_KEY, COMMIT_SEQNO, *settings.plain_columns}, previous),
         store_schema=False,
         coerce_timestamps=None,
         write_page_index=False,
@@ -204,27 +255,9 @@ def encode_base_file(
     return sink.getvalue()
 
 
-def _avro_with_meta(schema: pa.Schema, table_name: str) -> dict[str, object]:
+def _avro_of(schema: pa.Schema, table_name: str, meta_fields: bool) -> dict[str, object]:
     record = to_avro(schema, table_name)
+    if not meta_fields:
+        return record
     meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
     return {**record, "fields": [*meta, *record["fields"]]}
-
-
-def _dictionary_columns(rows: pa.Table, settings: WriterSettings) -> list[str]:
-    """Columns worth a dictionary: strings and small numbers that repeat in a sample of the rows."""
-    plain = {RECORD_KEY, COMMIT_SEQNO, *settings.plain_columns}
-    chosen = []
-    sample = rows.slice(0, 4096)
-    for field in rows.schema:
-        if field.name in plain:
-            continue
-        if pa.types.is_dictionary(field.type):
-            chosen.append(field.name)
-            continue
-        # Nested leaves stay plain: pyarrow wants their full Parquet paths, and a sample of them says little.
-        if pa.types.is_nested(field.type) or pa.types.is_boolean(field.type) or sample.num_rows == 0:
-            continue
-        distinct = pc.count_distinct(sample.column(field.name), mode="all").as_py()
-        if distinct * 2 <= sample.num_rows or sample.num_rows < 16:
-            chosen.append(field.name)
-    return chosen

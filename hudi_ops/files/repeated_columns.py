@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -32,17 +34,25 @@ def concat_rows(carried: pa.Table, fresh: pa.Table) -> pa.Table:
 
     Args:
         carried: rows of the older base file.
-        fresh: rows with the same columns, none of them encoded.
+        fresh: rows with the same columns; encoded ones are decoded where the carried column is plain.
     """
     for place, field in enumerate(carried.schema):
-        if pa.types.is_dictionary(field.type):
-            fresh = fresh.set_column(place, field, fresh.column(place).dictionary_encode().cast(field.type))
+        column = fresh.column(place)
+        if column.type == field.type:
+            continue
+        if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        fresh = fresh.set_column(place, field, column.cast(field.type))
     return pa.concat_tables([carried, fresh]).unify_dictionaries()
 
 
-def decoded(rows: pa.Table) -> pa.Table:
-    """The rows with every column in the type of its values, for kernels that compare them."""
-    return rows.cast(pa.schema([field.with_type(plain_type(field.type)) for field in rows.schema]))
+def decoded(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The rows with the named columns, as far as they are there, in the type of their values, for kernels that compare them."""
+    for name in names:
+        place = rows.schema.get_field_index(name)
+        if place >= 0 and pa.types.is_dictionary(rows.schema.field(place).type):
+            rows = rows.set_column(place, name, rows.column(place).cast(plain_type(rows.schema.field(place).type)))
+    return rows
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

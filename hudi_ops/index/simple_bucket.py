@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from hudi_ops.config.columns import RECORD_KEY
+from hudi_ops.config.key_generators import time_partition_of
 from hudi_ops.config.table import TableConfig, TableFacts
 from hudi_ops.errors import Corrupt
 from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids
@@ -34,10 +35,14 @@ class Tagger:
 
     @classmethod
     def of(cls, config: TableConfig, facts: TableFacts) -> Tagger:
-        """The tagger of a table."""
+        """The tagger of a table.
+
+        Raises:
+            Unsupported: partition paths that cannot be made.
+        """
         return cls(
-            keys=KeySpec(config.record_key_fields, config.encodes_key_names),
-            partitions=PartitionSpec(config.partition_fields, config.hive_style, config.url_encode),
+            keys=key_spec(config, facts),
+            partitions=partition_spec(config),
             hash_fields=facts.hash_fields,
             buckets=facts.buckets,
         )
@@ -66,6 +71,28 @@ class Tagger:
                 ordered.slice(end - len(group.rows), len(group.rows)) for group, end in zip(block, ends, strict=True)
             ]
         return [(names[group.code], group.bucket, part) for group, part in zip(groups, parts, strict=True)]
+
+
+def key_spec(config: TableConfig, facts: TableFacts) -> KeySpec:
+    """How the table's record keys are made; what was written at its making outweighs what its version would do now."""
+    named = config.encodes_key_names if facts.encodes_key_names is None else facts.encodes_key_names
+    return KeySpec(config.record_key_fields, named)
+
+
+def computed_keys(config: TableConfig, facts: TableFacts) -> KeySpec | None:
+    """How to make the keys of rows in base files; None where a meta column holds them."""
+    return None if config.populate_meta_fields else key_spec(config, facts)
+
+
+def partition_spec(config: TableConfig) -> PartitionSpec:
+    """How the table's partition paths are made.
+
+    Raises:
+        Unsupported: a time-based key generator with settings that cannot be followed.
+    """
+    is_timed = config.key_generator == "TIMESTAMP" and config.partition_fields
+    time = time_partition_of(config.raw, config.name) if is_timed else None
+    return PartitionSpec(config.partition_fields, config.hive_style, config.url_encode, time)
 
 
 def _blocks(groups: list[GroupSlice], rows: pa.Table) -> Iterator[list[GroupSlice]]:

@@ -10,9 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hudi_ops.config.key_generators import TimePartition
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.kernels.statistics import first_null_row
 from hudi_ops.kernels.text import key_column, print_values
+from hudi_ops.kernels.time_paths import time_paths
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 EMPTY_KEY_PART = "__empty__"
@@ -45,11 +47,13 @@ class PartitionSpec:
         fields: the partition fields, one level each; none for a table without partitions.
         hive_style: levels read `field=value`.
         url_encode: `hoodie.datasource.write.partitionpath.urlencode`.
+        time: how the one field becomes a path, in tables with the time-based key generator.
     """
 
     fields: tuple[str, ...]
     hive_style: bool
     url_encode: bool
+    time: TimePartition | None = None
 
 
 def record_keys(data: pa.Table, spec: KeySpec) -> pa.Array:
@@ -113,7 +117,7 @@ def partition_paths(data: pa.Table, spec: PartitionSpec) -> pa.DictionaryArray:
     codes = np.zeros(data.num_rows, np.int64)
     paths = np.array([""] if data.num_rows else [], object)
     for level, field in enumerate(spec.fields):
-        field_codes, texts = _distinct_texts(key_column(data, field), field)
+        field_codes, texts = _distinct_texts(key_column(data, field), field, spec.time)
         folders = _folders(texts, field_codes, field, spec, level)
         codes, left, right = _pair(codes, field_codes, len(folders))
         paths = paths[left] + "/" + folders[right] if level else folders[right]
@@ -124,8 +128,10 @@ def partition_paths(data: pa.Table, spec: PartitionSpec) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(rank[codes], pa.int32()), distinct)
 
 
-def _distinct_texts(column: pa.Array, field: str) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Per row a code, and the text of each code; null gives the default partition.
+def _distinct_texts(
+    column: pa.Array, field: str, time: TimePartition | None
+) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Per row a code, and the text of each code; null gives the default partition, or 1970 where partitions are made of times.
 
     Raises:
         InvalidRequest: an empty text, or the default partition's own name: Apache Hudi takes a partition column's value from
@@ -140,6 +146,10 @@ def _distinct_texts(column: pa.Array, field: str) -> tuple[npt.NDArray[np.int64]
             next_step="Partition by a date column made of it.",
             field=field,
         )
+    if time is not None:
+        # As many values as rows, a day's folder: the texts are what repeats.
+        paths = time_paths(column, time, field).dictionary_encode()
+        return paths.indices.to_numpy(zero_copy_only=False).astype(np.int64), paths.dictionary.to_pylist()
     encoded = column.dictionary_encode(null_encoding="encode")
     texts = print_values(encoded.dictionary, field).to_pylist()
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -166,12 +176,13 @@ def _folders(
         InvalidRequest: a text that is no folder name.
     """
     folders = np.empty(len(texts), object)
+    forbidden = _forbidden(spec)
     for code, text in enumerate(texts):
         value = _ENCODED.sub(lambda match: f"%{ord(match[0]):02X}", text) if spec.url_encode else text
         folder = f"{field}={value}" if spec.hive_style else value
         # `.hoodie` at the top is the table's own folder: data there would be taken for its metadata.
         if (
-            any(char in value for char in ("/", ":", "%") if not spec.url_encode)
+            any(char in value for char in forbidden)
             or folder in {".", ".."}
             or _CONTROL.search(value)
             or (level == 0 and folder.startswith(".hoodie"))
@@ -179,7 +190,7 @@ def _folders(
             row = int(np.argmax(codes == code))
             raise InvalidRequest(
                 f"Row {row}: the value {text!r} of the partition field {field!r} is not the name of a folder.",
-                expected="none of / : %, no control characters, not '.' or '..', not beginning with '.hoodie'",
+                expected=f"none of {' '.join(forbidden) or '..'}, no control characters, not '.' or '..', not beginning with '.hoodie'",
                 found=repr(text),
                 next_step="Create the table with hoodie.datasource.write.partitionpath.urlencode=true, which encodes "
                 "'/' and control characters, or change the value.",
@@ -199,6 +210,14 @@ def _folders(
             )
         folders[code] = folder
     return folders
+
+
+def _forbidden(spec: PartitionSpec) -> tuple[str, ...]:
+    """Characters that a value may not hold: without an escape a reader would take them for something else."""
+    if spec.url_encode:
+        return ()
+    # A slash in the text of a time is meant: it makes a level. `x=y` without hive style is read as column x.
+    return (*(() if spec.time else ("/",)), ":", "%", *(() if spec.hive_style else ("=",)))
 
 
 def _pair(

@@ -29,6 +29,8 @@ class Operation(enum.Enum):
     UPSERT = "upsert"
     INSERT = "insert"
     DELETE = "delete"
+    APPEND = "append"
+    """Rows are added beside what is there, whatever their keys."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +147,20 @@ def plan_merge(
         ignored=int(np.count_nonzero(loses)),
         missed_deletes=int(np.count_nonzero(is_delete & ~is_known)),
     )
+
+
+def plan_append(count: int, deletes: pa.Array | None) -> MergePlan:
+    """Takes every row, whatever its key; rows that delete have nothing to meet, and are passed over.
+
+    Args:
+        count: incoming rows.
+        deletes: as in `plan_merge`.
+
+    Returns:
+        A plan that leaves the base as it is.
+    """
+    taken = np.flatnonzero(~_as_mask(deletes, count)).astype(np.int64, copy=False)
+    return MergePlan(None, taken, len(taken), 0, 0, 0, count - len(taken))
 
 
 def existing(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> npt.NDArray[np.bool_]:

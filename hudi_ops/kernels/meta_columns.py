@@ -1,8 +1,7 @@
 """Apache Hudi's five meta columns on Arrow tables.
 
-Fresh rows get them as plain strings, so that they can be joined to rows of any origin. Only the file name, the last one to
-be set and the same in every row of a file, is a dictionary of one entry, which is written in a third of the time; writers
-hide the Arrow schema, so that it is read back as a string.
+Those that are the same in every row are dictionaries of one entry, which are made without copying the value and written in a
+third of the time; writers hide the Arrow schema, so that they are read back as strings.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def add_meta_columns(
         seqno_prefix: `{instant}_{taskPartition}_`; the row number in this table is appended.
 
     Returns:
-        A new table; `data` is unchanged and its columns are shared.
+        A new table; `data` is unchanged and its columns are shared. All but key and sequence number are dictionary-encoded.
 
     Raises:
         InvalidRequest: `data` has a meta column already, or `keys` has another length.
@@ -51,13 +50,14 @@ def add_meta_columns(
         )
     rows = data.num_rows
     values = {
-        COMMIT_TIME: pa.repeat(instant, rows),
+        COMMIT_TIME: _constant(instant, rows),
         COMMIT_SEQNO: pc.binary_join_element_wise(seqno_prefix, pc.cast(pa.array(np.arange(rows)), pa.string()), ""),
         RECORD_KEY: keys if keys.type == pa.string() else keys.cast(pa.string()),
-        PARTITION_PATH: pa.repeat(partition_path, rows),
-        FILE_NAME: pa.repeat(file_name, rows),
+        PARTITION_PATH: _constant(partition_path, rows),
+        FILE_NAME: _constant(file_name, rows),
     }
-    schema = pa.schema([*meta_schema(), *data.schema], metadata=data.schema.metadata)
+    meta = [field.with_type(values[field.name].type) for field in meta_schema()]
+    schema = pa.schema([*meta, *data.schema], metadata=data.schema.metadata)
     return pa.Table.from_arrays([*(values[name] for name in META_COLUMNS), *data.columns], schema=schema)
 
 
@@ -84,7 +84,9 @@ def with_file_name(data: pa.Table, file_name: str) -> pa.Table:
             found=f"columns {', '.join(data.column_names)}",
             next_step="Read the base file with its meta columns.",
         )
-    one = pa.DictionaryArray.from_arrays(
-        pa.array(np.zeros(data.num_rows, np.int32)), pa.array([file_name], pa.string())
-    )
+    one = _constant(file_name, data.num_rows)
     return data.set_column(place, data.schema.field(place).with_type(one.type), one)
+
+
+def _constant(value: str, rows: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value], pa.string()))

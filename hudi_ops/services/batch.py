@@ -10,6 +10,7 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.index.simple_bucket import Tagger
 from hudi_ops.kernels.merge import Operation
 from hudi_ops.services.ledger import Ledger
+from hudi_ops.services.operations import WriteOperation
 from hudi_ops.services.tag_tasks import SourceTask
 from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.state import TableState
@@ -19,7 +20,7 @@ from hudi_ops.timeline.state import TableState
 class Batch:
     """What to ingest: files of a source with the ledger they belong to, or rows in memory. `evolve` lets the columns change."""
 
-    operation: Operation
+    operation: WriteOperation
     source: Storage | None = None
     files: tuple[FileInfo, ...] = ()
     ledger: Ledger | None = None
@@ -32,7 +33,7 @@ def source_tasks(state: TableState, batch: Batch, schema: pa.Schema) -> list[Sou
     tagger = Tagger.of(state.config, state.log.properties.facts)
     required = tuple(schema.names)
     ordering = next(iter(state.config.ordering_fields), None)
-    if batch.operation is Operation.DELETE:
+    if batch.operation.kernel is Operation.DELETE:
         # Only what routes a row must be there; other columns may be, and are checked, but say nothing.
         required = tuple(dict.fromkeys(state.config.record_key_fields + state.config.partition_fields))
     elif batch.evolve:

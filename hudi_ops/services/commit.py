@@ -20,7 +20,7 @@ from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, footprint_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State
-from hudi_ops.timeline.plans import ReplacePlan, read_plan
+from hudi_ops.timeline.plans import CompactionPlan, Plan, PlannedSlice, ReplacePlan, read_plan
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import TableState
@@ -31,14 +31,20 @@ from hudi_ops.view.schema import schema_text
 class Write:
     """What an attempt wants to complete: its operation as Apache Hudi names it, its files, its extra metadata, and its schema.
 
-    `schema` holds the table's columns from this write on; None: as they are, word for word.
+    `replaced` are the file ids that it hides, by partition path; None for all but replace commits. `schema` holds the table's
+    columns from this write on; None: as they are, word for word.
     """
 
     operation: str
     stats: Sequence[WriteStat]
     extra: Mapping[str, str] = field(default_factory=dict)
     sources: frozenset[str] = frozenset()
+    replaced: Mapping[str, tuple[str, ...]] | None = None
     schema: pa.Schema | None = None
+
+    def metadata(self, extra: Mapping[str, str]) -> CommitMetadata:
+        """What the completed file says."""
+        return CommitMetadata(operation=self.operation, stats=tuple(self.stats), extra=extra, replaced=self.replaced)
 
 
 def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete:
@@ -51,7 +57,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
         Cancelled: somebody cancelled the attempt.
         OutcomeUnknown: decided or not; opening the table again settles it.
     """
-    footprint = footprint_of(CommitMetadata(operation="", stats=tuple(write.stats)), sources=write.sources)
+    footprint = footprint_of(write.metadata({}), sources=write.sources)
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         _refuse_settled(session, attempt, state)
@@ -59,9 +65,9 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
         _refuse_vanished(attempt, state)
         _refuse_changed_schema(session, attempt, state)
         refuse_overlap(footprint, attempt.instant, _completed_since(session, attempt, state))
-        _refuse_pending(session, footprint, attempt, state)
+        _refuse_pending(session, write, footprint, attempt, state)
         now_ms = session.ctx.clock.now_ms()
-        completion = next_after(known_times(state.timeline, state.log), now_ms, state.config.name)
+        completion = next_after(known_times(state.timeline, state.log), now_ms, state.config.name, state.zone)
         body = _metadata(session, state, slot, write).to_bytes()
         payload = put_payload(session.ctx.storage, attempt.instant, slot, body)
         return Complete(
@@ -99,7 +105,7 @@ def _metadata(session: Session, state: TableState, slot: int, write: Write) -> C
         **write.extra,
         POINTER_KEY: pointer.encode(),
     }
-    return CommitMetadata(operation=write.operation, stats=tuple(write.stats), extra=extra)
+    return write.metadata(extra)
 
 
 def _refuse_settled(session: Session, attempt: Attempt, state: TableState) -> None:
@@ -166,30 +172,40 @@ def _refuse_changed_schema(session: Session, attempt: Attempt, state: TableState
         )
 
 
-def _refuse_pending(session: Session, footprint: Footprint, attempt: Attempt, state: TableState) -> None:
+def _refuse_pending(session: Session, write: Write, footprint: Footprint, attempt: Attempt, state: TableState) -> None:
     """A clustering that Apache Hudi planned will replace its input groups as they were: what is written to them now would be lost.
 
+    A compaction would read what a replaced group holds, which a cleaner may have removed by then.
+
     Raises:
-        Busy: the plan touches what this attempt wrote, or cannot be read.
+        Busy: the plan touches what this attempt wrote or replaces, or cannot be read.
     """
+    waited_for = {"clustering"} if write.replaced is None else {"clustering", "compaction", "logcompaction"}
     for instant in state.timeline.pending:
-        if instant.action != "clustering":
+        if instant.action not in waited_for:
             continue
         try:
             plan = read_plan(session.ctx.storage, state.timeline, instant)
         except Corrupt:
             plan = None
-        slices = [one for group in plan.groups for one in group] if isinstance(plan, ReplacePlan) else None
+        slices = _inputs(plan)
         inputs = frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in slices or ())
-        if slices is None or footprint.groups & inputs:
+        if slices is None or footprint.overlap(Footprint(inputs)):
             raise Busy(
-                f"clustering {instant.time} is pending on the same file groups",
+                f"{instant.action} {instant.time} is pending on the same file groups",
                 table=state.config.name,
                 instant=attempt.instant,
                 expected="no pending plan that replaces what this write touches",
                 found="a plan that cannot be read" if slices is None else f"{len(inputs)} input groups",
-                next_step="let Apache Hudi execute or roll back the clustering, then run the same call again",
+                next_step=f"let Apache Hudi execute or roll back the {instant.action}, then run the same call again",
             )
+
+
+def _inputs(plan: Plan | None) -> list[PlannedSlice] | None:
+    """File groups that a plan works on; None when there is none that can be read."""
+    if isinstance(plan, ReplacePlan):
+        return [one for group in plan.groups for one in group]
+    return list(plan.slices) if isinstance(plan, CompactionPlan) else None
 
 
 def _completed_since(

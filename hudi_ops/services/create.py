@@ -13,7 +13,17 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from hudi_ops.concurrency.attempt import begin
-from hudi_ops.config.table import BACKUP_PATH, BUCKETS_MAX, PROPERTIES_PATH, TableFacts, TableType, new_table_properties
+from hudi_ops.config.key_generators import KeyGenerator, TimePartition, check_time_partition, key_generator_type
+from hudi_ops.config.new_table import new_table_properties
+from hudi_ops.config.table import (
+    BACKUP_PATH,
+    BUCKETS_MAX,
+    PROPERTIES_PATH,
+    WRITABLE_VERSIONS,
+    TableConfig,
+    TableFacts,
+    TableType,
+)
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.formats.arrow_types import table_columns
 from hudi_ops.formats.avro_schema import to_avro
@@ -32,7 +42,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Definition:
-    """A table to be made. `schema` holds its columns without meta columns; `buckets` counts per partition."""
+    """A table to be made. `schema` holds its columns without meta columns; `buckets` counts per partition.
+
+    `time` says how a column becomes a path, for the key generator `timestamp`.
+    """
 
     name: str
     schema: pa.Schema
@@ -42,6 +55,11 @@ class Definition:
     table_type: TableType = "COPY_ON_WRITE"
     buckets: int = 1
     url_encode: bool = True
+    version: int = 9
+    key_generator: KeyGenerator = "auto"
+    hive_style: bool = True
+    meta_fields: bool = True
+    time: TimePartition | None = None
 
 
 def create_table(session: Session, definition: Definition) -> bool:
@@ -57,14 +75,22 @@ def create_table(session: Session, definition: Definition) -> bool:
     properties = new_table_properties(
         name=definition.name,
         table_type=definition.table_type,
+        version=definition.version,
         record_key=definition.record_key,
         partition_by=definition.partition_by,
         ordering=definition.ordering,
+        key_generator=_generator_of(definition),
+        time=definition.time,
+        hive_style=definition.hive_style,
+        url_encode=definition.url_encode,
+        meta_fields=definition.meta_fields,
         create_schema=json.dumps(to_avro(schema, definition.name), separators=(",", ":")),
         checksum=table_checksum(definition.name),
-        url_encode=definition.url_encode,
     )
-    facts = TableFacts(buckets=definition.buckets, hash_fields=definition.record_key)
+    config = TableConfig.from_properties(properties)
+    facts = TableFacts(
+        buckets=definition.buckets, hash_fields=definition.record_key, encodes_key_names=config.encodes_key_names
+    )
     ctx = session.ctx
     first = read_slot(ctx.storage, 0)
     if first is None:
@@ -111,6 +137,7 @@ def check_definition(definition: Definition) -> pa.Schema:
     """
     schema = table_columns(definition.schema)
     names = schema.names
+    _check_kind(definition)
     if not definition.record_key:
         raise InvalidRequest("a table needs a record key", next_step="pass --key with one or several columns")
     for role, fields in (
@@ -136,8 +163,46 @@ def check_definition(definition: Definition) -> pa.Schema:
         raise Unsupported(f"column {definition.ordering} cannot order rows", found="a nested type")
     # The kernels know which types can be keys; asking them with no rows keeps that in one place.
     record_keys(schema.empty_table(), KeySpec(definition.record_key, len(definition.record_key) > 1))
-    partition_paths(schema.empty_table(), PartitionSpec(definition.partition_by, True, definition.url_encode))
+    spec = PartitionSpec(definition.partition_by, definition.hive_style, definition.url_encode, definition.time)
+    partition_paths(schema.empty_table(), spec)
     return schema
+
+
+def _check_kind(definition: Definition) -> None:
+    """What version, table type, key generator and meta columns ask of each other.
+
+    Raises:
+        InvalidRequest: an unknown value, or a key generator that does not go with the fields.
+        Unsupported: a table that Apache Hudi itself could not read.
+    """
+    if definition.version not in WRITABLE_VERSIONS:
+        raise InvalidRequest(
+            f"tables of version {definition.version} are not made",
+            expected=" or ".join(map(str, WRITABLE_VERSIONS)),
+            found=str(definition.version),
+            next_step="use 9, or 8 where Apache Hudi 1.0 or Trino reads the table",
+        )
+    generator = _generator_of(definition)
+    if (generator == "TIMESTAMP") != (definition.time is not None):
+        raise InvalidRequest(
+            "the key generator timestamp and its settings go together",
+            expected="both, or neither",
+            found=f"key generator {definition.key_generator}, {'no ' if definition.time is None else ''}time settings",
+            next_step="say how the partition column is to be read and printed, or choose another key generator",
+        )
+    if definition.time is not None:
+        check_time_partition(definition.time)
+    if (definition.version, definition.table_type, definition.meta_fields) == (8, "MERGE_ON_READ", False):
+        raise Unsupported(
+            "a merge-on-read table of version 8 needs meta columns",
+            expected="meta columns, version 9, or copy-on-write",
+            found="version 8, merge-on-read, without meta columns",
+            next_step="change one of the three: Apache Hudi 1.0 cannot read the log files that it writes into such a table",
+        )
+
+
+def _generator_of(definition: Definition) -> str:
+    return key_generator_type(definition.key_generator, definition.record_key, definition.partition_by)
 
 
 def _is_table(storage: Storage) -> bool:

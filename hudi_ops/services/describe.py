@@ -7,14 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hudi_ops.concurrency.lease import read_lease
-from hudi_ops.config.table import TableConfig
+from hudi_ops.config.table import TableConfig, TableFacts
 from hudi_ops.errors import Corrupt, HudiOpsError, Unsupported
+from hudi_ops.services.adopter import ADOPTS
 from hudi_ops.services.plan_notes import note_of
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.archived import ArchivedInstant, load_history
-from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, load_log
+from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, load_log, read_slot
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import WRITE_ACTIONS
@@ -57,7 +58,8 @@ class TableSummary:
     """What a table is and holds.
 
     File groups, files, bytes and rows count what readers see now; `rows` is None where write statistics cannot tell. `columns`
-    are (name, type). `why_not_writable` is empty when this library can write the table.
+    are (name, type). `commit_log` says whether there is one, since when, and how long it is. `why_not_writable` is empty when this
+    library can write the table.
     """
 
     name: str
@@ -66,12 +68,19 @@ class TableSummary:
     type: str
     layout: int
     keys: tuple[str, ...]
+    key_generator: str
+    meta_fields: bool
+    hive_style: bool
+    url_encode: bool
     partition_fields: tuple[str, ...]
     ordering_fields: tuple[str, ...]
     merge_mode: str
     columns: tuple[tuple[str, str], ...]
     index: str
     buckets: int | None
+    hash_fields: tuple[str, ...]
+    timezone: str
+    commit_log: str
     partitions: int
     file_groups: int
     base_files: int
@@ -143,12 +152,19 @@ def describe_table(storage: Storage) -> TableSummary:
         type=config.table_type,
         layout=config.layout,
         keys=config.record_key_fields,
+        key_generator=config.key_generator,
+        meta_fields=config.populate_meta_fields,
+        hive_style=config.hive_style,
+        url_encode=config.url_encode,
         partition_fields=config.partition_fields,
         ordering_fields=config.ordering_fields,
         merge_mode=config.merge_mode,
         columns=_columns(config, timeline, commits),
         index=facts.index if facts is not None else "",
         buckets=facts.buckets if facts is not None else None,
+        hash_fields=facts.hash_fields if facts is not None else (),
+        timezone=_zone(config, facts),
+        commit_log=_log_state(storage, log),
         partitions=len(listed),
         file_groups=len(slices),
         base_files=len(bases),
@@ -264,7 +280,21 @@ def _why_not_writable(config: TableConfig, log: Log | None) -> str:
         refuse_unwritable(config)
     except HudiOpsError as error:
         return error.found or error.what
-    return "it was not made by hudi-ops: it has no commit log" if log is None else ""
+    return "it has no commit log: the first write, or `hudi-ops adopt`, begins one" if log is None else ""
+
+
+def _zone(config: TableConfig, facts: TableFacts | None) -> str:
+    if not config.is_in_local_time:
+        return "UTC"
+    return facts.timezone if facts is not None else "local time of its writers"
+
+
+def _log_state(storage: Storage, log: Log | None) -> str:
+    if log is None:
+        return "none"
+    first = read_slot(storage, 0)
+    begun = "adopted" if first is not None and first.decision_id.startswith(ADOPTS) else "made"
+    return f"since the table was {begun}, newest slot {log.head}"
 
 
 def _rows(timeline: Timeline, commits: CommitReader, visible: set[str]) -> int | None:

@@ -41,7 +41,7 @@ def columns_after(session: Session, state: TableState, batch: Batch, engine: Eng
     schema = table_schema(state.config, state.timeline, session.commits)
     if not batch.evolve:
         return Columns(schema)
-    if batch.operation is Operation.DELETE:
+    if batch.operation.kernel is Operation.DELETE:
         raise InvalidRequest(
             "a delete changes no columns",
             table=state.config.name,

@@ -7,7 +7,7 @@ then is an instant reserved.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,18 +16,21 @@ import pyarrow as pa
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.engine.protocol import Engine, Scattered
-from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest, Unsupported
+from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
 from hudi_ops.files.names import bucket_file_id
-from hudi_ops.index.simple_bucket import groups_by_bucket
+from hudi_ops.index.simple_bucket import computed_keys, groups_by_bucket
 from hudi_ops.kernels.merge import Operation, Ordering
 from hudi_ops.services.batch import Batch, source_tasks
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
 from hudi_ops.services.evolve import columns_after
+from hudi_ops.services.foreign_logs import refuse_log_files
 from hudi_ops.services.ledger import POINTER_PREFIX, TAKEN_KEY, ledger_path
 from hudi_ops.services.merge_tasks import BucketResult, BucketTask, find_duplicates, merge_and_write
+from hudi_ops.services.operations import INSERT, INSERT_OVERWRITE_TABLE, Replaces
 from hudi_ops.services.recover import recover
-from hudi_ops.services.rollback import cancel_write, clear_risen, roll_back
+from hudi_ops.services.replace import replaced_by
+from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.services.session import Session
 from hudi_ops.services.tag_tasks import SourceSummary, read_and_tag
 from hudi_ops.services.writable import refuse_unwritable
@@ -42,7 +45,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class IngestResult:
-    """What an ingest did. `instant` is None when there was nothing to do; bytes are of the files written; times in seconds."""
+    """What an ingest did. `instant` is None when there was nothing to do; bytes are of the files written; times in seconds.
+
+    `replaced` counts the file groups that an overwrite hid; their rows count as neither updated nor deleted.
+    """
 
     table: str
     operation: str
@@ -57,6 +63,7 @@ class IngestResult:
     deleted: int = 0
     ignored: int = 0
     file_groups: int = 0
+    replaced: int = 0
     bytes_written: int = 0
     seconds: float = 0.0
     note: str = ""
@@ -65,23 +72,6 @@ class IngestResult:
     def as_dict(self) -> dict[str, Any]:
         """As plain values."""
         return asdict(self)
-
-
-def parse_operation(name: str) -> Operation:
-    """The operation of that name.
-
-    Raises:
-        InvalidRequest: none has it.
-    """
-    try:
-        return Operation(name.lower())
-    except ValueError:
-        raise InvalidRequest(
-            f"unknown operation {name!r}",
-            expected=" or ".join(operation.value for operation in Operation),
-            found=name,
-            next_step="pass --operation upsert, insert or delete",
-        ) from None
 
 
 def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_s: float) -> IngestResult:
@@ -100,27 +90,34 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         summaries: Sequence[SourceSummary] = scattered.summaries
         groups = sorted({(path, bucket) for summary in summaries for path, bucket, _ in summary.groups})
         rows_in = sum(summary.rows for summary in summaries)
-        if batch.operation is Operation.INSERT:
+        if batch.operation is INSERT:
             _refuse_duplicates(session, state, schema, scattered, groups)
+        _refuse_emptying(state, batch, rows_in)
         if not rows_in and batch.ledger is None and not change.phrases:
             return _nothing(state, batch, engine, reason, "nothing new: the batch has no rows")
+        if batch.operation.replaces is Replaces.NOTHING:
+            refuse_log_files(session, state, groups)
         recover(session)
         ensure_first_commit(session)
-        attempt = begin(session.ctx, session.loader, state.config.completed_write_action)
+        operation = batch.operation
+        action = operation.action(state.config)
+        attempt = begin(session.ctx, session.loader, action, operation.requested(), operation.inflight())
         try:
             _refuse_moved(session, state, attempt, batch)
             with session.keep(attempt.instant):
                 tasks = _bucket_tasks(session, attempt, batch, schema, groups)
+                replaced = replaced_by(session, attempt.begun, operation, (path for path, _ in groups))
                 results: list[BucketResult] = scattered.gather(merge_and_write, [(task.key, task) for task in tasks])
-                entry = complete_write(session, attempt, _write_of(session, attempt, batch, results, change.new))
+                write = _write_of(session, attempt, batch, results, replaced, change.new)
+                entry = complete_write(session, attempt, write)
             session.settle(attempt.instant)
         except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
             # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
-            _undo(session, attempt, error)
+            undo_attempt(session, attempt.instant, error)
             raise error.at(table=state.config.name, instant=attempt.instant) from error
     return IngestResult(
         table=state.config.name,
-        operation=batch.operation.value,
+        operation=batch.operation.name,
         instant=attempt.instant,
         completion_time=entry.completion_time,
         engine=engine.name,
@@ -132,6 +129,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         deleted=sum(result.deleted for result in results),
         ignored=sum(result.ignored for result in results),
         file_groups=sum(result.stat is not None for result in results),
+        replaced=sum(map(len, (replaced or {}).values())),
         bytes_written=sum(result.stat.file_size_in_bytes for result in results if result.stat is not None),
         seconds=round(session.ctx.clock.monotonic_s() - started_s, 3),
         schema_changes=change.phrases,
@@ -150,7 +148,12 @@ def _bucket_tasks(
 ) -> list[BucketTask]:
     """One task a bucket, upon the base files that are visible in the state the attempt began from."""
     state = attempt.begun
-    live = _live_buckets(session, state, groups)
+    # What an overwrite writes has no base: even a bucket that exists gets a file group of its own.
+    live: dict[tuple[str, int], DataFile] = {}
+    if batch.operation.replaces is Replaces.NOTHING:
+        refuse_log_files(session, state, groups)
+        live = _live_buckets(session, state, groups)
+    keys = computed_keys(state.config, state.log.properties.facts)
     tasks = []
     for partition, bucket in groups:
         base = live.get((partition, bucket))
@@ -162,13 +165,14 @@ def _bucket_tasks(
                 schema=schema,
                 ordering=next(iter(state.config.ordering_fields), None),
                 mode=Ordering(state.config.merge_mode),
-                operation=batch.operation,
+                operation=batch.operation.kernel or Operation.UPSERT,
                 partition_path=partition,
                 bucket=bucket,
                 file_id=base.file_id if base is not None else fresh_id,
                 base=base,
                 instant=attempt.instant,
                 epoch=attempt.epoch,
+                keys=keys,
             )
         )
     return tasks
@@ -226,6 +230,7 @@ def _refuse_duplicates(
             bucket=bucket,
             file_id="",
             base=live.get((partition, bucket)),
+            keys=computed_keys(state.config, state.log.properties.facts),
         )
         for partition, bucket in groups
     ]
@@ -241,35 +246,37 @@ def _refuse_duplicates(
             )
 
 
+def _refuse_emptying(state: TableState, batch: Batch, rows_in: int) -> None:
+    if batch.operation is INSERT_OVERWRITE_TABLE and not rows_in:
+        # A source that came up empty is far more often a fault upstream than a wish.
+        raise InvalidRequest(
+            "an insert_overwrite_table without rows would empty the table",
+            table=state.config.name,
+            expected="at least one row",
+            found="none",
+            next_step="if the table shall be empty, truncate it: `hudi-ops truncate`, or Table.truncate()",
+        )
+
+
 def _write_of(
-    session: Session, attempt: Attempt, batch: Batch, results: Sequence[BucketResult], schema: pa.Schema | None
+    session: Session,
+    attempt: Attempt,
+    batch: Batch,
+    results: Sequence[BucketResult],
+    replaced: Mapping[str, tuple[str, ...]] | None,
+    schema: pa.Schema | None,
 ) -> Write:
     stats = [result.stat for result in results if result.stat is not None]
     if batch.ledger is None:
-        return Write(batch.operation.value.upper(), stats, schema=schema)
+        return Write(batch.operation.hudi_name, stats, replaced=replaced, schema=schema)
     ledger = batch.ledger.with_files(batch.files)
     path = ledger_path(attempt.instant, ledger.source_id)
     session.ctx.storage.put(path, ledger.encode())
     extra = {POINTER_PREFIX + ledger.source_id: path, TAKEN_KEY: ledger.source_id}
-    return Write(batch.operation.value.upper(), stats, extra, frozenset({ledger.source_id}), schema)
-
-
-def _undo(session: Session, attempt: Attempt, error: HudiOpsError) -> None:
-    try:
-        if not cancel_write(session, attempt.instant, f"{type(error).__name__}: {error.what}"):
-            return
-        state = session.loader.load()
-        found = state.timeline.find(attempt.instant)
-        if found is None:
-            clear_risen(session, state, attempt.instant)  # somebody else rolled it back while it still wrote
-        else:
-            roll_back(session, found)
-    except HudiOpsError as failure:
-        # The first error is what the caller must hear; the next ingest finds the attempt and clears it.
-        logger.warning("attempt %s was not undone: %s", attempt.instant, failure)
+    return Write(batch.operation.hudi_name, stats, extra, frozenset({ledger.source_id}), replaced, schema)
 
 
 def _nothing(state: TableState, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:
     return IngestResult(
-        state.config.name, batch.operation.value, None, None, engine.name, reason, len(batch.files), 0, note=note
+        state.config.name, batch.operation.name, None, None, engine.name, reason, len(batch.files), 0, note=note
     )

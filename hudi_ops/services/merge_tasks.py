@@ -14,12 +14,13 @@ import pyarrow as pa
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import FILE_NAME, IS_DELETED, RECORD_KEY
 from hudi_ops.errors import Conflict, NotFound
-from hudi_ops.files.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, with_meta
+from hudi_ops.files.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, stored_schema
 from hudi_ops.files.names import base_file_name, data_path
 from hudi_ops.files.repeated_columns import concat_rows, decoded
 from hudi_ops.formats import partition_metadata
 from hudi_ops.kernels.hashing import group_hash
-from hudi_ops.kernels.merge import MergePlan, Operation, Ordering, combine, existing, plan_merge
+from hudi_ops.kernels.keys import KeySpec, record_keys
+from hudi_ops.kernels.merge import MergePlan, Operation, Ordering, combine, existing, plan_append, plan_merge
 from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
 from hudi_ops.services.tag_tasks import chunk_key
 from hudi_ops.storage.claim import ensure
@@ -33,7 +34,8 @@ from hudi_ops.view.file_group import DataFile
 class BucketTask:
     """One bucket to merge and write.
 
-    `base` is its visible base file, None for its first; `file_id` names the group that is written.
+    `base` is its visible base file, None for its first; `file_id` names the group that is written. `keys` says how record keys are
+    made in a table without meta columns; None: base files have them in a column.
     """
 
     storage: Storage
@@ -49,11 +51,17 @@ class BucketTask:
     instant: str = ""
     epoch: int = 0
     settings: WriterSettings = field(default_factory=WriterSettings)
+    keys: KeySpec | None = None
 
     @property
     def key(self) -> str:
         """Key of the chunks that this bucket's rows come in."""
         return chunk_key(self.partition_path, self.bucket)
+
+    @property
+    def stored(self) -> pa.Schema:
+        """Columns of the base file to write."""
+        return stored_schema(self.schema, self.keys is None)
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,9 @@ def find_duplicates(task: BucketTask, tables: Sequence[pa.Table]) -> str | None:
         return str(keys[int(twice[0])])
     if task.base is None:
         return None
-    known = existing(BaseFileReader(task.storage, task.base.path).read([RECORD_KEY]).column(RECORD_KEY), keys)
+    names = (RECORD_KEY,) if task.keys is None else task.keys.fields
+    held = _keyed(task, BaseFileReader(task.storage, task.base.path).read(names))
+    known = existing(held.column(RECORD_KEY), keys)
     return str(keys[int(np.flatnonzero(known)[0])]) if known.any() else None
 
 
@@ -100,6 +110,8 @@ def merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResul
 def _merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResult:
     incoming = pa.concat_tables(tables).combine_chunks()
     reader = BaseFileReader(task.storage, task.base.path, keep_encoded=True) if task.base is not None else None
+    if task.operation is Operation.DELETE and (reader is None or not reader.might_hold(incoming.column(RECORD_KEY))):
+        return BucketResult(None, 0, 0, 0, 0)
     heads = _heads(task, incoming, reader)
     incoming, plan = _resolve(task, incoming, heads)
     result = BucketResult(None, plan.inserted, plan.updated, plan.deleted, plan.ignored)
@@ -113,11 +125,18 @@ def _merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResu
     if plan.keep_base is None and len(plan.take_incoming) == 0:
         return result
     name = base_file_name(task.file_id, group_hash(task.partition_path, task.bucket), task.epoch, task.instant)
-    fresh = _fresh_rows(task, incoming.take(pa.array(plan.take_incoming)), name)
+    if len(plan.take_incoming) < incoming.num_rows:
+        incoming = incoming.take(pa.array(plan.take_incoming))
+    fresh = _fresh_rows(task, incoming, name)
     carried = _carried_rows(task, plan, reader, heads)
-    rows = with_file_name(fresh if carried is None else concat_rows(carried, fresh), name)
-    old_bloom = reader.footer.bloom if reader is not None else None
-    body = encode_base_file(rows, task.table_name, task.settings, old_bloom, fresh.column(RECORD_KEY))
+    rows = fresh if carried is None else concat_rows(carried, fresh)
+    previous = reader.parquet if reader is not None else None
+    if task.keys is None:
+        old_bloom = reader.footer.bloom if reader is not None else None
+        rows = with_file_name(rows, name)
+        body = encode_base_file(rows, task.table_name, task.settings, old_bloom, fresh.column(RECORD_KEY), previous)
+    else:
+        body = encode_base_file(rows, task.table_name, task.settings, previous=previous)
     path = data_path(task.partition_path, name)
     put_marker(task.storage, task.instant, path, replaces=task.base is not None)
     _put_partition_metadata(task)
@@ -129,12 +148,31 @@ def _heads(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) 
     """The base's keys and, where they decide, its ordering values: enough to tell whether it has to be rewritten."""
     if reader is None:
         return None
-    by_ordering = task.operation is not Operation.DELETE and task.ordering in incoming.column_names
-    return decoded(reader.read([RECORD_KEY, *([task.ordering] if task.ordering and by_ordering else [])]))
+    if task.operation is Operation.APPEND:
+        return pa.table({})  # nothing decides: whatever is there is carried over
+    keys = (RECORD_KEY,) if task.keys is None else task.keys.fields
+    if task.operation is Operation.DELETE:
+        return _keyed(task, decoded(reader.read(keys), keys))
+    # Nearly every upsert rewrites its bucket: one pass over the file, instead of one over its keys and one over the rest.
+    names = [name for name in task.stored.names if name != FILE_NAME]
+    by = [task.ordering] if task.ordering is not None and task.ordering in incoming.column_names else []
+    return _keyed(task, decoded(reader.read(names), [*keys, *by]))
+
+
+def _keyed(task: BucketTask, rows: pa.Table) -> pa.Table:
+    """Rows of the base with their record keys: as they are stored, or made anew of their fields."""
+    if task.keys is None or task.base is None:
+        return rows
+    # In the table's types of now: a key's text hangs on the unit of a timestamp.
+    fields = pa.schema([task.schema.field(name) for name in task.keys.fields])
+    return rows.append_column(RECORD_KEY, record_keys(conform(rows, fields, task.base.path), task.keys))
 
 
 def _resolve(task: BucketTask, incoming: pa.Table, heads: pa.Table | None) -> tuple[pa.Table, MergePlan]:
     """One winner per incoming key, and what it does to the base."""
+    if task.operation is Operation.APPEND:
+        deletes = _array(incoming, IS_DELETED if IS_DELETED in incoming.column_names else None)
+        return incoming, plan_append(incoming.num_rows, deletes)
     ordering = task.ordering if task.ordering in incoming.column_names else None
     winners = combine(_array(incoming, RECORD_KEY), _array(incoming, ordering), task.mode)
     if len(winners) < incoming.num_rows:
@@ -156,16 +194,18 @@ def _resolve(task: BucketTask, incoming: pa.Table, heads: pa.Table | None) -> tu
 def _fresh_rows(task: BucketTask, rows: pa.Table, name: str) -> pa.Table:
     number = group_hash(task.partition_path, task.bucket)
     if rows.num_rows == 0:
-        return with_meta(task.schema).empty_table()
-    with_keys = add_meta_columns(
-        conform(rows.drop_columns([RECORD_KEY]), task.schema, "the rows given"),
+        return task.stored.empty_table()
+    plain = conform(rows.drop_columns([RECORD_KEY]), task.schema, "the rows given").cast(task.schema)
+    if task.keys is not None:
+        return plain
+    return add_meta_columns(
+        plain,
         keys=_array(rows, RECORD_KEY),
         partition_path=task.partition_path,
         instant=task.instant,
         file_name=name,
         seqno_prefix=f"{task.instant}_{number}_",
     )
-    return with_keys.cast(with_meta(task.schema))
 
 
 def _carried_rows(
@@ -174,11 +214,14 @@ def _carried_rows(
     """The base rows that stay, `_hoodie_file_name` null; what was read to decide is not read again."""
     if reader is None or heads is None or task.base is None:
         return None
-    schema = with_meta(task.schema)
-    rows = reader.read([name for name in schema.names if name != FILE_NAME and name not in heads.column_names])
-    for name in heads.column_names:
-        rows = rows.append_column(name, heads.column(name))
-    rows = conform(rows, schema, task.base.path)
+    missing = [name for name in task.stored.names if name != FILE_NAME and name not in heads.column_names]
+    rows = heads
+    if not set(missing).isdisjoint(reader.schema.names):
+        rest = reader.read(missing)
+        for name in heads.column_names:
+            rest = rest.append_column(name, heads.column(name))
+        rows = rest
+    rows = conform(rows, task.stored, task.base.path)
     return rows if plan.keep_base is None else rows.filter(pa.array(plan.keep_base))
 
 
@@ -186,7 +229,7 @@ def _put_partition_metadata(task: BucketTask) -> None:
     depth = len(task.partition_path.split("/")) if task.partition_path else 0
     body = partition_metadata.dumps(task.instant, depth, ms_of_instant(task.instant))
     path = data_path(task.partition_path, partition_metadata.FILE_NAME)
-    if task.storage.head(path) is None:
+    if task.base is None and task.storage.head(path) is None:
         # Another bucket of the partition may be first: any writer's file will do.
         ensure(task.storage, path, body)
 

@@ -1,27 +1,30 @@
-"""Reading a table as Arrow: visible files at an instant, needed columns only, rows filtered file by file."""
+"""Planning a read: the table at an instant, the columns wanted, and the files that may hold wanted rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.config.table import TableConfig
-from hudi_ops.context import TableContext
-from hudi_ops.engine.local import LocalEngine
-from hudi_ops.errors import InvalidRequest, NotFound, Unavailable, Unsupported
-from hudi_ops.files.base_file import BaseFileReader, conform, with_meta
-from hudi_ops.services.where import parse_where, referenced_columns
+from hudi_ops.errors import InvalidRequest, Unsupported
+from hudi_ops.files.base_file import stored_schema
+from hudi_ops.files.scan import FileTask, selected
+from hudi_ops.kernels.condition import Condition, computed, possible_units
+from hudi_ops.services.fixed_keys import fixed_keys
+from hudi_ops.services.where import parse_where
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.plans import CleanResult, read_result
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.view.listing import StorageListing
+from hudi_ops.view.listing import StorageListing, Walked
+from hudi_ops.view.partition_values import PartitionPaths
 from hudi_ops.view.schema import table_schema
+from hudi_ops.view.slices import is_partitioned, visible_slices
 from hudi_ops.view.snapshot import TableView
 
 
@@ -30,21 +33,30 @@ class ReadRequest:
     """What to read. `as_of` is a request time; `columns` None means all, meta columns included."""
 
     columns: tuple[str, ...] | None = None
-    where: pc.Expression | None = None
-    where_columns: tuple[str, ...] = ()
+    where: Condition | pc.Expression | None = None
     as_of: str | None = None
     limit: int | None = None
 
 
 @dataclass(frozen=True)
-class FileTask:
-    """One base file to read; picklable but for the filter, which travels as pyarrow's own expression."""
+class ReadPlan:
+    """Files of one moment that may hold wanted rows.
 
-    storage: Storage
-    path: str
+    Attributes:
+        table: the table's name.
+        schema: of the rows that are given.
+        tasks: one for each base file, by partition and file id.
+        limit: how many rows are wanted at most.
+        partitions: partition paths whose files are read.
+        partitions_skipped: partitions, and folders with all partitions below, that the condition excludes.
+    """
+
+    table: str
     schema: pa.Schema
-    columns: tuple[str, ...]
-    where: pc.Expression | None
+    tasks: tuple[FileTask, ...]
+    limit: int | None = None
+    partitions: tuple[str, ...] = ()
+    partitions_skipped: tuple[str, ...] = field(default=())
 
 
 @dataclass(frozen=True)
@@ -71,20 +83,27 @@ class OpenView:
         return cls(config, timeline, commits, TableView(config, timeline, commits, listing))
 
 
-def read_table(ctx: TableContext, request: ReadRequest, commits: CommitReader | None = None) -> pa.Table:
-    """The rows of a table at an instant; their order follows partitions and file groups.
+def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | None = None) -> ReadPlan:
+    """The files to read, after partitions that the condition excludes were left out; no data file is opened.
 
     Raises:
-        InvalidRequest: an unknown column, or an instant from before the timeline's start.
-        Unsupported: rows of the table lie in log files.
-        Unavailable: files were cleaned away while they were read.
+        InvalidRequest: an unknown column, a filter that does not fit its columns, or an instant from before the timeline's start.
+        Unsupported: rows of the table lie in log files, or a column is not in the files.
     """
-    opened = OpenView.of(ctx.storage, commits)
+    opened = OpenView.of(storage, commits)
     config = opened.config
-    _check_as_of(ctx.storage, opened, request.as_of)
-    schema = with_meta(table_schema(config, opened.timeline, opened.commits, request.as_of))
-    columns = _columns(schema, request, config.name)
-    if config.table_type == "MERGE_ON_READ" and (logs := opened.view.log_files(as_of=request.as_of)):
+    _check_as_of(storage, opened, request.as_of)
+    plain = table_schema(config, opened.timeline, opened.commits, request.as_of)
+    schema = stored_schema(plain, config.populate_meta_fields)
+    condition = _condition_of(request, schema)
+    needed = _needed(schema, request, condition, config.name)
+    columns = request.columns or tuple(schema.names)
+    _refuse_dropped(config, needed)
+    selected(needed.empty_table(), condition)
+    walked = _walk(storage, config, condition, schema)
+    slices = visible_slices(config, opened.timeline, opened.commits, walked.files, request.as_of)
+    logs = [log for each in slices for log in each.logs]
+    if logs:
         raise Unsupported(
             "this table has rows in log files, which cannot be merged yet",
             table=config.name,
@@ -92,55 +111,42 @@ def read_table(ctx: TableContext, request: ReadRequest, commits: CommitReader | 
             found=f"{len(logs)} log files, the first {logs[0].path}",
             next_step="compact the table with Apache Hudi, or read it there",
         )
-    files = opened.view.base_files(as_of=request.as_of)
-    tasks = [FileTask(ctx.storage, file.path, schema, columns, request.where) for file in files]
-    selected = pa.schema([schema.field(name) for name in request.columns or schema.names])
-    try:
-        parts = _limited(ctx, tasks, request.limit)
-    except NotFound as error:
-        raise Unavailable(
-            f"a file vanished while the table was read: {error.what}",
-            table=config.name,
-            next_step="read again; the cleaner removed an old slice. If it repeats, run `hudi-ops verify`",
-        ) from error
-    rows = pa.concat_tables(parts) if parts else schema.empty_table()
-    return rows.select(selected.names).slice(0, request.limit)
+    keys = fixed_keys(condition, config, schema) if condition is not None else None
+    tasks = tuple(
+        FileTask(storage, file.path, file.size_bytes, needed, columns, condition, keys)
+        for file in (each.base for each in slices)
+        if file is not None
+    )
+    output = pa.schema([schema.field(name) for name in columns])
+    return ReadPlan(config.name, output, tasks, request.limit, tuple(walked.files), walked.skipped)
 
 
-def read_file(task: FileTask) -> pa.Table:
-    """Rows of one file that pass the filter, in the table's schema.
+def _walk(storage: Storage, config: TableConfig, condition: Condition | None, schema: pa.Schema) -> Walked:
+    listing = StorageListing(storage, is_partitioned=is_partitioned(config))
+    if condition is None or not set(condition.columns) & set(config.partition_fields):
+        return listing.walk()
+    reader, columns = PartitionPaths.of(config, schema), condition.columns
+
+    def keep(paths: Sequence[str]) -> list[bool]:
+        return [bool(one) for one in possible_units(condition, reader.bounds(paths, columns, schema))]
+
+    return listing.walk(keep, may_prune_folders=reader.may_prune_folders)
+
+
+def _condition_of(request: ReadRequest, schema: pa.Schema) -> Condition | None:
+    if request.where is None or isinstance(request.where, Condition):
+        return request.where
+    # Arrow does not tell which columns an expression uses; those whose names its text holds are more than enough.
+    text = str(request.where)
+    return computed(request.where, [name for name in schema.names if name in text])
+
+
+def _needed(schema: pa.Schema, request: ReadRequest, condition: Condition | None, table: str) -> pa.Schema:
+    """The columns to give and to filter by, in the table's order.
 
     Raises:
-        InvalidRequest: the filter compares a column with a value of another type.
+        InvalidRequest: none, an unknown one, or one twice.
     """
-    schema = pa.schema([field for field in task.schema if field.name in task.columns])
-    rows = conform(BaseFileReader(task.storage, task.path).read(schema.names), schema, task.path)
-    if task.where is None:
-        return rows
-    try:
-        return rows.filter(task.where)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise InvalidRequest(
-            f"the filter does not fit the table's columns: {error}",
-            expected=", ".join(f"{field.name}: {field.type}" for field in schema if field.name not in META_COLUMNS),
-            next_step="compare a column with a value of its own type; write times as TIMESTAMP '…' and dates as DATE '…'",
-        ) from error
-
-
-def _limited(ctx: TableContext, tasks: list[FileTask], limit: int | None) -> list[pa.Table]:
-    if limit is None:
-        # The rows come to this process in any case, so executors would only carry them further.
-        engine = ctx.engine if isinstance(ctx.engine, LocalEngine) else LocalEngine()
-        return engine.map(read_file, tasks)
-    parts: list[pa.Table] = []
-    for task in tasks:
-        if sum(part.num_rows for part in parts) >= limit:
-            break
-        parts.append(read_file(task))
-    return parts
-
-
-def _columns(schema: pa.Schema, request: ReadRequest, table: str) -> tuple[str, ...]:
     if request.columns is not None and not request.columns:
         raise InvalidRequest(
             "no columns were asked for",
@@ -149,7 +155,8 @@ def _columns(schema: pa.Schema, request: ReadRequest, table: str) -> tuple[str, 
             found="an empty list",
             next_step="name a column, or leave the list out",
         )
-    for name in (*(request.columns or ()), *request.where_columns):
+    used = condition.columns if condition is not None else ()
+    for name in (*(request.columns or ()), *used):
         if name not in schema.names:
             raise InvalidRequest(
                 f"the table has no column {name}",
@@ -158,8 +165,28 @@ def _columns(schema: pa.Schema, request: ReadRequest, table: str) -> tuple[str, 
                 found=name,
                 field=name,
             )
-    wanted = {*(request.columns or schema.names), *request.where_columns}
-    return tuple(name for name in schema.names if name in wanted)
+    if len(set(request.columns or ())) < len(request.columns or ()):
+        raise InvalidRequest(
+            "a column was asked for twice",
+            table=table,
+            expected="each column once",
+            found=", ".join(request.columns or ()),
+        )
+    wanted = {*(request.columns or schema.names), *used}
+    return pa.schema([one for one in schema if one.name in wanted])
+
+
+def _refuse_dropped(config: TableConfig, needed: pa.Schema) -> None:
+    dropped = [name for name in config.partition_fields if name in needed.names]
+    if config.drop_partition_columns and dropped:
+        raise Unsupported(
+            f"the files of this table do not hold its partition column {dropped[0]}",
+            table=config.name,
+            expected="hoodie.datasource.write.drop.partition.columns=false",
+            found="true",
+            next_step="read the other columns by name; _hoodie_partition_path tells the partition",
+            field=dropped[0],
+        )
 
 
 def _check_as_of(storage: Storage, opened: OpenView, as_of: str | None) -> None:
@@ -200,6 +227,5 @@ def request_of(
     """
     if limit is not None and limit < 0:
         raise InvalidRequest("limit must not be negative", expected="0 or more", found=str(limit))
-    expression = parse_where(where) if isinstance(where, str) else where
-    names = referenced_columns(where) if isinstance(where, str) else ()
-    return ReadRequest(tuple(columns) if columns is not None else None, expression, names, as_of, limit)
+    condition = parse_where(where) if isinstance(where, str) else where
+    return ReadRequest(tuple(columns) if columns is not None else None, condition, as_of, limit)

@@ -16,6 +16,7 @@ from hudi_ops.services.rollback import cancel_write, clear_risen, roll_back
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State
+from hudi_ops.timeline.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.rollbacks import targets_of
 from hudi_ops.timeline.state import TableState
 
@@ -24,7 +25,8 @@ logger = logging.getLogger(__name__)
 TEMP_AGE_MS = 24 * 3600 * 1000
 """Age from which the half of a put is nobody's: no put takes a day."""
 
-_INGESTION = frozenset({"commit", "deltacommit"})
+_INGESTION = frozenset({"commit", "deltacommit", "replacecommit"})
+"""What a write is while it is pending. A clustering is pending as `clustering`; what has no lease of ours is left alone."""
 
 
 def recover(session: Session) -> list[str]:
@@ -74,11 +76,17 @@ def _finish_rollbacks(session: Session, state: TableState) -> list[str]:
         if lease is None or not _is_ours_and_dead(session, lease):
             continue
         for target in targets_of(session.ctx.storage, state.timeline, instant):
-            found = state.timeline.find(target) or Instant(target, state.config.completed_write_action, State.INFLIGHT)
+            found = state.timeline.find(target) or Instant(target, _action_of(session, state, instant), State.INFLIGHT)
             # The target was cancelled before its rollback was begun; a crash in between leaves only the CANCEL.
             if not found.is_completed and roll_back(session, found):
                 undone.append(target)
     return undone
+
+
+def _action_of(session: Session, state: TableState, rollback: Instant) -> str:
+    """What its target was, once that is off the timeline: its plan remembers."""
+    plan = read_plan(session.ctx.storage, state.timeline, rollback)
+    return plan.target_action if isinstance(plan, RollbackPlan) else state.config.completed_write_action
 
 
 def _is_ours_and_dead(session: Session, lease: Lease) -> bool:

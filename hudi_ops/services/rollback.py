@@ -13,6 +13,7 @@ from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.concurrency.markers import list_markers
 from hudi_ops.concurrency.transaction import Decided
+from hudi_ops.errors import HudiOpsError
 from hudi_ops.formats import avro
 from hudi_ops.formats.service_schemas import ROLLBACK_METADATA, ROLLBACK_PLAN
 from hudi_ops.services.ledger import ledger_folder
@@ -48,6 +49,22 @@ def cancel_write(session: Session, instant: str, reason: str) -> bool:
 
     session.decide(prepare, f"cancel {instant}")
     return not completed
+
+
+def undo_attempt(session: Session, instant: str, error: HudiOpsError) -> None:
+    """Cancel and roll back an attempt of this process that failed with an error which promises that nothing landed."""
+    try:
+        if not cancel_write(session, instant, f"{type(error).__name__}: {error.what}"):
+            return
+        state = session.loader.load()
+        found = state.timeline.find(instant)
+        if found is None:
+            clear_risen(session, state, instant)  # somebody else rolled it back while it still wrote
+        else:
+            roll_back(session, found)
+    except HudiOpsError as failure:
+        # The first error is what the caller must hear; the next ingest finds the attempt and clears it.
+        logger.warning("attempt %s was not undone: %s", instant, failure)
 
 
 def roll_back(session: Session, target: Instant) -> bool:
@@ -155,7 +172,9 @@ def _complete(session: Session, attempt: Attempt, target: Instant, deleted: dict
         found = state.timeline.find(attempt.instant, "rollback")
         if found is None or found.is_completed or state.log.fate(attempt.instant) is not None:
             return None
-        completion = next_after(known_times(state.timeline, state.log), session.ctx.clock.now_ms(), state.config.name)
+        completion = next_after(
+            known_times(state.timeline, state.log), session.ctx.clock.now_ms(), state.config.name, state.zone
+        )
         body = _metadata(attempt, target, deleted, ms_of_instant(completion))
         payload = put_payload(session.ctx.storage, attempt.instant, slot, body)
         return Complete(

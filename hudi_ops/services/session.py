@@ -13,6 +13,7 @@ from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
+from hudi_ops.services.adopter import Adopter, Terms
 from hudi_ops.services.apply import TimelineApplier
 from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder
 from hudi_ops.timeline.commit_metadata import CommitMetadata
@@ -33,16 +34,19 @@ class EntryFields(TypedDict):
 
 @dataclass
 class Session:
-    """One process's work on one table; not safe for several threads at once."""
+    """One process's work on one table; not safe for several threads at once. `terms` count for tables of other programs."""
 
     ctx: TableContext
+    terms: Terms = field(default_factory=Terms)
+    adopter: Adopter = field(init=False)
     commits: CommitReader = field(init=False)
     loader: StateLoader = field(init=False)
     applier: TimelineApplier = field(init=False)
 
     def __post_init__(self) -> None:
         self.commits = CommitReader(self.ctx.storage)
-        self.loader = StateLoader(self.ctx.storage, self.commits)
+        self.adopter = Adopter(self.ctx, self.commits, self.terms)
+        self.loader = StateLoader(self.ctx.storage, self.commits, self.adopter)
         self.applier = TimelineApplier(self.ctx, self.loader)
 
     def decide(self, prepare: Prepare, purpose: str) -> Decided | None:

@@ -1,4 +1,4 @@
-"""Filters as people write them: a SQL condition becomes an Arrow expression. sqlglot parses; here only its nodes are mapped."""
+"""Filters as people write them: SQL becomes a condition. sqlglot parses; here only its nodes are mapped."""
 
 from __future__ import annotations
 
@@ -13,16 +13,22 @@ import sqlglot
 from sqlglot import exp
 
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.kernels import condition
+from hudi_ops.kernels.condition import Condition
 
-_COMPARISONS: dict[type[exp.Expression], Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
-    exp.EQ: lambda left, right: left == right,
-    exp.NEQ: lambda left, right: left != right,
-    exp.LT: lambda left, right: left < right,
-    exp.LTE: lambda left, right: left <= right,
-    exp.GT: lambda left, right: left > right,
-    exp.GTE: lambda left, right: left >= right,
-    exp.And: lambda left, right: left & right,
-    exp.Or: lambda left, right: left | right,
+_COMPARISONS: dict[type[exp.Expression], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "!=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_JOINS: dict[type[exp.Expression], Callable[[Condition, Condition], Condition]] = {
+    exp.And: condition.both,
+    exp.Or: condition.either,
+}
+_ARITHMETIC: dict[type[exp.Expression], Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
     exp.Add: lambda left, right: pc.add(left, right),
     exp.Sub: lambda left, right: pc.subtract(left, right),
     exp.Mul: lambda left, right: pc.multiply(left, right),
@@ -36,8 +42,8 @@ _TIMESTAMPS = frozenset({
 })
 
 
-def parse_where(text: str) -> pc.Expression:
-    """An Arrow filter from a SQL condition.
+def parse_where(text: str) -> Condition:
+    """A condition on rows from one in SQL.
 
     Comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, arithmetic, and literals with DATE and TIMESTAMP (read as UTC).
     Text stands in single quotes; double quotes name a column.
@@ -48,12 +54,7 @@ def parse_where(text: str) -> pc.Expression:
     Raises:
         InvalidRequest: the text does not parse, or uses something else of SQL.
     """
-    return _convert(_tree(text), text)
-
-
-def referenced_columns(text: str) -> tuple[str, ...]:
-    """Names of the columns that a condition uses, in order of appearance."""
-    return tuple(dict.fromkeys(column.name for column in _tree(text).find_all(exp.Column)))
+    return _condition(_tree(text), text)
 
 
 def _tree(text: str) -> exp.Expression:
@@ -70,28 +71,72 @@ def _tree(text: str) -> exp.Expression:
     return tree
 
 
-def _convert(node: exp.Expression, text: str) -> pc.Expression:
+def _condition(node: exp.Expression, text: str) -> Condition:
+    if type(node) in _JOINS:
+        return _JOINS[type(node)](_condition(node.left, text), _condition(node.right, text))
     if type(node) in _COMPARISONS:
-        return _COMPARISONS[type(node)](_convert(node.left, text), _convert(node.right, text))
+        return _comparison(node.left, _COMPARISONS[type(node)], node.right, text)
     match node:
         case exp.Paren():
-            return _convert(node.this, text)
+            return _condition(node.this, text)
         case exp.Not():
-            return ~_convert(node.this, text)
+            return condition.negated(_condition(node.this, text))
+        case exp.Column():
+            return condition.compared(node.name, "=", True)
+        case exp.In(this=exp.Column() as column) if node.expressions:
+            return condition.member(column.name, [_value(item, text) for item in node.expressions])
+        case exp.In() if node.expressions:
+            values = [_value(item, text) for item in node.expressions]
+            return condition.computed(_operand(node.this, text).isin(values), _columns(node))
+        case exp.Between():
+            low = _comparison(node.this, ">=", node.args["low"], text)
+            return condition.both(low, _comparison(node.this, "<=", node.args["high"], text))
+        case exp.Is(this=exp.Column() as column) if isinstance(node.expression, exp.Null):
+            return condition.absent(column.name)
+        case exp.Is() if isinstance(node.expression, exp.Null):
+            return condition.computed(_operand(node.this, text).is_null(), _columns(node))
+        case exp.Is() if isinstance(node.expression, exp.Boolean):
+            return _comparison(node.this, "=", node.expression, text)
+        case exp.Like(this=exp.Column() as column):
+            return condition.like(column.name, str(_value(node.expression, text)))
+        case exp.Like():
+            matched = pc.match_like(_operand(node.this, text), str(_value(node.expression, text)))
+            return condition.computed(matched, _columns(node))
+        case exp.Boolean():
+            return condition.computed(pc.scalar(bool(node.this)), ())
+    raise _unknown(node, text)
+
+
+def _comparison(left: exp.Expression, operator: str, right: exp.Expression, text: str) -> Condition:
+    left, right = left.unnest(), right.unnest()
+    if isinstance(left, exp.Column) and _is_value(right):
+        return condition.compared(left.name, operator, _value(right, text))
+    if isinstance(right, exp.Column) and _is_value(left):
+        return condition.compared(right.name, condition.MIRRORED[operator], _value(left, text))
+    rows = condition.COMPARISONS[operator](_operand(left, text), _operand(right, text))
+    return condition.computed(rows, (*_columns(left), *_columns(right)))
+
+
+def _operand(node: exp.Expression, text: str) -> pc.Expression:
+    """One side of a comparison: a column, a value, or what is computed of them."""
+    if type(node) in _ARITHMETIC:
+        return _ARITHMETIC[type(node)](_operand(node.left, text), _operand(node.right, text))
+    match node:
+        case exp.Paren():
+            return _operand(node.this, text)
         case exp.Column():
             return pc.field(node.name)
-        case exp.In() if node.expressions:
-            return _convert(node.this, text).isin([_value(item, text) for item in node.expressions])
-        case exp.Between():
-            value = _convert(node.this, text)
-            return (value >= _convert(node.args["low"], text)) & (value <= _convert(node.args["high"], text))
-        case exp.Is() if isinstance(node.expression, exp.Null):
-            return _convert(node.this, text).is_null()
-        case exp.Is() if isinstance(node.expression, exp.Boolean):
-            return _convert(node.this, text) == pc.scalar(bool(node.expression.this))
-        case exp.Like():
-            return pc.match_like(_convert(node.this, text), str(_value(node.expression, text)))
-    return pc.scalar(_value(node, text))
+        case exp.Literal() | exp.Boolean() | exp.Neg() | exp.Cast():
+            return pc.scalar(_value(node, text))
+    return _condition(node, text).rows
+
+
+def _is_value(node: exp.Expression) -> bool:
+    return isinstance(node, (exp.Literal, exp.Boolean, exp.Neg, exp.Cast))
+
+
+def _columns(node: exp.Expression) -> tuple[str, ...]:
+    return tuple(column.name for column in node.find_all(exp.Column))
 
 
 def _value(node: exp.Expression, text: str) -> Any:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from hudi_ops.config.key_generators import WRITABLE_TYPES, time_partition_of
 from hudi_ops.config.table import WRITABLE_VERSIONS, TableConfig
-from hudi_ops.errors import Unsupported
+from hudi_ops.errors import HudiOpsError, Unsupported
+
+_DELETE_MARKER = "hoodie.record.merge.property."
+
+METADATA_CHOICE = (
+    "drop it with `hudi-ops adopt TABLE --drop-metadata-table` (Table.adopt(drop_metadata_table=True)) and let Apache Hudi's "
+    "writers run with hoodie.metadata.enable=false, or they build it again; or go on writing the table with Apache Hudi alone"
+)
 
 
 def refuse_unwritable(config: TableConfig) -> None:
@@ -12,27 +20,61 @@ def refuse_unwritable(config: TableConfig) -> None:
     Raises:
         Unsupported: names the feature.
     """
-    problem = ""
+    problem, next_step = _foreign_feature(config), ""
     if config.version not in WRITABLE_VERSIONS:
         problem = f"its version is {config.version}"
-    elif config.table_type != "COPY_ON_WRITE":
-        problem = "it is merge-on-read: log files are not written yet"
     elif config.metadata_partitions or config.metadata_partitions_inflight:
         partitions = config.metadata_partitions + config.metadata_partitions_inflight
         problem = f"it has a metadata table ({', '.join(partitions)}), which is not kept yet"
-    elif not config.populate_meta_fields:
-        problem = "it has no meta columns (hoodie.populate.meta.fields=false)"
+        next_step = METADATA_CHOICE
     elif config.drop_partition_columns:
         problem = "it drops partition columns from its files"
     elif config.merge_mode == "CUSTOM":
         problem = "it merges rows by a custom class"
     elif len(config.ordering_fields) > 1:
         problem = f"it orders by several fields ({', '.join(config.ordering_fields)})"
+    elif config.key_generator not in WRITABLE_TYPES:
+        problem = f"its keys are made by the key generator {config.key_generator}"
+    elif config.key_generator == "TIMESTAMP":
+        problem = _problem_of_times(config)
     if problem:
         raise Unsupported(
             f"this table cannot be written: {problem}",
             table=config.name,
-            expected="a copy-on-write table of version 9 without a metadata table",
+            expected="a table of version 8 or 9 without a metadata table",
             found=problem,
-            next_step="write it with Apache Hudi; `hudi-ops read` and `hudi-ops show` work where files allow",
+            next_step=next_step
+            or "write it with Apache Hudi; `hudi-ops read` and `hudi-ops show` work where files allow",
         )
+
+
+def without_metadata_table(config: TableConfig) -> TableConfig:
+    """The settings as they will be once the metadata table is dropped."""
+    return config.model_copy(update={"metadata_partitions": (), "metadata_partitions_inflight": ()})
+
+
+def _foreign_feature(config: TableConfig) -> str:
+    """What Apache Hudi can do with a table of its own and writers of ours would break; empty when there is nothing."""
+    raw = config.raw
+    if not config.record_key_fields:
+        return "it has no record key: Apache Hudi makes up its keys"
+    if raw.get("hoodie.table.cdc.enabled", "").lower() == "true":
+        return "it logs changes (hoodie.table.cdc.enabled), which writers of ours do not"
+    if raw.get("hoodie.bootstrap.base.path"):
+        return "it is bootstrapped: its rows lie partly in another folder (hoodie.bootstrap.base.path)"
+    if raw.get("hoodie.table.multiple.base.file.formats.enable", "").lower() == "true":
+        return "its base files have several formats"
+    if raw.get("hoodie.table.format", "native").lower() not in {"", "native"}:
+        return f"its metadata is kept in the format {raw['hoodie.table.format']}"
+    if raw.get("hoodie.table.partial.update.mode", "NONE").upper() not in {"", "NONE"}:
+        return f"it merges rows field by field ({raw['hoodie.table.partial.update.mode']})"
+    marked = sorted(key for key, value in raw.items() if key.startswith(_DELETE_MARKER) and value)
+    return f"rows of it are merged by a setting of their own ({marked[0]})" if marked else ""
+
+
+def _problem_of_times(config: TableConfig) -> str:
+    try:
+        time_partition_of(config.raw, config.name)
+    except HudiOpsError as error:
+        return error.what
+    return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -19,11 +20,12 @@ from hudi_ops.storage.protocol import Bytes
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
-    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+    from obstore.store import AzureConfig, ClientConfig, ObjectStore, RetryConfig
 
 SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfss", "abfss": "abfss"}
 """Schemes of URIs that lead to a bucket, and how `uri` writes them."""
 
+_AZURE = frozenset({"az", "abfss"})
 _ENDPOINTS = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
     "gs": ("GOOGLE_BASE_URL",),
@@ -38,7 +40,13 @@ _RETRIES: RetryConfig = {
 }
 _TIMEOUT, _CONNECT_TIMEOUT = timedelta(minutes=5), timedelta(seconds=10)
 
+_REFUSED = (InvalidPathError, PermissionDeniedError, UnauthenticatedError, FileNotFoundError, ValueError)
+_NO_BUCKET = ("<Code>NoSuchBucket</Code>", "<Code>ContainerNotFound</Code>")
+_METADATA_SERVICE = "//169.254.169.254/"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# Azure keeps a backslash as a slash, and advises against segments that end with a dot, as programs between drop it: either
+# would give one file two names.
+_REWRITTEN_BY_AZURE = re.compile(r"\\|\.(?=/|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +89,15 @@ class Address:
                 return S3Store(self.bucket, client_options=options, retry_config=_RETRIES)
             if self.scheme == "gs":
                 return GCSStore(self.bucket, client_options=options, retry_config=_RETRIES)
+            named: AzureConfig = {}
             if self.account_host:
-                account = self.account_host.partition(".")[0]
-                return AzureStore(self.bucket, account_name=account, client_options=options, retry_config=_RETRIES)
-            return AzureStore(self.bucket, client_options=options, retry_config=_RETRIES)
+                named["account_name"] = self.account_host.partition(".")[0]
+            if endpoint := self._endpoint().rstrip("/"):
+                named["endpoint"] = endpoint  # with a slash at its end, every address would hold two
+            return AzureStore(self.bucket, client_options=options, retry_config=_RETRIES, config=named)
         except (BaseError, OSError, ValueError) as error:
             raise InvalidRequest(
-                f"{self.uri} cannot be opened with these settings: {_cause(error)}",
+                f"{self.uri} cannot be opened with these settings: {cause(error)}",
                 next_step="check the environment variables of the store: AWS_*, GOOGLE_* or AZURE_*",
             ) from error
 
@@ -114,15 +124,24 @@ def parse(uri: str) -> Address:
             found=uri,
             next_step="write the bucket after the two slashes",
         )
-    return Address(SCHEMES[scheme], name, account_host, check_characters(check_folder(prefix.rstrip("/"))))
+    address = Address(SCHEMES[scheme], name, account_host, check_folder(prefix.rstrip("/")))
+    check_characters(address.prefix, address.scheme)
+    return address
 
 
-def check_characters(path: str) -> str:
-    """The same path, if it holds no control characters: the client library knows no such names.
+def check_characters(path: str, scheme: str) -> str:
+    """The same path, if a store of this scheme keeps it as it is.
 
     Raises:
-        InvalidRequest: it does.
+        InvalidRequest: it holds control characters, which the client library refuses, or what Azure rewrites.
     """
+    if scheme in _AZURE and (found := _REWRITTEN_BY_AZURE.search(path)):
+        raise InvalidRequest(
+            f"Azure would not keep the name of {path!r}",
+            expected="a path without backslashes, no segment of which ends with a dot",
+            found=f"{found[0]!r} at character {found.start()}",
+            next_step="choose another path; values of partitions may be url-encoded",
+        )
     if _CONTROL.search(path):
         raise InvalidRequest(
             f"a control character in {path!r}",
@@ -170,7 +189,8 @@ class RangeReader(io.RawIOBase):
         """The next bytes, by one request; fewer at the end.
 
         Raises:
-            OSError: the store did not give them, or another file lies there now.
+            OSError: the store did not give them, or another file lies there now. It carries a number, EIO: Arrow's own
+                errors, of broken bytes, carry none.
         """
         end = self._size_bytes if size is None or size < 0 else min(self._at + size, self._size_bytes)
         if end <= self._at:
@@ -179,9 +199,11 @@ class RangeReader(io.RawIOBase):
             found = obstore.get(self._client, self._key, options={"range": (self._at, end), "if_match": self._tag})
             body = found.bytes().to_bytes()
         except (BaseError, OSError, ValueError) as error:
-            raise OSError(f"{self._path} could not be read from {self._at} to {end}: {_cause(error)}") from error
+            story = f"{self._path} could not be read from {self._at} to {end}: {cause(error)}"
+            raise OSError(errno.EIO, story) from error
         if len(body) != end - self._at:
-            raise OSError(f"{self._path} gave {len(body)} bytes from {self._at}, expected {end - self._at}")
+            story = f"{self._path} gave {len(body)} bytes from {self._at}, expected {end - self._at}"
+            raise OSError(errno.EIO, story)
         self._at = end
         return body
 
@@ -198,6 +220,21 @@ def flat(body: Bytes) -> bytes | memoryview:
     return (view if view.c_contiguous else memoryview(view.tobytes())).cast("B")
 
 
+def is_bucket_missing(error: FileNotFoundError) -> bool:
+    """Whether a store says of a file that its bucket is not there; for heads, which have no text, it never does."""
+    return any(code in str(error) for code in _NO_BUCKET)
+
+
+def is_cut_short(error: Exception) -> bool:
+    """Whether the connection was lost in the middle of an answer."""
+    return "response body" in cause(error)
+
+
+def is_refused(error: Exception) -> bool:
+    """Whether a put that failed with this error has surely not landed."""
+    return isinstance(error, _REFUSED)
+
+
 def fail_untouched(error: Exception, path: str, uri: str, deed: str) -> NoReturn:
     """The store failed and the file is as it was.
 
@@ -207,10 +244,10 @@ def fail_untouched(error: Exception, path: str, uri: str, deed: str) -> NoReturn
     """
     if isinstance(error, InvalidPathError | ValueError):
         raise InvalidRequest(
-            f"{path} cannot name a file in {uri}: {_cause(error)}",
+            f"{path} cannot name a file in {uri}: {cause(error)}",
             next_step="choose another path; remove what others put under such a name",
         ) from error
-    raise Unavailable(f"{path} could not be {deed} in {uri}: {_cause(error)}", next_step=_next_step(error)) from error
+    raise Unavailable(f"{path} could not be {deed} in {uri}: {cause(error)}", next_step=_next_step(error)) from error
 
 
 def fail_writing(error: Exception, path: str, uri: str) -> NoReturn:
@@ -221,24 +258,25 @@ def fail_writing(error: Exception, path: str, uri: str) -> NoReturn:
         Unavailable: refused; nothing landed.
         OutcomeUnknown: a time-out, a lost connection, a server's own trouble: done or not.
     """
-    refused = (InvalidPathError, PermissionDeniedError, UnauthenticatedError, FileNotFoundError, ValueError)
-    if isinstance(error, refused):
+    if is_refused(error):
         fail_untouched(error, path, uri, "written")
     raise OutcomeUnknown(
-        f"{path} may have been written to {uri} or not: {_cause(error)}",
+        f"{path} may have been written to {uri} or not: {cause(error)}",
         next_step="open the table again, which settles it",
     ) from error
 
 
 def _next_step(error: Exception) -> str:
+    if _METADATA_SERVICE in str(error):  # where the client library looks last, when it was given no keys
+        return "set the keys of the store in the environment: AWS_*, GOOGLE_* or AZURE_*"
     # A refused listing comes as a generic error, with nothing but its text to tell.
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or "status code: 403" in str(error):
-        return "give these credentials the right to list, read, write and delete there"
+        return "check the keys in the environment, and give them the right to list, read, write and delete there"
     if isinstance(error, FileNotFoundError) or "status code: 404" in str(error):
         return "check the name of the bucket and its region; create it if it is missing"
     return "check the endpoint, the region and the network, then try again"
 
 
-def _cause(error: Exception) -> str:
-    # The library adds its own inner structures below the first line.
+def cause(error: Exception) -> str:
+    """What the client library says, without its own inner structures below the first line."""
     return (str(error).splitlines() or [type(error).__name__])[0]

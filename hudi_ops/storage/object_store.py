@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 SMALL_FILE_SIZE_BYTES = 1 << 20
 """Files up to this size are read by one request when they are opened, larger ones range by range."""
 
+# The client library asks again for what it did not get, except for a page of a listing that stops in the middle.
+_LISTING_ATTEMPTS = 3
 _PROBE_FOLDER = ".hoodie/.hudi_ops_tmp"
 _T = TypeVar("_T")
 _Client: TypeAlias = "ObjectStore"
@@ -220,16 +222,22 @@ class ObjectStorage:
         try:
             return request(self._client())
         except FileNotFoundError as error:
+            if bucket.is_bucket_missing(error):
+                bucket.fail_untouched(error, path, self.uri, "read")
             raise NotFound(f"no file under {path} in {self.uri}") from error
         except (BaseError, OSError, ValueError) as error:
             bucket.fail_untouched(error, path, self.uri, "read")
 
     def _ask(self, folder: str, request: Callable[[_Client], _T]) -> _T:
-        try:
-            return request(self._client())
-        except (BaseError, OSError, ValueError) as error:
-            # Also when something was not found: an empty folder is no error, so it is the bucket that is missing.
-            bucket.fail_untouched(error, folder or "the root", self.uri, "listed")
+        for left in reversed(range(_LISTING_ATTEMPTS)):
+            try:
+                return request(self._client())
+            except (BaseError, OSError, ValueError) as error:
+                if left and bucket.is_cut_short(error):
+                    continue
+                # Also when something was not found: an empty folder is no error, so it is the bucket that is missing.
+                bucket.fail_untouched(error, folder or "the root", self.uri, "listed")
+        raise AssertionError  # pragma: no cover
 
     def _prove(self) -> None:
         """Have the server refuse a second create, once for each bucket and process."""
@@ -246,14 +254,16 @@ class ObjectStorage:
             for _ in range(2):
                 obstore.put(client, key, b"may this be created twice?", mode="create")
         except AlreadyExistsError:
+            self._discard(client, key)
             return
         except NotSupportedError as error:
             self._refuse(error)
         except (BaseError, OSError, ValueError) as error:
+            if not bucket.is_refused(error):
+                self._discard(client, key)
             # Not the caller's file: of that, nothing was written.
             bucket.fail_untouched(error, "a file that tries out exclusive creation", self.uri, "created")
-        finally:
-            self._discard(client, key)
+        self._discard(client, key)
         self._refuse(None)
 
     def _refuse(self, cause: Exception | None) -> None:
@@ -270,7 +280,7 @@ class ObjectStorage:
         except FileNotFoundError:
             return
         except (BaseError, OSError, ValueError) as error:
-            logger.warning("%s stays behind in %s; it may be deleted: %s", key, self.uri, error)
+            logger.warning("%s stays behind in %s; it may be deleted: %s", key, self.uri, bucket.cause(error))
 
     def _files(self, found: Sequence[FileInfo], prefix: str, folders: set[str]) -> Sequence[FileInfo]:
         # Consoles and Hadoop's clients put empty objects "folder/" for folders; the client library lists them without
@@ -289,10 +299,10 @@ class ObjectStorage:
         return "." not in info.name[1:] and self.head(info.path) is None
 
     def _key(self, path: str) -> str:
-        return join(self._prefix, bucket.check_characters(check_path(path)))
+        return join(self._prefix, bucket.check_characters(check_path(path), self._address.scheme))
 
     def _folder(self, prefix: str) -> str | None:
-        return join(self._prefix, bucket.check_characters(check_folder(prefix))) or None
+        return join(self._prefix, bucket.check_characters(check_folder(prefix), self._address.scheme)) or None
 
     def _path(self, key: str) -> str:
         return key[len(self._prefix) + 1 :] if self._prefix else key

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hudi_ops.errors import InvalidRequest
 
@@ -94,25 +95,48 @@ def completed_name(time: str, action: str, completion_time: str) -> str:
     return f"{time}_{completion_time}.{completes_as(action)}"
 
 
-def instant_of_ms(ms: int) -> str:
-    """The instant time of a moment, in UTC.
+def zone_named(name: str) -> ZoneInfo:
+    """The time zone of that name.
+
+    Raises:
+        InvalidRequest: there is none.
+    """
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidRequest(
+            f"{name!r} is not a time zone",
+            expected="a name of the IANA data base, for example Europe/Berlin or UTC",
+            found=repr(name),
+            next_step="pass the zone of the machines whose Java programs write the table",
+        ) from None
+
+
+def instant_of_ms(ms: int, zone: str = "UTC") -> str:
+    """The instant time of a moment, in a time zone.
 
     >>> instant_of_ms(1795255260123)
     '20261121060100123'
+    >>> instant_of_ms(1795255260123, "Asia/Kolkata")
+    '20261121113100123'
     """
-    moment = datetime.fromtimestamp(ms // 1000, tz=UTC)
+    moment = datetime.fromtimestamp(ms // 1000, tz=UTC if zone == "UTC" else zone_named(zone))
     return f"{moment:%Y%m%d%H%M%S}{ms % 1000:03d}"
 
 
-def ms_of_instant(time: str) -> int:
-    """The moment of an instant time read as UTC, in ms since 1970; 14-digit instants count as their last millisecond.
+def ms_of_instant(time: str, zone: str = "UTC") -> int:
+    """The moment of an instant time in a time zone, in ms since 1970; 14-digit instants count as their last millisecond.
+
+    Of an hour that a clock put back goes through twice, the first time is meant.
 
     Raises:
         InvalidRequest: not a calendar time; the metadata table's bootstrap instants are such.
     """
     padded = time + "999" if len(time) == 14 else time
     try:
-        moment = datetime.strptime(padded[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+        moment = datetime.strptime(padded[:14], "%Y%m%d%H%M%S").replace(
+            tzinfo=UTC if zone == "UTC" else zone_named(zone)
+        )
     except ValueError:
         moment = None
     if moment is None or not re.fullmatch(r"\d{17}", padded):
@@ -122,13 +146,22 @@ def ms_of_instant(time: str) -> int:
     return int(moment.timestamp()) * 1000 + int(padded[14:])
 
 
-def parse_instant(text: str) -> str:
+def is_instant(text: str) -> bool:
+    """Whether a text is an instant's digits rather than an ISO time."""
+    return re.fullmatch(r"\d{17}|\d{14}", text) is not None
+
+
+def parse_instant(text: str, zone: str = "UTC") -> str:
     """An instant time from what people type: 17 or 14 digits, or an ISO date or time (UTC unless it names a zone).
+
+    Args:
+        text: what was typed.
+        zone: the table's time zone, into which ISO times are brought.
 
     Raises:
         InvalidRequest: neither.
     """
-    if re.fullmatch(r"\d{17}|\d{14}", text):
+    if is_instant(text):
         return text if len(text) == 17 else text + "999"
     try:
         moment = datetime.fromisoformat(text)
@@ -141,4 +174,4 @@ def parse_instant(text: str) -> str:
         ) from None
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return instant_of_ms(since // timedelta(milliseconds=1))
+    return instant_of_ms(since // timedelta(milliseconds=1), zone)

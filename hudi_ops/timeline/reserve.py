@@ -23,25 +23,33 @@ def known_times(timeline: Timeline, log: Log | None) -> frozenset[str]:
     return frozenset(times)
 
 
-def next_after(times: frozenset[str], now_ms: int, table: str) -> str:
+def next_after(times: frozenset[str], now_ms: int, table: str, zone: str) -> str:
     """The first time that is not before now and above every one of `times`.
+
+    Times are labels that must rise. Where clocks are put back, they rise by single milliseconds until the clock has caught up.
+
+    Args:
+        times: those that are taken.
+        now_ms: ms since 1970 UTC.
+        table: named in the error.
+        zone: the table's time zone.
 
     Raises:
         Unavailable: the table's newest time lies more than a minute ahead of this clock: one of the two clocks is wrong, and
             times taken now would push the table further ahead.
     """
     newest = max((time for time in times if len(time) == 17), default="")
-    now = instant_of_ms(now_ms)
+    now = instant_of_ms(now_ms, zone)
     if newest < now:
         return now
-    ahead_ms = ms_of_instant(newest) - now_ms
+    ahead_ms = ms_of_instant(newest, zone) - now_ms
     if ahead_ms > CLOCK_AHEAD_MS_MAX:
         raise Unavailable(
             f"this machine's clock is {ahead_ms / 1000:.0f} s behind the table's newest instant",
             table=table,
             instant=newest,
             expected=f"a clock at or after {newest}",
-            found=now,
+            found=f"{now}, in zone {zone}",
             next_step="set this machine's clock (NTP), or wait until it has passed that instant",
         )
     return instant_of_ms(ms_of_instant(newest) + 1)

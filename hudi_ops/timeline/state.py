@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from hudi_ops.config.table import TableConfig
-from hudi_ops.errors import Conflict, NotFound, Unsupported
+from hudi_ops.config.table import TableConfig, TableFacts
+from hudi_ops.errors import Conflict, Corrupt, NotFound, Unsupported
+from hudi_ops.storage.claim import claim
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, load_log, refresh_log
+from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, load_log, read_slot, refresh_log, slot_path
 from hudi_ops.timeline.commit_metadata import CommitMetadata
+from hudi_ops.timeline.entries import Properties, decision_id_of, encode_entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.properties_file import load_config
 
@@ -52,53 +55,139 @@ class TableState:
     log: Log
     timeline: Timeline
 
+    @property
+    def zone(self) -> str:
+        """Time zone of the table's instants."""
+        return self.log.properties.facts.timezone if self.config.is_in_local_time else "UTC"
+
+
+class Adoption(Protocol):
+    """What becomes of a table without a commit log; `services.adopter` is the one implementation."""
+
+    def propose(self, config: TableConfig, timeline: Timeline) -> Properties:
+        """The entry that slot 0 will hold. Raises when the table cannot be written, or not with what is known of it."""
+        ...
+
+    def accept(self, config: TableConfig, facts: TableFacts) -> None:
+        """Refuse a table whose log says something else than the caller did."""
+        ...
+
 
 @dataclass
 class StateLoader:
-    """Loads the state of one table again and again, reading only what is new."""
+    """Loads the state of one table again and again, reading only what is new.
+
+    A table of another program has no log. Its state then carries the log that `seed` will begin, so that everything can be checked
+    before the first byte is written.
+    """
 
     storage: Storage
     commits: CommitReader
+    adoption: Adoption | None = None
     _log: Log | None = None
+    _proposed: Properties | None = None
 
     def load(self) -> TableState:
         """Read settings, log and timeline.
 
         Raises:
-            Unsupported: the table has no commit log; only its maker writes it so far.
+            Unsupported: the table has no commit log and cannot be adopted.
+            InvalidRequest: it can, but not with what the caller says of it.
             Conflict: another table lies under the path now.
+            Corrupt: its log was lost.
         """
         config = load_config(self.storage)
-        if self._log is None:
+        log = self._log
+        if log is None:
             timeline = load_timeline(self.storage, config)
-            self._log = load_log(self.storage, self._pointer(timeline))
-            if self._log is None:
-                raise Unsupported(
-                    "this table was not made by hudi-ops and cannot be written yet",
-                    table=config.name,
-                    expected="a commit log under .hoodie/.commit_log",
-                    found="none",
-                    next_step="read it with `hudi-ops read`; write it with the program that made it",
-                )
+            log = self._found(config, timeline)
+            if log is None:
+                log = self._begin(config, timeline)
         else:
-            self._log = refresh_log(self.storage, self._log)
+            self._log = log = refresh_log(self.storage, log)
         # Log before timeline: an instant completed in between is then on the timeline, never "decided but unfinished".
-        state = TableState(config, self._log, load_timeline(self.storage, config))
-        pointer = self._pointer(state.timeline)
-        if pointer is not None and pointer.table_id != self._log.table_id:
-            self._log = None
-            raise Conflict(
-                "the table was dropped and made anew under this path",
-                table=config.name,
-                expected=f"table id {state.log.table_id}",
-                found=pointer.table_id,
-                next_step="run the same call again: it starts from the new table",
-            )
+        state = TableState(config, log, load_timeline(self.storage, config))
+        if self._log is not None:
+            self._refuse_replaced(state)
         return state
+
+    def seed(self, proposed: Properties | None = None) -> None:
+        """Give a table of another program the log that was proposed, or take the one that somebody gave it meanwhile.
+
+        Called before anything else is written. Slot 0 is all that adopting writes.
+
+        Raises:
+            InvalidRequest: somebody adopted the table with other facts.
+            OutcomeUnknown: adopted or not; the same call settles it.
+        """
+        self._proposed = proposed or self._proposed
+        if self._log is not None:
+            return
+        if self._proposed is None:
+            self.load()
+        if self._log is None and (entry := self._proposed) is not None:
+            claim(self.storage, slot_path(0), encode_entry(entry), entry.decision_id, decision_id_of)
+            self.load()
+
+    def find(self, config: TableConfig) -> Log | None:
+        """The table's log; None for a table of another program that was not adopted yet.
+
+        Raises:
+            InvalidRequest: the log says something else than the caller.
+            Corrupt: the log was lost.
+        """
+        return self._log or self._found(config, load_timeline(self.storage, config))
 
     def whole_log(self) -> Log | None:
         """The log from slot 0: for the rare question that the newest part does not answer. Reads every slot."""
         return load_log(self.storage, None)
+
+    def _found(self, config: TableConfig, timeline: Timeline) -> Log | None:
+        pointer = self._pointer(timeline)
+        log = load_log(self.storage, pointer)
+        if log is None and pointer is not None:
+            raise Corrupt(
+                "the table's commits stand in a commit log that is not there",
+                table=config.name,
+                expected=slot_path(pointer.properties_slot),
+                found="no such slot",
+                next_step="restore .hoodie/.commit_log from a copy of the table: without it nobody can tell what was cancelled",
+            )
+        if log is not None and self.adoption is not None:
+            self.adoption.accept(config, log.properties.facts)
+        self._log = log
+        return log
+
+    def _begin(self, config: TableConfig, timeline: Timeline) -> Log:
+        if self.adoption is None:
+            raise Unsupported(
+                "this table was not made by hudi-ops and was not adopted yet",
+                table=config.name,
+                expected="a commit log under .hoodie/.commit_log",
+                found="none",
+                next_step="run `hudi-ops adopt`",
+            )
+        self._proposed = self._proposed or self.adoption.propose(config, timeline)
+        return Log(self._proposed.table_id, base=0, entries=(), properties_slot=0, properties=self._proposed)
+
+    def _refuse_replaced(self, state: TableState) -> None:
+        pointer = self._pointer(state.timeline)
+        found = pointer.table_id if pointer is not None else self._id_on_storage(state.log)
+        if found != state.log.table_id:
+            self._log = self._proposed = None
+            raise Conflict(
+                "the table was dropped and made anew under this path",
+                table=state.config.name,
+                expected=f"table id {state.log.table_id}",
+                found=found or "no commit log",
+                next_step="run the same call again: it starts from the new table",
+            )
+
+    def _id_on_storage(self, log: Log) -> str:
+        # No commit on the timeline carries a pointer: archived, or the first of ours is still to come, or another program made a
+        # table of its own here, and what is held of the log is of one that is gone.
+        entry = read_slot(self.storage, log.properties_slot)
+        return entry.table_id if entry is not None else ""
 
     def _pointer(self, timeline: Timeline) -> Pointer | None:
         newest = self.commits.newest_with(timeline, POINTER_KEY)

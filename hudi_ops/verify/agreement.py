@@ -10,6 +10,8 @@ import json
 from hudi_ops.config.table import PROPERTIES_PATH
 from hudi_ops.errors import HudiOpsError, NotFound
 from hudi_ops.formats import properties
+from hudi_ops.services.adopter import ADOPTS
+from hudi_ops.services.drop_metadata import KEYS as METADATA_KEYS
 from hudi_ops.services.ledger import pointers
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.entries import Complete, Properties
@@ -65,6 +67,8 @@ def _report_foreign(logged: LogSubject, instant: Instant, findings: Findings) ->
             "restore the file from its payload",
         )
         return
+    if logged.log.entries[0].decision_id.startswith(ADOPTS):
+        return  # a table of Apache Hudi, which goes on writing it
     findings.warning(
         "foreign-instant",
         f"{instant} was completed by a program without the commit log, such as Apache Hudi",
@@ -76,10 +80,11 @@ def _report_foreign(logged: LogSubject, instant: Instant, findings: Findings) ->
 def _check_properties(logged: LogSubject, findings: Findings) -> None:
     wanted: dict[str, str] = {}
     removed: set[str] = set()
+    # A metadata table that was dropped may be there again: Apache Hudi's default writers build it.
     for _, entry in logged.log.since(-1):
         if isinstance(entry, Properties):
             wanted = {key: value for key, value in {**wanted, **entry.set}.items() if key not in entry.remove}
-            removed = (removed | set(entry.remove)) - entry.set.keys()
+            removed = (removed | set(entry.remove)) - entry.set.keys() - set(METADATA_KEYS)
     try:
         found = properties.loads(logged.subject.storage.get(PROPERTIES_PATH), PROPERTIES_PATH)
     except HudiOpsError:

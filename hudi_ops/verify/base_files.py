@@ -17,8 +17,9 @@ from hudi_ops.config.columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
 from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import HudiOpsError, NotFound
 from hudi_ops.files.base_file import BaseFileReader
-from hudi_ops.index.simple_bucket import bucket_of
+from hudi_ops.index.simple_bucket import bucket_of, computed_keys
 from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids
+from hudi_ops.kernels.keys import KeySpec, record_keys
 from hudi_ops.kernels.statistics import key_range
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.verify.report import Finding, Findings
@@ -33,7 +34,10 @@ _META = (RECORD_KEY, PARTITION_PATH, FILE_NAME)
 
 @dataclass(frozen=True)
 class FileTask:
-    """One base file to check. `facts` is None for tables whose buckets are not known."""
+    """One base file to check. `facts` is None for tables whose buckets are not known; `may_double`: keys may lie in it twice.
+
+    `keys` says how keys are made in a table without meta columns; None where they cannot be told, or where a column holds them.
+    """
 
     storage: Storage
     path: str
@@ -43,6 +47,8 @@ class FileTask:
     reads_keys: bool
     has_meta: bool
     facts: TableFacts | None
+    keys: KeySpec | None = None
+    may_double: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,7 @@ def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findi
     """
     files = [file for file in subject.live_base_files if file.path.endswith(".parquet")]
     _check_buckets(files, facts, findings)
+    may_double = any(metadata.operation == "BULK_INSERT" for _, metadata in subject.writes)
     step = 1 if subject.deep else max(1, len(files) // SAMPLED_FILES)
     tasks = [
         FileTask(
@@ -74,6 +81,8 @@ def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findi
             reads_keys=number % step == 0,
             has_meta=subject.config.populate_meta_fields,
             facts=facts,
+            keys=computed_keys(subject.config, facts) if facts is not None else None,
+            may_double=may_double,
         )
         for number, file in enumerate(files)
     ]
@@ -102,7 +111,7 @@ def check_base_file(task: FileTask) -> FileResult:
                 "the file was replaced, or its writer counted wrongly: restore it from a copy",
             )
         if not task.has_meta:
-            return FileResult(tuple(report.found))
+            return _check_without_meta(report, task, reader)
         if footer.bloom is None:
             report.warning(
                 "bloom-missing", "no bloom filter: upserts with Apache Hudi's BLOOM index fail on it", task.path,
@@ -139,6 +148,19 @@ def check_base_file(task: FileTask) -> FileResult:
     return FileResult(tuple(report.found), keys)
 
 
+def _check_without_meta(report: Findings, task: FileTask, reader: BaseFileReader) -> FileResult:
+    """Keys are made anew of their fields, as writers do; there is neither filter nor key range to hold them against."""
+    if task.keys is None or not task.reads_keys:
+        return FileResult(tuple(report.found))
+    missing = [name for name in task.keys.fields if name not in reader.schema.names]
+    if missing:
+        report.error("key-column", f"key column {missing[0]} is missing", task.path, "rewrite the file with its writer")
+        return FileResult(tuple(report.found))
+    keys = pa.chunked_array([record_keys(reader.read(task.keys.fields), task.keys)])
+    _check_keys(report, task, keys, None, None)
+    return FileResult(tuple(report.found), keys)
+
+
 def _check_constant(report: Findings, path: str, rows: pa.Table, column: str, expected: str) -> None:
     wrong = int(pc.sum(pc.fill_null(pc.not_equal(rows.column(column), expected), True)).as_py() or 0)
     if wrong:
@@ -159,8 +181,8 @@ def _check_keys(report: Findings, task: FileTask, keys: pa.ChunkedArray, low: st
         )
     distinct = pc.count_distinct(keys).as_py()
     if distinct < len(keys):
-        # Inserts of Apache Hudi keep duplicates on purpose; ours never write any.
-        (report.warning if task.facts is None else report.error)(
+        # Inserts of Apache Hudi and bulk inserts of anybody keep duplicates on purpose; nothing else of ours writes any.
+        (report.warning if task.facts is None or task.may_double else report.error)(
             "duplicate-key",
             f"{len(keys) - distinct} rows share a record key with another",
             task.path,

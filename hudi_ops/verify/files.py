@@ -7,9 +7,12 @@ from collections import defaultdict
 from hudi_ops.errors import HudiOpsError, NotFound
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats import partition_metadata
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import FoundFile, NamedFile, Subject
 from hudi_ops.view.slices import is_partitioned
+
+_REWRITES = frozenset({"COMPACT", "LOG_COMPACT"})
 
 
 def check_files(subject: Subject, findings: Findings) -> None:
@@ -18,6 +21,7 @@ def check_files(subject: Subject, findings: Findings) -> None:
         findings.looked("named files")
         _check_named(subject, named, findings)
     _check_single(subject, findings)
+    _check_replaced(subject, findings)
     _check_strays(subject, findings)
     _check_partitions(subject, findings)
 
@@ -79,6 +83,25 @@ def _check_single(subject: Subject, findings: Findings) -> None:
                 files[0].info.path,
                 "delete the ones that the completed instant does not name",
             )
+
+
+def _check_replaced(subject: Subject, findings: Findings) -> None:
+    """A group that was replaced takes no more rows: nobody would see them."""
+    hidden: dict[tuple[str, str], Instant] = {}
+    for instant, metadata in subject.writes:
+        for stat in metadata.stats:
+            by = hidden.get((stat.partition_path, stat.file_id))
+            # A compaction that was planned before may still merge what the group held.
+            if by is not None and metadata.operation not in _REWRITES:
+                findings.error(
+                    "write-into-replaced",
+                    f"{instant} wrote into a file group that {by} had replaced: readers do not see its rows",
+                    stat.path.lstrip("/"),
+                    "read the file, and write its rows again; give all writers one ZooKeeper lock",
+                )
+        for partition, ids in (metadata.replaced or {}).items():
+            findings.looked("replaced file groups", len(ids))
+            hidden |= {(partition, file_id): instant for file_id in ids}
 
 
 def _check_strays(subject: Subject, findings: Findings) -> None:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
+from hudi_ops.engine.local import LocalEngine
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats import partition_metadata
-from hudi_ops.storage.protocol import Storage
+from hudi_ops.storage.protocol import Folder, Storage
 from hudi_ops.view.file_group import DataFile
+
+Keep: TypeAlias = Callable[[Sequence[str]], Sequence[bool]]
+"""Says for folders of a table, by their paths, which may hold wanted rows at any depth."""
+
+
+@dataclass(frozen=True)
+class Walked:
+    """What one walk found: data files by partition path, and the folders that were left out, with all that lies in them."""
+
+    files: dict[str, list[DataFile]]
+    skipped: tuple[str, ...] = ()
 
 
 class Listing(Protocol):
@@ -39,16 +53,49 @@ class StorageListing:
             folder = self._storage.list_folder(prefix)
             if prefix and any(info.name.startswith(partition_metadata.FILE_NAME) for info in folder.files):
                 found.append(prefix)
-            todo += [f"{prefix}/{name}" if prefix else name for name in folder.folders if not name.startswith(".")]
+            # A folder that begins with a dot may be a partition: other readers look into it too (docs/format.md §6.6).
+            todo += [f"{prefix}/{name}" if prefix else name for name in folder.folders if prefix or name != ".hoodie"]
         return sorted(found)
 
     def files(self, partition_path: str) -> list[DataFile]:
         """Base and log files of one partition."""
-        found = []
-        for info in self._storage.list_folder(partition_path).files:
-            name = parse_data_file(info.name)
-            if name is not None:
-                found.append(
-                    DataFile(partition_path, info.path, name.file_id, name.instant, info.size_bytes, name.is_log)
-                )
-        return found
+        return _data_files(partition_path, self._storage.list_folder(partition_path))
+
+    def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
+        """All partitions with their files, each folder listed once, those of one depth at a time in parallel.
+
+        Args:
+            keep: which partitions are wanted; None for all.
+            may_prune_folders: ask `keep` of every folder before it is listed, not of partitions only.
+        """
+        if not self._is_partitioned:
+            return Walked({"": self.files("")})
+        engine = LocalEngine()
+        files: dict[str, list[DataFile]] = {}
+        skipped: list[str] = []
+        level = [""]
+        while level:
+            below: list[str] = []
+            for path, folder in zip(level, engine.map(self._storage.list_folder, level), strict=True):
+                if path and any(info.name.startswith(partition_metadata.FILE_NAME) for info in folder.files):
+                    files[path] = _data_files(path, folder)
+                names = [name for name in folder.folders if not name.startswith(".")]
+                below += [f"{path}/{name}" if path else name for name in names]
+            level = below
+            if keep is not None and may_prune_folders and level:
+                wanted = keep(level)
+                skipped += [path for path, is_wanted in zip(level, wanted, strict=True) if not is_wanted]
+                level = [path for path, is_wanted in zip(level, wanted, strict=True) if is_wanted]
+        partitions = sorted(files)
+        wanted = keep(partitions) if keep is not None and partitions else [True] * len(partitions)
+        kept = {path: files[path] for path, is_wanted in zip(partitions, wanted, strict=True) if is_wanted}
+        return Walked(kept, tuple(sorted({*skipped, *(set(partitions) - set(kept))})))
+
+
+def _data_files(partition_path: str, folder: Folder) -> list[DataFile]:
+    found = []
+    for info in folder.files:
+        name = parse_data_file(info.name)
+        if name is not None:
+            found.append(DataFile(partition_path, info.path, name.file_id, name.instant, info.size_bytes, name.is_log))
+    return found

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hudi_ops.config.table import TableConfig
-from hudi_ops.engine.local import LocalEngine
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.state import CommitReader
@@ -35,23 +34,25 @@ def is_partitioned(config: TableConfig) -> bool:
 
 def list_table(storage: Storage, config: TableConfig) -> dict[str, list[DataFile]]:
     """Data files by partition path, listed in parallel."""
-    listing = StorageListing(storage, is_partitioned=is_partitioned(config))
-    partitions = listing.partitions()
-    return dict(zip(partitions, LocalEngine().map(listing.files, partitions), strict=True))
+    return StorageListing(storage, is_partitioned=is_partitioned(config)).walk().files
 
 
 def visible_slices(
-    config: TableConfig, timeline: Timeline, commits: CommitReader, listed: Mapping[str, list[DataFile]]
+    config: TableConfig,
+    timeline: Timeline,
+    commits: CommitReader,
+    listed: Mapping[str, list[DataFile]],
+    as_of: str | None = None,
 ) -> list[Slice]:
-    """The newest slice of each file group that readers see, by partition and file id.
+    """The newest slice of each file group that readers see, by partition and file id; as of a request time where one is given.
 
     A log file belongs to the newest slice if it completed after that slice's base file was requested; in version 6 if it names
     that base file's instant, or a later one while a compaction is pending.
     """
     view = TableView(config, timeline, commits, _Listed(listed))
-    bases = {(file.partition_path, file.file_id): file for file in view.base_files()}
+    bases = {(file.partition_path, file.file_id): file for file in view.base_files(as_of=as_of)}
     logs: dict[tuple[str, str], list[DataFile]] = {key: [] for key in bases}
-    for file in view.log_files():
+    for file in view.log_files(as_of=as_of):
         key = (file.partition_path, file.file_id)
         base = bases.get(key)
         if base is None or _counted_from(timeline, config, file) >= base.instant:

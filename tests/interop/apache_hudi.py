@@ -19,7 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-BUNDLE = "hudi-spark3.5-bundle_2.12-1.1.1.jar"
+BUNDLE = "hudi-spark3.5-bundle_2.12-{release}.jar"
+RELEASE = "1.1.1"
+RELEASE_OF_VERSION_8 = "1.0.2"
+"""The last release that writes table version 8 by default, and cannot open version 9."""
 
 
 class HudiPeerError(Exception):
@@ -30,25 +33,30 @@ class MissingInteropEnvironment(Exception):
     """The interop environment is not there; the text says which command makes it."""
 
 
-def interop_environment() -> tuple[Path, Path]:
+def interop_environment(release: str = RELEASE) -> tuple[Path, Path]:
     """Python and bundle jar of the interop environment: `.interop` of the repository, or `HUDI_OPS_INTEROP`."""
     home = Path(os.environ.get("HUDI_OPS_INTEROP") or REPOSITORY / ".interop")
-    python, jar = home / "venv" / "bin" / "python", home / "jars" / BUNDLE
+    python, jar = home / "venv" / "bin" / "python", home / "jars" / BUNDLE.format(release=release)
+    option = "--interop" if release == RELEASE else "--interop-1.0"
     for needed in (python, jar):
         if not needed.exists():
-            raise MissingInteropEnvironment(f"{needed} is missing.\n  Next: run bin/bootstrap --interop")
+            raise MissingInteropEnvironment(f"{needed} is missing.\n  Next: run bin/bootstrap {option}")
     return python, jar
 
 
 class HudiPeer:
-    """Apache Hudi 1.1.1 on Spark 3.5 as reader, writer and servicer of tables; the process starts with the first call.
+    """Apache Hudi on Spark 3.5 as reader, writer and servicer of tables; the process starts with the first call.
 
     Args:
         timeout_s: how long one command may take.
+        release: of Apache Hudi, 1.1.1 or 1.0.2.
+        timezone: that of its Java, which tables in local time follow.
     """
 
-    def __init__(self, timeout_s: float = 240.0) -> None:
+    def __init__(self, timeout_s: float = 240.0, release: str = RELEASE, timezone: str = "UTC") -> None:
         self._timeout_s = timeout_s
+        self._timezone = timezone
+        self._release = release
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._folder = tempfile.TemporaryDirectory(prefix="hudi-peer-")
@@ -169,7 +177,7 @@ class HudiPeer:
 
     def _started(self) -> subprocess.Popen[str]:
         if self._process is None:
-            python, jar = interop_environment()
+            python, jar = interop_environment(self._release)
             # Another Spark's home or worker Python, inherited from the test's environment, would be used instead.
             env = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
             with open(self.log, "w", encoding="utf-8") as log:
@@ -179,7 +187,12 @@ class HudiPeer:
                     stdout=subprocess.PIPE,
                     stderr=log,
                     cwd=self._folder.name,
-                    env={**env, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)},
+                    env={
+                        **env,
+                        "PYSPARK_PYTHON": str(python),
+                        "PYSPARK_DRIVER_PYTHON": str(python),
+                        "HUDI_PEER_TIMEZONE": self._timezone,
+                    },
                     text=True,
                 )
             threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()

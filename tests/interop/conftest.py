@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hudi import HudiReadOptions, HudiTableBuilder
 
-from tests.interop.apache_hudi import HudiPeer, interop_environment
+from tests.interop.apache_hudi import RELEASE_OF_VERSION_8, HudiPeer, interop_environment
 
 HudiRsReader = Callable[..., pa.Table]
 
@@ -19,6 +19,14 @@ def apache_hudi() -> Iterator[HudiPeer]:
     """Apache Hudi 1.1.1: one Spark session for the run, started by the first call. Fails without the environment."""
     interop_environment()
     with HudiPeer() as peer:
+        yield peer
+
+
+@pytest.fixture(scope="session")
+def apache_hudi_1_0() -> Iterator[HudiPeer]:
+    """Apache Hudi 1.0.2, for tables of version 8: one Spark session for the run, started by the first call."""
+    interop_environment(RELEASE_OF_VERSION_8)
+    with HudiPeer(release=RELEASE_OF_VERSION_8) as peer:
         yield peer
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ["pyspark", "airflow", "pandas"]
 
-# The one module that is there to talk to Spark.
-SPARK_ROOM = "hudi_ops.engine.spark"
+# The modules that are there to talk to Spark.
+SPARK_ROOMS = {"hudi_ops.engine.spark", "hudi_ops.datasource"}
 
 
 def loaded_after(modules: list[str]) -> list[str]:
@@ -49,8 +49,8 @@ def test_the_package_is_light():
     assert loaded_after(["hudi_ops"]) == []
 
 
-def test_only_the_spark_engine_needs_spark():
-    assert loaded_after([name for name in all_modules() if name != SPARK_ROOM]) == []
+def test_only_the_rooms_of_spark_need_spark():
+    assert loaded_after([name for name in all_modules() if name not in SPARK_ROOMS]) == []
 
 
 def test_layers_hold():

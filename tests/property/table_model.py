@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.ingest import IngestResult
+from hudi_ops.services.remove import RemovalResult
 from hudi_ops.table import Table
 from hudi_ops.verify import verify_table
 
@@ -70,19 +71,41 @@ class Step:
         return rows
 
 
+REMOVING = frozenset({"delete_partition", "truncate"})
+
+
 @dataclass
 class TableModel:
-    """Rows by identity, each with the instant that wrote it last."""
+    """Rows by identity, each with the instant that wrote it last; and the partitions with a file group, perhaps without rows."""
 
     shape: Shape
     rows: dict[Identity, tuple[str, Row]] = field(default_factory=dict)
+    partitions: set[tuple[Any, ...]] = field(default_factory=set)
 
     def identity(self, row: Row) -> Identity:
         """What tells one row from another."""
         return tuple(row[name] for name in self.shape.partitions + self.shape.keys)
 
+    def place(self, row: Row) -> tuple[Any, ...]:
+        """The partition of a row."""
+        return tuple(row[name] for name in self.shape.partitions)
+
+    def path(self, row: Row) -> str:
+        """The folder of a row."""
+        texts = {
+            name: "__HIVE_DEFAULT_PARTITION__" if row[name] is None else str(row[name])
+            for name in self.shape.partitions
+        }
+        return "/".join(f"{name}={text.replace('/', '%2F')}" for name, text in texts.items())
+
     def refuses(self, operation: str, rows: Sequence[Row]) -> bool:
         """Whether the table must refuse the batch."""
+        if operation == "truncate":
+            return False
+        if operation == "delete_partition":
+            return not rows or not self.shape.partitions or any(self.place(row) not in self.partitions for row in rows)
+        if operation == "insert_overwrite_table" and not rows:
+            return True
         if operation != "delete" and self.shape.ordering and any(row[self.shape.ordering] is None for row in rows):
             return True
         names = [self.identity(row) for row in rows]
@@ -91,6 +114,12 @@ class TableModel:
     def apply(self, operation: str, rows: Sequence[Row], instant: str) -> dict[str, int]:
         """Changes the rows as an accepted batch does; returns what the ingest must count."""
         counts = dict.fromkeys(("inserted", "updated", "deleted", "ignored"), 0)
+        if operation in {"truncate", "insert_overwrite_table"}:
+            self._drop(set(self.partitions))
+        elif operation in {"delete_partition", "insert_overwrite"}:
+            self._drop({self.place(row) for row in rows})
+        if operation in REMOVING:
+            return counts
         for name, row in self._winners(rows, operation).items():
             known = self.rows.get(name)
             is_delete = operation == "delete" or row["_hoodie_is_deleted"] is True
@@ -102,7 +131,17 @@ class TableModel:
             else:
                 counts["inserted" if known is None else "updated"] += 1
                 self.rows[name] = (instant, row)
+                self.partitions.add(self.place(row))
         return counts
+
+    def _drop(self, places: set[tuple[Any, ...]]) -> None:
+        self.partitions -= places
+        self.rows = {name: held for name, held in self.rows.items() if self.place(held[1]) not in places}
+
+    def only_new(self, step: Step) -> Step:
+        """The step with rows that a bulk insert may bring without doubling any: new ones, each once."""
+        kept = {self.identity(row): values for row, values in zip(step.dicts(), step.rows, strict=True)}
+        return Step(step.operation, tuple(values for name, values in kept.items() if name not in self.rows))
 
     def snapshot(self) -> dict[Identity, tuple[str, Row]]:
         """The rows as they are now."""
@@ -142,7 +181,14 @@ def play(table: Table, shape: Shape, steps: Sequence[Step], engine: str = "local
     history: dict[str, dict[Identity, tuple[str, Row]]] = {}
     results: list[IngestResult | None] = []
     for step in steps:
+        if step.operation == "bulk_insert":
+            step = model.only_new(step)
         before = files_of(table)
+        if step.operation in REMOVING:
+            instant = play_removal(table, model, step)
+            if instant is not None:
+                history[instant] = model.snapshot()
+            continue
         if model.refuses(step.operation, step.dicts()):
             try:
                 table.ingest(step.table(shape), step.operation, engine=engine)
@@ -161,6 +207,7 @@ def play(table: Table, shape: Shape, steps: Sequence[Step], engine: str = "local
             continue
         assert result.rows_in == len(step.rows)
         assert (result.file_groups > 0) == (result.inserted + result.updated + result.deleted > 0)
+        assert (result.replaced > 0) <= (step.operation in {"insert_overwrite", "insert_overwrite_table"})
         history[result.instant] = model.snapshot()
         assert observed(table, model) == model.rows
     assert list(history) == sorted(history), "instants must rise"
@@ -168,6 +215,36 @@ def play(table: Table, shape: Shape, steps: Sequence[Step], engine: str = "local
         assert observed(table, model, as_of=instant) == rows, f"as of {instant}"
     assert verify_table(table.context.storage, deep=True, clock=table.context.clock).findings == ()
     return results
+
+
+def play_removal(table: Table, model: TableModel, step: Step) -> str | None:
+    """Removes partitions of the step's rows, or all; returns the instant, None when nothing was to be removed."""
+    paths = [model.path(row) for row in step.dicts()]
+    before, held = files_of(table), len(model.rows)
+    if model.refuses(step.operation, step.dicts()):
+        try:
+            table.delete_partition(paths)
+        except InvalidRequest:
+            assert files_of(table) == before, "a refused removal changed the table"
+            return None
+        raise AssertionError(f"not refused: {step}")
+    is_empty = not model.partitions
+
+    def call(dry_run: bool) -> RemovalResult:
+        return (
+            table.truncate(dry_run=dry_run)
+            if step.operation == "truncate"
+            else table.delete_partition(paths, dry_run=dry_run)
+        )
+
+    planned = call(True)
+    assert files_of(table) == before, "a dry run changed the table"
+    result = call(False)
+    assert planned.partitions == result.partitions
+    model.apply(step.operation, step.dicts(), result.instant or "")
+    assert (result.rows, result.instant is None) == (held - len(model.rows), is_empty)
+    assert observed(table, model) == model.rows
+    return result.instant
 
 
 def files_of(table: Table) -> dict[str, bytes]:
@@ -196,11 +273,12 @@ _ROWS = st.tuples(
 )
 _LATE_NULLS = st.tuples(_ROWS, st.just(None)).map(lambda pair: (*pair[0][:5], pair[1], pair[0][6]))
 
+OTHERS = ("bulk_insert", "insert_overwrite", "insert_overwrite_table", "delete_partition", "truncate")
 BATCHES = st.lists(_ROWS, max_size=10) | st.lists(st.one_of(_ROWS, _ROWS, _ROWS, _LATE_NULLS), max_size=4)
 STEPS = st.lists(
     st.builds(
         Step,
-        operation=st.sampled_from(["upsert", "upsert", "insert", "delete"]),
+        operation=st.sampled_from(["upsert", "upsert", "upsert", "insert", "delete", *OTHERS]),
         rows=BATCHES.map(tuple),
         keys_only=st.booleans(),
     ),

@@ -1,4 +1,4 @@
-"""Random sequences of upsert, insert and delete leave the rows that a dict would, now and as of every earlier instant."""
+"""Random sequences of all operations leave the rows that a dict would, now and as of every earlier instant."""
 
 from __future__ import annotations
 

@@ -31,6 +31,14 @@ STORY = [
     Step("upsert", (("a", 0, "x", 1, 6, 0, None), ("b", 0, "y/z", 1, 7, 2, None), ("b", 0, "y/z", 1, 8, 2, True))),
     Step("delete", (("c:1", 1, None, 1, 0, 0, None), ("nobody", 1, None, 1, 0, 0, None)), keys_only=True),
     Step("upsert", LIVE),
+    Step("bulk_insert", (("e", 0, "x", 1, 9, 1, None),)),
+    Step(
+        "insert_overwrite", (("a", 0, "x", 1, 10, 0, None), ("a", 0, "x", 1, 11, 1, None), ("e", 1, "z", 1, 1, 1, None))
+    ),
+    Step("delete_partition", (("a", 0, "x", 1, 0, 0, None),)),
+    Step("insert_overwrite_table", (("a", 0, "x", 1, 12, 0, None),)),
+    Step("truncate", ()),
+    Step("upsert", LIVE),
 ]
 
 

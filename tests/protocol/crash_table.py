@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.ledger import pointers
 from hudi_ops.storage.memory import MemoryStorage
@@ -41,9 +43,70 @@ SECOND = rows(
 )  # fmt: skip
 OLD = {f"k{i}": i for i in range(8)}
 NEW = {**{key: value for key, value in OLD.items() if key != "k2"}, "k0": 100, "n1": 7, "n2": 8}
+OF_P0 = {key: value for key, value in OLD.items() if value % 2 == 0}
 
 
-def make_base(source: Path) -> MemoryStorage:
+@dataclass(frozen=True)
+class Job:
+    """One operation upon the table of `make_base`: its rows, if it brings any, and what the table holds after it.
+
+    `points` is how many storage operations it takes, at least: a sweep that visits fewer has gone blind.
+    """
+
+    operation: str
+    new: dict[str, int]
+    rows: pa.Table | None = None
+    points: int = 60
+
+    def __str__(self) -> str:
+        return self.operation
+
+    def run(self, table: Table, source: Path) -> bool:
+        """Do it, unless it was done; returns whether it was done now."""
+        if self.operation == "truncate":
+            return table.truncate().instant is not None
+        if self.operation == "delete_partition":
+            try:
+                return table.delete_partition(["part=p1"]).instant is not None
+            except InvalidRequest:
+                return False  # it is gone already
+        return table.ingest_folder(str(source), self.operation).instant is not None
+
+
+UPSERT = Job("upsert", NEW, SECOND)
+JOBS = [
+    UPSERT,
+    Job(
+        "insert",
+        {**OLD, "n0": 1, "n2": 2},
+        rows(("n0", "p0", 1, 1, None), ("n2", "p2", 2, 1, None)),
+    ),
+    Job(
+        "delete",
+        {key: value for key, value in OLD.items() if key not in {"k0", "k1"}},
+        rows(("k0", "p0", 0, 0, None), ("k1", "p1", 0, 0, None), ("nobody", "p2", 0, 0, None)),
+    ),
+    Job(
+        "bulk_insert",
+        {**OLD, "n1": 1, "n2": 2},
+        rows(("n1", "p1", 1, 1, None), ("n2", "p2", 2, 1, None)),
+    ),
+    Job(
+        "insert_overwrite",
+        {**OF_P0, "k1": 10, "n2": 2},
+        rows(("k1", "p1", 10, 0, None), ("n2", "p2", 2, 1, None), ("k3", "p1", 0, 9, True)),
+    ),
+    Job(
+        "insert_overwrite_table",
+        {"k1": 10, "n2": 2},
+        rows(("k1", "p1", 10, 0, None), ("n2", "p2", 2, 1, None)),
+    ),
+    Job("delete_partition", OF_P0, points=40),
+    Job("truncate", {}, points=40),
+]
+
+
+def make_base(source: Path, second: pa.Table | None = SECOND) -> MemoryStorage:
     """The table after its first ingest; the second one's file lies in `source`."""
     clock = ManualClock(START_MS)
     storage = MemoryStorage("crash", clock)
@@ -52,7 +115,8 @@ def make_base(source: Path) -> MemoryStorage:
     source.mkdir(parents=True, exist_ok=True)
     pq.write_table(FIRST, source / "1.parquet")
     table.ingest_folder(str(source))
-    pq.write_table(SECOND, source / "2.parquet")
+    if second is not None:
+        pq.write_table(second, source / "2.parquet")
     assert visible(storage, clock) == OLD
     return storage
 

@@ -20,7 +20,8 @@ from hudi_ops.formats.service_schemas import ROLLBACK_PLAN
 from hudi_ops.formats.timeline_schemas import REQUESTED_REPLACE_METADATA
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.create import create_table
-from hudi_ops.services.ingest import ingest, parse_operation
+from hudi_ops.services.ingest import ingest
+from hudi_ops.services.operations import parse_operation
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table import Table
 from hudi_ops.testing.clock import ManualClock

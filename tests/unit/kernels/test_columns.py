@@ -22,7 +22,7 @@ META = {
 
 def test_meta_columns_come_first_and_read_back_as_strings(tmp_path: object) -> None:
     table = add_meta_columns(DATA, keys=DATA["id"].combine_chunks(), **META)
-    assert table.schema == pa.schema([*meta_schema(), *DATA.schema])
+    assert table.column_names == [*META_COLUMNS, *DATA.column_names]
     assert table.to_pylist()[1] == {
         "_hoodie_commit_time": "20240101000000000",
         "_hoodie_commit_seqno": "20240101000000000_3_1",
@@ -32,8 +32,9 @@ def test_meta_columns_come_first_and_read_back_as_strings(tmp_path: object) -> N
         "id": "b",
         "n": None,
     }
-    pq.write_table(table, f"{tmp_path}/x.parquet")
-    assert pq.read_table(f"{tmp_path}/x.parquet") == table
+    pq.write_table(table, f"{tmp_path}/x.parquet", store_schema=False)
+    plain = pa.schema([*meta_schema(), *DATA.schema])
+    assert pq.read_table(f"{tmp_path}/x.parquet") == table.cast(plain)
 
 
 def test_file_name_is_replaced_and_the_rest_shared() -> None:

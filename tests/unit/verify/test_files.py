@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
 from hudi_ops.concurrency.lease import lease_path
 from hudi_ops.context import Owner
 from hudi_ops.formats import partition_metadata
-from tests.unit.verify.breaking import errors, found, infos, live, rewrite_stat, warnings, writes
+from hudi_ops.table import Table
+from tests.unit.verify.breaking import (
+    errors,
+    found,
+    infos,
+    live,
+    metadata_of,
+    rewrite_commit,
+    rewrite_stat,
+    timeline_of,
+    warnings,
+    writes,
+)
+from tests.unit.verify.conftest import context, rows_of
 
 UNKNOWN = "20990101000000000"
 OLD = "20200101000000000"
@@ -36,6 +49,19 @@ def test_cleaned_files_are_no_finding(in_memory):
     storage.delete(".hoodie/timeline/20261121021155939.clean.requested")
     storage.delete(".hoodie/timeline/20261121021155939.clean.inflight")
     assert found(storage) == errors("file-missing"), "now nothing excuses the files"
+
+
+def test_a_write_into_a_group_that_was_replaced(ours):
+    table = Table(context(ours))
+    table.ingest(rows_of(0, 2, 6), "insert_overwrite")
+    table.delete_partition(["p=y"])
+    table.ingest(rows_of(0, 6, 7))
+    assert found(ours) == []
+    *_, removal, upsert = timeline_of(ours).completed_writes
+    group = metadata_of(ours, upsert).stats[0]
+    held = {group.partition_path: (group.file_id,)}
+    rewrite_commit(ours, removal, lambda said: replace(said, replaced={**(said.replaced or {}), **held}))
+    assert found(ours) == errors("write-into-replaced")
 
 
 def test_cut_file(table):

@@ -1,0 +1,77 @@
+"""`hudi-ops adopt`: the command that makes a table of Apache Hudi one that both can write."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, open_table, split_names
+from hudi_ops.cli.output import counted, working, write, write_json
+
+ADOPT_HELP = """Begin the commit log of a table that Apache Hudi made.
+
+The first write does the same, where it is told the number of buckets. Apache Hudi does not store that number: it is checked
+against the keys in the table's files, and kept from then on. Without it, the numbers that fit are named. Nothing else of the
+table changes, unless its metadata table is dropped. Doing it again changes nothing.
+
+\b
+hudi-ops adopt /data/trips --buckets 16
+hudi-ops adopt /data/trips --buckets 16 --timezone Europe/Berlin
+hudi-ops adopt /data/trips --buckets 16 --drop-metadata-table --dry-run
+"""
+
+
+def adopt(
+    table: TableArgument,
+    buckets: Annotated[
+        int | None,
+        typer.Option(help="Buckets of each partition: hoodie.bucket.index.num.buckets. Default: the declared number."),
+    ] = None,
+    hash_fields: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMNS", help="Key fields whose values name the bucket. Default: all of the key."),
+    ] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            metavar="Area/City", help="For tables in local time: the zone of the machines whose programs write them."
+        ),
+    ] = None,
+    drop_metadata_table: Annotated[
+        bool,
+        typer.Option(
+            "--drop-metadata-table",
+            help="Drop the table's metadata table. Writers of Apache Hudi need hoodie.metadata.enable=false, or they build "
+            "it again.",
+        ),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything; change nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Begin the commit log of a table that Apache Hudi made."""
+    location = locate(table)
+    fields = split_names(hash_fields, "--hash-fields")
+    with (
+        open_table(location, buckets=buckets, hash_fields=fields, timezone=timezone) as opened,
+        working(f"adopting {location.name}"),
+    ):
+        done = opened.adopt(drop_metadata_table=drop_metadata_table, dry_run=dry_run).as_dict()
+    write_json(done) if as_json else write(_text(done))
+
+
+def _text(done: dict[str, Any]) -> str:
+    would = "would be " if done["dry_run"] else ""
+    what = f"{would}adopted" if done["adopted"] else "has a commit log already"
+    checked = (
+        f", checked against {counted(done['checked_keys'], 'key')} in {counted(done['checked_files'], 'file')}"
+        if done["adopted"]
+        else ""
+    )
+    text = (
+        f"{done['table']} {what}: {counted(done['buckets'], 'bucket')} by {', '.join(done['hash_fields'])}{checked}; "
+        f"instants in {done['timezone']}"
+    )
+    if done["dropped"]:
+        text += f"\n  metadata table ({', '.join(done['dropped'])}) {would}dropped"
+    return text

@@ -1,0 +1,108 @@
+"""The properties of a new table, versions 8 and 9 (docs/format.md §1.5)."""
+
+from __future__ import annotations
+
+from hudi_ops.config.key_generators import TimePartition
+from hudi_ops.config.table import TableType
+from hudi_ops.errors import InvalidRequest
+
+# Version 8 says how rows are merged three times over, and Apache Hudi checks that the three agree (docs/format.md §1.5).
+_MERGE_OF_VERSION_8 = {
+    "EVENT_TIME_ORDERING": {
+        "hoodie.compaction.payload.class": "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
+        "hoodie.record.merge.strategy.id": "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5",
+    },
+    "COMMIT_TIME_ORDERING": {
+        "hoodie.compaction.payload.class": "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
+        "hoodie.record.merge.strategy.id": "ce9acb64-bde0-424c-9b91-f6ebba25356d",
+    },
+}
+
+
+def new_table_properties(
+    *,
+    name: str,
+    table_type: TableType,
+    version: int,
+    record_key: tuple[str, ...],
+    partition_by: tuple[str, ...],
+    ordering: str | None,
+    key_generator: str,
+    time: TimePartition | None,
+    hive_style: bool,
+    url_encode: bool,
+    meta_fields: bool,
+    create_schema: str,
+    checksum: str,
+) -> dict[str, str]:
+    """Every property of a new table.
+
+    Args:
+        name: of the table.
+        table_type: copy-on-write or merge-on-read.
+        version: 8 or 9.
+        record_key: key fields.
+        partition_by: partition fields.
+        ordering: the ordering field.
+        key_generator: value of `hoodie.table.keygenerator.type`.
+        time: how a column becomes a path, for the time-based key generator.
+        hive_style: folders read `field=value`.
+        url_encode: escape what a folder's name must not hold.
+        meta_fields: whether base files carry meta columns.
+        create_schema: Avro JSON without meta columns.
+        checksum: of the table's name.
+
+    Raises:
+        InvalidRequest: a name that not every reader could open.
+
+    Source: docs/format.md §1.5.
+    """
+    _check_name(name)
+    mode = "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING"
+    properties = {
+        "hoodie.table.name": name,
+        "hoodie.table.type": table_type,
+        "hoodie.table.version": str(version),
+        "hoodie.table.initial.version": str(version),
+        "hoodie.timeline.layout.version": "2",
+        "hoodie.timeline.path": "timeline",
+        "hoodie.timeline.history.path": "history",
+        "hoodie.archivelog.folder": "history",
+        "hoodie.table.recordkey.fields": ",".join(record_key),
+        "hoodie.table.keygenerator.type": key_generator,
+        "hoodie.record.merge.mode": mode,
+        "hoodie.datasource.write.hive_style_partitioning": str(hive_style).lower(),
+        "hoodie.datasource.write.partitionpath.urlencode": str(url_encode).lower(),
+        "hoodie.datasource.write.drop.partition.columns": "false",
+        "hoodie.populate.meta.fields": str(meta_fields).lower(),
+        "hoodie.table.base.file.format": "PARQUET",
+        "hoodie.table.timeline.timezone": "UTC",
+        "hoodie.table.create.schema": create_schema,
+        "hoodie.table.checksum": checksum,
+    }
+    if version >= 9:
+        properties["hoodie.table.format"] = "native"
+    else:
+        properties |= _MERGE_OF_VERSION_8[mode]
+    if partition_by:
+        properties["hoodie.table.partition.fields"] = ",".join(partition_by)
+    if ordering:
+        properties["hoodie.table.ordering.fields" if version >= 9 else "hoodie.table.precombine.field"] = ordering
+    if time is not None:
+        properties |= time.properties()
+    return properties
+
+
+def _check_name(name: str) -> None:
+    """Refuse what is not plain ASCII, or has control characters.
+
+    Raises:
+        InvalidRequest: it is.
+    """
+    if not name.isascii() or not name.isprintable() or not name.strip() or any(c in name for c in "/\\ "):
+        raise InvalidRequest(
+            f"table name {name!r} cannot be used",
+            expected="printable ASCII without spaces or slashes",
+            found=repr(name),
+            next_step="choose another --name",
+        )

@@ -1,0 +1,271 @@
+"""`spark.read.format("hudi_ops")`: a Python data source for Spark. Tasks open base files with pyarrow and hand Arrow batches on.
+
+Options: `columns` (names parted by commas), `where` (a SQL condition as in `Table.read`), `as_of` (an instant or an ISO time).
+The table is looked at anew for each action; `as_of` pins it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from hudi_ops.errors import InvalidRequest, NotFound, Unavailable, Unsupported
+from hudi_ops.files.scan import FileScan, FileTask
+from hudi_ops.kernels import condition
+from hudi_ops.kernels.condition import Condition
+from hudi_ops.services.read import ReadPlan, ReadRequest, plan_read, request_of
+from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.names import parse_instant
+
+FORMAT = "hudi_ops"
+OPTIONS = ("path", "columns", "where", "as_of")
+
+TASK_BYTES = 64 << 20
+"""Files are put together up to this size for one task; a larger file is a task of its own."""
+
+FILE_COST_BYTES = 4 << 20
+"""What opening a file counts for beside its bytes, as in Spark's own file sources."""
+
+_COMPARISONS = {
+    "EqualTo": "=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+}
+
+
+def register(spark: Any) -> None:
+    """Make the format `hudi_ops` known to a session; asking again changes nothing."""
+    spark.dataSource.register(HudiOpsDataSource)
+
+
+def frame_of(spark: Any, storage: Storage, columns: Sequence[str] | None, where: str | None, as_of: str | None) -> Any:
+    """A DataFrame over the table that lies at a storage's root.
+
+    Raises:
+        InvalidRequest: an unknown column or instant, a filter that is no text, or one that does not fit.
+        Unsupported: rows lie in log files, or Spark has no type for a column.
+    """
+    if where is not None and not isinstance(where, str):
+        raise InvalidRequest(
+            "the filter of a DataFrame is SQL text", expected="a str", found=type(where).__name__, field="where"
+        )
+    for name in columns or ():
+        if "," in name:
+            raise InvalidRequest(f"the column {name!r} cannot be named to Spark: it holds a comma", field=name)
+    options = {"path": storage.uri, "where": where, "as_of": as_of}
+    if columns is not None:
+        options["columns"] = ",".join(columns)
+    given = {name: value for name, value in options.items() if value is not None}
+    # Asked here first: what is wrong with the request comes as an error of ours, not inside one of Spark's.
+    spark_schema(plan_read(storage, _request(given)).schema)
+    session = spark if spark is not None else _session()
+    register(session)
+    return session.read.format(FORMAT).options(**given).load()
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The table's columns in Spark's types.
+
+    Raises:
+        Unsupported: a type that Spark does not have, such as a time of day.
+    """
+    try:
+        return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+    except PySparkException as error:
+        raise Unsupported(
+            f"Spark has no type for a column of this table: {error}",
+            expected="types that Spark's own sources can give",
+            found=", ".join(f"{one.name}: {one.type}" for one in schema),
+            next_step="leave the column out by the option `columns`",
+        ) from error
+
+
+class HudiOpsDataSource(DataSource):  # type: ignore[misc]
+    """The data source; Spark makes one in a Python worker for each `load`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """`hudi_ops`."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Columns that `load` gives: all, meta columns first, or those of the option `columns`.
+
+        Raises:
+            InvalidRequest: an unknown option, column or instant, or a filter that does not fit.
+        """
+        return spark_schema(self._plan().schema)
+
+    def reader(self, schema: StructType) -> HudiOpsReader:
+        """A reader of the table as it is now.
+
+        Args:
+            schema: as `schema` gave it, or the user's own, whose columns are then read by name.
+        """
+        names = tuple(schema.names)
+        return HudiOpsReader(_storage(self.options), _request({**self._given(), "columns": None}, names), schema)
+
+    def _plan(self) -> ReadPlan:
+        return plan_read(_storage(self.options), _request(self._given()))
+
+    def _given(self) -> dict[str, str | None]:
+        for name in self.options:
+            if name.lower() not in OPTIONS:
+                raise InvalidRequest(
+                    f"the format {FORMAT} has no option {name}", expected=", ".join(OPTIONS), found=name, setting=name
+                )
+        return {name: self.options.get(name) for name in OPTIONS}
+
+
+class HudiOpsReader(DataSourceReader):  # type: ignore[misc]
+    """Plans tasks on the driver and reads files on executors."""
+
+    def __init__(self, storage: Storage, request: ReadRequest, schema: StructType) -> None:
+        self._storage, self._request, self._schema = storage, request, to_arrow_schema(schema)
+        self._pushed: Condition | None = None
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - the name is Spark's
+        """Conditions of the query, offered by Spark from release 4.1 on. They leave out partitions, files and row groups.
+
+        All are given back, so that Spark applies them to the rows by its own rules, which differ for NaN.
+        """
+        for one in filters:
+            known = _pushed(one, self._schema)
+            if known is not None:
+                self._pushed = known if self._pushed is None else condition.both(self._pushed, known)
+        return filters
+
+    def partitions(self) -> list[InputPartition]:
+        """One task for each file, or for several small ones."""
+        where = self._request.where
+        given = where if isinstance(where, Condition) else None
+        joined = (
+            given if self._pushed is None else self._pushed if given is None else condition.both(given, self._pushed)
+        )
+        request = ReadRequest(self._request.columns, joined, self._request.as_of)
+        return [
+            InputPartition(FilesToRead(part, self._schema)) for part in _packed(plan_read(self._storage, request).tasks)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Rows of one task.
+
+        Raises:
+            Unavailable: a file was cleaned away since the query was planned.
+        """
+        if partition is None:  # no file at all: Spark asks all the same
+            return
+        yield from partition.value.batches()
+
+
+@dataclass(frozen=True)
+class FilesToRead:
+    """One task: files, and the columns in the types that Spark takes them in."""
+
+    tasks: tuple[FileTask, ...]
+    schema: pa.Schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Their rows.
+
+        Raises:
+            Unavailable: a file is gone.
+        """
+        # Spark runs one task a core; pyarrow's own threads on top of that only make them fight.
+        pa.set_cpu_count(1)
+        for task in self.tasks:
+            try:
+                for batch in FileScan(task, streaming=True).batches():
+                    yield from pa.Table.from_batches([batch]).cast(self.schema).to_batches()
+            except NotFound as error:
+                raise Unavailable(
+                    f"a file vanished while the table was read: {error.what}",
+                    next_step="run the query again; the cleaner removed an old slice",
+                ) from error
+
+
+def _session() -> Any:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    return session if session is not None else SparkSession.builder.appName("hudi-ops").getOrCreate()
+
+
+def _storage(options: Any) -> Storage:
+    path = options.get("path")
+    if not path:
+        raise InvalidRequest(
+            "no table was named", expected='.load("/data/trips"), or the option path', found="none", setting="path"
+        )
+    return open_storage(path)
+
+
+def _request(options: Mapping[str, str | None], columns: tuple[str, ...] | None = None) -> ReadRequest:
+    if options.get("columns"):
+        columns = tuple(name.strip() for name in str(options["columns"]).split(","))
+    as_of = options.get("as_of")
+    return request_of(columns, options.get("where") or None, parse_instant(as_of) if as_of else None, None)
+
+
+def _packed(tasks: Sequence[FileTask]) -> list[tuple[FileTask, ...]]:
+    packed: list[list[FileTask]] = []
+    size = 0
+    for task in tasks:
+        cost = task.size_bytes + FILE_COST_BYTES
+        if not packed or size + cost > TASK_BYTES:
+            packed.append([])
+            size = 0
+        packed[-1].append(task)
+        size += cost
+    return [tuple(part) for part in packed]
+
+
+def _pushed(one: Any, schema: pa.Schema) -> Condition | None:
+    """What a filter of Spark's says, where ours says the same of every value; None elsewhere."""
+    kind = type(one).__name__
+    if kind == "Not":
+        inner = _pushed(one.child, schema)
+        return condition.negated(inner) if inner is not None else None
+    path: tuple[str, ...] = tuple(getattr(one, "attribute", ()))
+    if len(path) != 1 or path[0] not in schema.names:
+        return None
+    name = path[0]
+    if kind == "IsNull":
+        return condition.absent(name)
+    if kind == "IsNotNull":
+        return condition.negated(condition.absent(name))
+    values = tuple(one.value) if kind == "In" else (getattr(one, "value", None),)
+    if not values or not all(_is_alike(value, schema.field(name).type) for value in values):
+        return None
+    if kind == "In":
+        return condition.member(name, values)
+    return condition.compared(name, _COMPARISONS[kind], values[0]) if kind in _COMPARISONS else None
+
+
+def _is_alike(value: Any, kind: pa.DataType) -> bool:
+    """Types of which Spark and Arrow order the values alike. Not floats: to Spark, NaN is the greatest of them."""
+    is_kind = pa.types
+    match value:
+        case bool():
+            return bool(is_kind.is_boolean(kind))
+        case int():
+            return bool(is_kind.is_integer(kind))
+        case str():
+            return bool(is_kind.is_string(kind))
+        case Decimal():
+            return bool(is_kind.is_decimal(kind))
+        case date():
+            return bool(is_kind.is_date(kind))
+    return False

@@ -1,0 +1,96 @@
+"""Many streams as one: each is produced by a thread of its own, ahead of its turn but never far, and consumed in order."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Generic, TypeVar
+
+I = TypeVar("I")  # noqa: E741 - input of a task, as in engine.protocol
+R = TypeVar("R")
+
+
+def in_order(produce: Callable[[I], Iterator[R]], inputs: Iterable[I], *, threads: int, ahead: int) -> Iterator[R]:
+    """What `produce` gives for each input, in the order of the inputs; at most `threads * (ahead + 1)` results are held.
+
+    An error of a stream is raised when its turn comes. Closing the iterator ends all threads before it returns.
+
+    Args:
+        produce: makes the stream of one input; runs in a thread.
+        inputs: taken one by one, as streams end.
+        threads: streams at a time; 1 runs them in the calling thread.
+        ahead: results of one stream that wait to be consumed, at most.
+    """
+    if threads == 1:
+        for one in inputs:
+            yield from produce(one)
+        return
+    rest = iter(inputs)
+    running: deque[_Stream[R]] = deque()
+    try:
+        while True:
+            running.extend(_Stream(produce, one, ahead) for one in islice(rest, threads - len(running)))
+            if not running:
+                return
+            yield from running[0].results()
+            running.popleft().close()
+    finally:
+        for stream in running:
+            stream.close()
+
+
+class _Stream(Generic[R]):
+    """One stream: a thread that fills a bounded buffer."""
+
+    def __init__(self, produce: Callable[[I], Iterator[R]], value: I, ahead: int) -> None:
+        self._changed = threading.Condition()
+        self._ready: deque[R] = deque()
+        self._ahead = ahead
+        self._error: BaseException | None = None
+        self._is_done = self._is_closed = False
+        self._thread = threading.Thread(target=self._run, args=(produce, value), name="hudi-ops-stream", daemon=True)
+        self._thread.start()
+
+    def results(self) -> Iterator[R]:
+        """Results as they come; raises the stream's error behind the last one."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ready or self._is_done)
+                if not self._ready:
+                    break
+                result = self._ready.popleft()
+                self._changed.notify_all()
+            yield result
+            del result
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """End the thread; waits until it is gone, so that no file is open any more."""
+        with self._changed:
+            self._is_closed = True
+            self._ready.clear()
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _run(self, produce: Callable[[I], Iterator[R]], value: I) -> None:
+        try:
+            for result in produce(value):
+                if not self._put(result):
+                    return
+        except BaseException as error:  # noqa: BLE001 - carried over to whoever consumes
+            self._error = error
+        finally:
+            with self._changed:
+                self._is_done = True
+                self._changed.notify_all()
+
+    def _put(self, result: R) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._ready) < self._ahead or self._is_closed)
+            if not self._is_closed:
+                self._ready.append(result)
+                self._changed.notify_all()
+            return not self._is_closed

@@ -1,0 +1,84 @@
+"""Which columns of a base file get a dictionary: told by the file that is replaced, else by how often values repeat in a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+SAMPLE_ROWS = 2048
+PAGE_BYTES_MAX = 1 << 20
+"""Arrow's limit for a dictionary page; beyond it the writer falls back to plain values, having paid for both."""
+
+GROWTH_MAX = 2.0
+"""A file that grew by more than this is looked at anew: columns whose values were few may not be any more, and the reverse."""
+
+_OUR_WRITER = "parquet-cpp-arrow"
+
+
+def dictionary_columns(rows: pa.Table, plain: Collection[str], previous: pq.FileMetaData | None = None) -> list[str]:
+    """Columns worth a dictionary.
+
+    Args:
+        rows: what will be written; columns that are dictionary-encoded already stay so.
+        plain: columns that never get one.
+        previous: footer of the file that `rows` replace. Written by us and of a like size, it says what was chosen for the same
+            column then; a choice made anew for every rewrite of a small file would cost a tenth of it (measured).
+    """
+    known = _chosen_before(previous) if previous is not None and _is_telling(previous, rows.num_rows) else {}
+    chosen = []
+    for field in rows.schema:
+        if field.name in plain:
+            continue
+        if pa.types.is_dictionary(field.type):
+            chosen.append(field.name)
+            continue
+        # Nested leaves stay plain: pyarrow wants their full Parquet paths, and a sample of them says little.
+        if pa.types.is_nested(field.type) or pa.types.is_boolean(field.type) or rows.num_rows == 0:
+            continue
+        if known[field.name] if field.name in known else pays(rows.column(field.name)):
+            chosen.append(field.name)
+    return chosen
+
+
+def pays(column: pa.ChunkedArray) -> bool:
+    """Whether values repeat so often that a dictionary is smaller and faster: at most one distinct value for two rows.
+
+    The number of distinct values is estimated from how many of a sample spread over the column occur once and twice (Chao).
+    """
+    count = len(column)
+    if count < 16:
+        return True
+    sample = (
+        column
+        if count <= SAMPLE_ROWS
+        else column.take(pa.array(np.linspace(0, count - 1, SAMPLE_ROWS).astype(np.int64)))
+    )
+    seen = pc.value_counts(sample.combine_chunks()).field("counts").to_numpy(zero_copy_only=False)
+    distinct = float(len(seen))
+    if count > SAMPLE_ROWS:
+        if len(seen) == SAMPLE_ROWS:
+            return False
+        once, twice = int(np.count_nonzero(seen == 1)), int(np.count_nonzero(seen == 2))
+        distinct += once * (once - 1) / (2 * (twice + 1))
+    return distinct * 2 <= count and distinct * (sample.nbytes / len(sample)) <= PAGE_BYTES_MAX
+
+
+def _is_telling(previous: pq.FileMetaData, rows: int) -> bool:
+    return (
+        previous.num_rows >= 16
+        and str(previous.created_by).startswith(_OUR_WRITER)
+        and previous.num_rows <= rows * GROWTH_MAX
+        and rows <= previous.num_rows * GROWTH_MAX
+    )
+
+
+def _chosen_before(previous: pq.FileMetaData) -> dict[str, bool]:
+    if previous.num_row_groups == 0:
+        return {}
+    group = previous.row_group(0)
+    chunks = [group.column(place) for place in range(group.num_columns)]
+    return {chunk.path_in_schema: chunk.has_dictionary_page for chunk in chunks}

@@ -1,0 +1,131 @@
+"""What the footer of a base file says about its row groups: bounds of columns, and whether record keys may be in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hudi_ops.errors import Corrupt
+from hudi_ops.formats import parquet_footer
+from hudi_ops.kernels.bounds import ColumnBounds, bounds_table
+
+logger = logging.getLogger(__name__)
+
+
+def row_group_bounds(file: pq.ParquetFile, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """Bounds of some columns in each row group, in the types of the table.
+
+    Statistics that are cut short are bounds all the same. NaN is left out by writers; a bound that is NaN is none.
+
+    Args:
+        file: an open base file.
+        columns: names in `schema`; one that the file lacks is null in all its rows.
+        schema: the table's, with meta columns.
+
+    Source: docs/format.md §6.3.
+    """
+    units = file.metadata.num_row_groups
+    made = {}
+    for name in columns:
+        kind = schema.field(name).type
+        at = file.schema_arrow.get_all_field_indices(name)
+        leaf = _leaf(file, name)
+        if not at:
+            made[name] = ColumnBounds.all_null(kind, units)
+        elif len(at) > 1 or leaf is None or not _keeps_order(file.schema_arrow.field(at[0]).type, kind):
+            made[name] = ColumnBounds.unknown(kind, units)
+        else:
+            made[name] = _column_bounds(file, leaf, file.schema_arrow.field(at[0]).type, kind)
+    return bounds_table(made, units)
+
+
+def may_hold_keys(file: pq.ParquetFile, keys: pa.Array, path: str) -> bool:
+    """Whether one of the record keys may be in the file, by the key range and the bloom filter of its footer.
+
+    Args:
+        file: an open base file.
+        keys: record keys; no nulls.
+        path: for the log.
+
+    Source: docs/format.md §7.
+    """
+    try:
+        footer = parquet_footer.decode(file.metadata.metadata, path)
+    except Corrupt as error:
+        # The rows can be read without it; that it is broken is for `verify` to say.
+        logger.warning("%s is read in full: %s", path, error)
+        return True
+    low = footer.min_key.encode() if footer.min_key is not None else None
+    high = footer.max_key.encode() if footer.max_key is not None else None
+    inside = [
+        key
+        for key in keys.to_pylist()
+        if (low is None or low <= key.encode()) and (high is None or key.encode() <= high)
+    ]
+    if footer.bloom is None or not inside:
+        return bool(inside)
+    return bool(footer.bloom.might_contain(pa.array(inside, pa.string())).any())
+
+
+def _leaf(file: pq.ParquetFile, name: str) -> int | None:
+    """The place of a flat column among the file's leaves; None for a nested one, or when a dotted name could be either."""
+    paths = [file.schema.column(at).path for at in range(len(file.schema))]
+    return paths.index(name) if paths.count(name) == 1 else None
+
+
+def _keeps_order(stored: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether a cast from one type to the other keeps order, so that bounds stay bounds."""
+    is_kind = pa.types
+    if pa.types.is_nested(kind):
+        return False
+    numbers = (is_kind.is_integer, is_kind.is_floating, is_kind.is_decimal)
+    if any(test(stored) for test in numbers) and any(test(kind) for test in numbers):
+        return not (is_kind.is_floating(stored) and not is_kind.is_floating(kind))
+    if is_kind.is_timestamp(stored) and is_kind.is_timestamp(kind):
+        return bool(stored.tz == kind.tz)
+    return bool(stored == kind)
+
+
+def _column_bounds(file: pq.ParquetFile, leaf: int, stored: pa.DataType, kind: pa.DataType) -> ColumnBounds:
+    lows: list[Any] = []
+    highs: list[Any] = []
+    nulls: list[bool | None] = []
+    values: list[bool | None] = []
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        statistics = group.column(leaf).statistics
+        counts = statistics is not None and statistics.has_null_count
+        nulls.append(statistics.null_count > 0 if counts else None)
+        values.append(statistics.null_count < group.num_rows if counts else None)
+        low, high = _ends(statistics, stored, kind)
+        lows.append(low)
+        highs.append(high)
+    flags = (pa.array(nulls, pa.bool_()), pa.array(values, pa.bool_()))
+    return ColumnBounds(_array(lows, kind), _array(highs, kind), *flags)
+
+
+def _array(scalars: Sequence[pa.Scalar | None], kind: pa.DataType) -> pa.Array:
+    parts = [pa.nulls(1, kind) if one is None else pa.repeat(one, 1) for one in scalars]
+    return pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
+
+
+def _ends(statistics: Any, stored: pa.DataType, kind: pa.DataType) -> tuple[pa.Scalar | None, pa.Scalar | None]:
+    """Least and greatest value, each None where it is not known."""
+    try:
+        if statistics is None or not statistics.has_min_max:
+            return None, None
+        if pa.types.is_timestamp(stored):
+            # As the number on disk: a Python time cannot hold all of them.
+            ends = [pa.scalar(int(raw), pa.int64()).cast(stored) for raw in (statistics.min_raw, statistics.max_raw)]
+        else:
+            ends = [pa.scalar(one, stored) for one in (statistics.min, statistics.max)]
+        low, high = (one.cast(kind) for one in ends)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return None, None  # bytes that are no text, a date out of Python's range: nothing is known then
+    if pa.types.is_floating(kind) and not (low.as_py() <= high.as_py()):
+        return None, None  # NaN
+    return low, high

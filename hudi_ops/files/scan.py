@@ -1,0 +1,160 @@
+"""One base file, scanned: the row groups that may hold wanted rows, and those rows, batch by batch, in the table's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hudi_ops.config.columns import META_COLUMNS
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.files.base_file import conform, fail_reading
+from hudi_ops.files.row_groups import may_hold_keys, row_group_bounds
+from hudi_ops.kernels.condition import Condition, possible_units
+from hudi_ops.storage.protocol import Storage
+
+BATCH_BYTES = 16 << 20
+"""Size of a batch, about, by what its columns take in the file before compression."""
+
+BATCH_ROWS_MAX = 64 * 1024
+
+_READ_BUFFER_BYTES = 4 << 20
+"""A column chunk is read in steps of this size, so that one row group never lies in memory whole, not even compressed."""
+
+
+@dataclass(frozen=True)
+class FileTask:
+    """One base file to read; picklable.
+
+    Attributes:
+        storage: where it lies.
+        path: below the table's root.
+        size_bytes: as listed.
+        schema: the table's columns that are needed, meta columns among them, in the table's order.
+        columns: the columns wanted, in the order wanted; all in `schema`.
+        condition: which rows are wanted; its columns are in `schema`.
+        keys: record keys of which each wanted row has one; None when nothing is known.
+    """
+
+    storage: Storage
+    path: str
+    size_bytes: int
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    condition: Condition | None = None
+    keys: tuple[str, ...] | None = None
+
+
+class FileScan:
+    """An open base file with its footer read.
+
+    Raises:
+        Corrupt: not a Parquet file.
+        NotFound: it is gone: cleaned since it was listed.
+    """
+
+    def __init__(self, task: FileTask, *, streaming: bool = False) -> None:
+        self._task = task
+        try:
+            source = task.storage.open_input(task.path)
+            self._file = pq.ParquetFile(source, buffer_size=_READ_BUFFER_BYTES if streaming else 0, pre_buffer=False)
+        except (pa.ArrowInvalid, OSError) as error:
+            fail_reading(task.path, error)
+        self.row_groups = self._possible()
+        """Numbers of the row groups that may hold wanted rows."""
+
+    @property
+    def row_groups_in_file(self) -> int:
+        """How many row groups the file has."""
+        return int(self._file.metadata.num_row_groups)
+
+    @property
+    def rows(self) -> int:
+        """Rows in the row groups that are read."""
+        return sum(int(self._file.metadata.row_group(number).num_rows) for number in self.row_groups)
+
+    def table(self) -> pa.Table:
+        """The wanted rows at once.
+
+        Raises:
+            Corrupt: a page cannot be decoded.
+            Unavailable: the storage did not give it.
+            InvalidRequest: the condition cannot be computed, for example a division by zero.
+        """
+        try:
+            read = self._file.read_row_groups(self.row_groups, columns=self._stored())
+        except (pa.ArrowInvalid, OSError) as error:
+            fail_reading(self._task.path, error)
+        return self._wanted(read)
+
+    def batches(self, batch_rows: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The wanted rows in batches, none of them empty; same errors as `table`.
+
+        Args:
+            batch_rows: rows that are decoded at a time; None: as many as take `BATCH_BYTES`.
+        """
+        names = self._stored()
+        size = min(batch_rows or BATCH_ROWS_MAX, self._rows_of(BATCH_BYTES, names))
+        source = self._file.iter_batches(size, row_groups=self.row_groups, columns=names)
+        while True:
+            try:
+                batch = next(source, None)
+            except (pa.ArrowInvalid, OSError) as error:
+                fail_reading(self._task.path, error)
+            if batch is None:
+                return
+            rows = self._wanted(pa.Table.from_batches([batch]))
+            del batch
+            yield from (one for one in rows.to_batches() if one.num_rows)
+
+    def _possible(self) -> list[int]:
+        task, everything = self._task, list(range(self._file.metadata.num_row_groups))
+        if task.keys is not None and not may_hold_keys(self._file, pa.array(task.keys, pa.string()), task.path):
+            return []
+        if task.condition is None:
+            return everything
+        bounds = row_group_bounds(self._file, task.condition.columns, task.schema)
+        return [int(number) for number in np.flatnonzero(possible_units(task.condition, bounds))]
+
+    def _stored(self) -> list[str]:
+        return [name for name in self._task.schema.names if name in self._file.schema_arrow.names]
+
+    def _rows_of(self, size_bytes: int, names: list[str]) -> int:
+        metadata, roots = self._file.metadata, set(names)
+        rows = total = 0
+        for number in self.row_groups:
+            group = metadata.row_group(number)
+            rows += group.num_rows
+            for at in range(group.num_columns):
+                column = group.column(at)
+                # A dotted name may be a nested leaf's: counted too often rather than too seldom.
+                if column.path_in_schema in roots or column.path_in_schema.partition(".")[0] in roots:
+                    total += column.total_uncompressed_size
+        return max(1, min(rows, rows * size_bytes // total)) if total else BATCH_ROWS_MAX
+
+    def _wanted(self, read: pa.Table) -> pa.Table:
+        task = self._task
+        rows = conform(read, task.schema, task.path)
+        return selected(rows, task.condition).select(task.columns)
+
+
+def selected(rows: pa.Table, condition: Condition | None) -> pa.Table:
+    """Rows that pass a condition.
+
+    Raises:
+        InvalidRequest: it compares a column with a value of another type, or cannot be computed.
+    """
+    if condition is None:
+        return rows
+    try:
+        return rows.filter(condition.rows)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        names = [f"{field.name}: {field.type}" for field in rows.schema if field.name not in META_COLUMNS]
+        raise InvalidRequest(
+            f"the filter does not fit the table's columns: {error}",
+            expected=", ".join(names),
+            next_step="compare a column with a value of its own type; write times as TIMESTAMP '…' and dates as DATE '…'",
+        ) from error

@@ -1,0 +1,195 @@
+"""A condition on rows, and what it means for a whole unit of rows (partition, file, row group) of which only bounds are known.
+
+Each condition carries three Arrow expressions: one over rows, and two over a table of bounds (`kernels.bounds`): may it hold for
+some row of the unit, and may it fail for some. Both are needed, since NOT swaps them. They answer null where nothing is known,
+and Kleene's logic carries that through AND and OR: a unit is left out only where the first is certainly false. Bounds are
+compared by the same kernels, with the same implicit casts, as the rows; those casts keep order, so a bound stays a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.kernels.bounds import HIGH, LOW, NANS, NULLS, VALUES
+
+_FIRST_SURROGATE, _LAST_SURROGATE, _LAST_CHARACTER = 0xD800, 0xDFFF, 0x10FFFF
+_OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "=": lambda left, right: left == right,
+    "!=": lambda left, right: left != right,
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right,
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right,
+}
+"""What each comparison is in Arrow."""
+
+MIRRORED: Final[Mapping[str, str]] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""The comparison that says the same with its sides changed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """One condition.
+
+    Attributes:
+        rows: over rows; selects those for which it is true.
+        may_hold: over bounds; false where no row can pass.
+        may_fail: over bounds; false where every row passes, or is null.
+        columns: names that `rows` uses, in order of appearance.
+        fixed: column -> values of which it has one in every row that passes.
+    """
+
+    rows: pc.Expression
+    may_hold: pc.Expression
+    may_fail: pc.Expression
+    columns: tuple[str, ...]
+    fixed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+
+def computed(rows: pc.Expression, columns: Sequence[str]) -> Condition:
+    """A condition of which bounds say nothing."""
+    unknown = _unknown()
+    return Condition(rows, unknown, unknown, tuple(dict.fromkeys(columns)))
+
+
+def compared(column: str, operator: str, value: Any) -> Condition:
+    """A column against a value that is not null and not NaN; `operator` is one of `COMPARISONS`."""
+    rows = COMPARISONS[operator](pc.field(column), pc.scalar(value))
+    may_hold, may_fail = _possible(column, operator, value), _possible(column, _OPPOSITE[operator], value)
+    # NaN fails every comparison but `!=`, which it passes; and bounds leave it out.
+    may_be_nan = pc.field(VALUES + column) & pc.field(NANS + column)
+    if operator == "!=":
+        may_hold = may_hold | may_be_nan
+    else:
+        may_fail = may_fail | may_be_nan
+    return Condition(rows, may_hold, may_fail, (column,), {column: (value,)} if operator == "=" else {})
+
+
+def member(column: str, values: Sequence[Any]) -> Condition:
+    """A column that has one of the values; null, as in SQL, for a null."""
+    # Arrow's own answer for a null is false, which NOT would turn into true.
+    field_, unknown = pc.field(column), _unknown()
+    rows = pc.if_else(field_.is_valid(), field_.isin(list(values)), unknown)
+    each = [compared(column, "=", value) for value in values]
+    may_hold, may_fail = each[0].may_hold, each[0].may_fail
+    for one in each[1:]:
+        may_hold, may_fail = may_hold | one.may_hold, may_fail & one.may_fail
+    return Condition(rows, may_hold, may_fail, (column,), {column: tuple(values)})
+
+
+def absent(column: str) -> Condition:
+    """A column that is null; NaN is a value."""
+    return Condition(pc.field(column).is_null(), pc.field(NULLS + column), pc.field(VALUES + column), (column,))
+
+
+def like(column: str, pattern: str) -> Condition:
+    """A text that matches a pattern of SQL; `%` any characters, `_` one, a backslash takes the next as it is."""
+    rows = pc.match_like(pc.field(column), pattern)
+    prefix = _prefix(pattern)
+    may_hold = pc.field(VALUES + column)
+    if prefix:
+        may_hold = may_hold & (pc.field(HIGH + column) >= pc.scalar(prefix))
+        after = _after_all_that_begin_with(prefix)
+        if after is not None:
+            may_hold = may_hold & (pc.field(LOW + column) < pc.scalar(after))
+    return Condition(rows, may_hold, pc.field(VALUES + column), (column,))
+
+
+def both(left: Condition, right: Condition) -> Condition:
+    """AND."""
+    fixed = dict(left.fixed)
+    for column, values in right.fixed.items():
+        held = fixed.get(column)
+        fixed[column] = values if held is None or len(values) < len(held) else held
+    return Condition(
+        left.rows & right.rows,
+        left.may_hold & right.may_hold,
+        left.may_fail | right.may_fail,
+        _names(left, right),
+        fixed,
+    )
+
+
+def either(left: Condition, right: Condition) -> Condition:
+    """OR."""
+    fixed = {name: (*values, *right.fixed[name]) for name, values in left.fixed.items() if name in right.fixed}
+    return Condition(
+        left.rows | right.rows,
+        left.may_hold | right.may_hold,
+        left.may_fail & right.may_fail,
+        _names(left, right),
+        fixed,
+    )
+
+
+def negated(one: Condition) -> Condition:
+    """NOT."""
+    return Condition(~one.rows, one.may_fail, one.may_hold, one.columns)
+
+
+def possible_units(condition: Condition, bounds: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which units may hold a row that passes.
+
+    Args:
+        condition: its columns all have bounds.
+        bounds: as `bounds_table` makes it, n units.
+
+    Returns:
+        n booleans; False means certainly none.
+    """
+    places = pa.array(np.arange(bounds.num_rows))
+    answer = np.zeros(bounds.num_rows, np.bool_)
+    try:
+        kept = bounds.append_column("place", places).filter(pc.coalesce(condition.may_hold, pc.scalar(True)))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        # A bound that the comparison's common type cannot hold: nothing follows, and a row that cannot be compared says so itself.
+        return ~answer
+    answer[np.asarray(kept["place"])] = True
+    return answer
+
+
+def _possible(column: str, operator: str, value: Any) -> pc.Expression:
+    """May some value of the unit, NaN aside, compare so."""
+    low, high, has = pc.field(LOW + column), pc.field(HIGH + column), pc.field(VALUES + column)
+    known = pc.scalar(value)
+    match operator:
+        case "=":
+            return has & (low <= known) & (high >= known)
+        case "!=":
+            return has & ((low < known) | (high > known))
+        case "<" | "<=":
+            return has & COMPARISONS[operator](low, known)
+    return has & COMPARISONS[operator](high, known)
+
+
+def _unknown() -> pc.Expression:
+    # Made when it is needed: Arrow imports pandas for the first scalar of a process.
+    return pc.scalar(pa.scalar(None, pa.bool_()))
+
+
+def _names(left: Condition, right: Condition) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*left.columns, *right.columns)))
+
+
+def _prefix(pattern: str) -> str:
+    ends = [at for at in map(pattern.find, "%_\\") if at >= 0]
+    return pattern[: min(ends)] if ends else pattern
+
+
+def _after_all_that_begin_with(prefix: str) -> str | None:
+    """The least text above every text with the prefix, by code points, whose order is that of UTF-8; None when there is none."""
+    for at in range(len(prefix) - 1, -1, -1):
+        code = ord(prefix[at]) + 1
+        if code <= _LAST_CHARACTER:
+            code = _LAST_SURROGATE + 1 if _FIRST_SURROGATE <= code <= _LAST_SURROGATE else code
+            return prefix[:at] + chr(code)
+    return None

@@ -1,0 +1,338 @@
+"""Tables that another program made: whether we can write one, and what slot 0 of its commit log will say.
+
+Everything is checked before the first byte is written: settings, the time zone, and the bucket index against the keys in the
+files. The entry keeps facts only: a copy of `hoodie.properties` would be wrong as soon as Apache Hudi changes the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hudi_ops.config.table import BUCKETS_MAX, TableConfig, TableFacts
+from hudi_ops.context import TableContext
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.errors import Busy, InvalidRequest, Unsupported
+from hudi_ops.index.bucket_fit import (
+    KeySample,
+    Misfit,
+    SampleTask,
+    chosen_groups,
+    first_misfit,
+    fitting_counts,
+    other_hash_fields,
+    sample_keys,
+)
+from hudi_ops.index.simple_bucket import Tagger, bucket_of, groups_by_bucket
+from hudi_ops.services.writable import refuse_unwritable
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.entries import Properties
+from hudi_ops.timeline.names import instant_of_ms, ms_of_instant, parse_file_name, zone_named
+from hudi_ops.timeline.reserve import CLOCK_AHEAD_MS_MAX
+from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.schema import table_schema
+from hudi_ops.view.slices import list_table, visible_slices
+
+ADOPTS = "adopt "
+"""How the decision's id of slot 0 begins in tables that were adopted."""
+
+_OTHER_INDEXES = (".hoodie/.bucket_index", ".hoodie/.hashing_meta")
+"""Where Apache Hudi keeps what the simple bucket index does not have: hash rings, and rules for single partitions."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a caller says of a table that another program made; None where the caller says nothing.
+
+    `hash_fields` default to the record key's; `timezone` is needed for tables in local time only.
+    """
+
+    buckets: int | None = None
+    hash_fields: tuple[str, ...] | None = None
+    timezone: str | None = None
+
+
+@dataclass
+class Adopter:
+    """Proposes the first entry of a table's commit log. `checked` says how many files and keys the last proposal rests upon."""
+
+    ctx: TableContext
+    commits: CommitReader
+    terms: Terms = Terms()
+    checked: tuple[int, int] = (0, 0)
+
+    def propose(self, config: TableConfig, timeline: Timeline) -> Properties:
+        """The entry for slot 0.
+
+        Raises:
+            Unsupported: the table needs what is not written yet, or its index cannot be reproduced.
+            InvalidRequest: the number of buckets, the hash fields or the time zone is missing or wrong.
+            Busy: the table's first write is under way.
+        """
+        refuse_unwritable(config)
+        _refuse_first_write(config, timeline)
+        facts = self._facts(config, timeline)
+        zone = self.zone(config, None)
+        self._refuse_future(config, timeline, zone)
+        table_id = self.ctx.ids.new_id()
+        return Properties(
+            table_id=table_id,
+            decision_id=f"{ADOPTS}{table_id}",
+            owner=str(self.ctx.owner),
+            at_ms=self.ctx.clock.now_ms(),
+            facts=facts.model_copy(update={"timezone": zone}),
+        )
+
+    def accept(self, config: TableConfig, facts: TableFacts) -> None:
+        """Compare what the caller said with what the log says.
+
+        Raises:
+            InvalidRequest: they differ.
+        """
+        zone = facts.timezone if config.is_in_local_time else "UTC"
+        for option, said, found in (
+            ("buckets", self.terms.buckets, facts.buckets),
+            ("hash_fields", self.terms.hash_fields, facts.hash_fields),
+            ("timezone", self.terms.timezone, zone),
+        ):
+            if said is not None and said != found:
+                raise InvalidRequest(
+                    f"the table's commit log says {option} {_text(found)}, the call says {_text(said)}",
+                    table=config.name,
+                    expected=_text(found),
+                    found=_text(said),
+                    next_step=f"leave {option} out, or correct it; it was decided when the table was made or adopted",
+                )
+
+    def zone(self, config: TableConfig, facts: TableFacts | None) -> str:
+        """Time zone of the table's instants: UTC, what its log says, or what the caller says.
+
+        Raises:
+            InvalidRequest: nobody knows, no such zone, or a zone was given for a table in UTC.
+        """
+        given = self.terms.timezone
+        if not config.is_in_local_time:
+            if given not in {None, "UTC"}:
+                raise InvalidRequest(
+                    "the table's instants are in UTC", table=config.name, expected="no time zone", found=str(given)
+                )
+            return "UTC"
+        if facts is not None:
+            return facts.timezone
+        if given is None:
+            raise InvalidRequest(
+                "the table's instants are in the local time of whoever writes it, and nothing says which that is",
+                table=config.name,
+                expected="a time zone",
+                found=f"hoodie.table.timeline.timezone is not UTC{self._likely_offset(config)}",
+                next_step="pass timezone (`hudi-ops adopt TABLE --timezone Europe/Berlin`): the one of the machines whose Java "
+                "programs write the table",
+            )
+        zone_named(given)
+        return given
+
+    def _likely_offset(self, config: TableConfig) -> str:
+        """What the change time of the newest completed file suggests."""
+        completed = [
+            (file.completion_time, info)
+            for info in self.ctx.storage.list_folder(config.timeline_folder).files
+            if (file := parse_file_name(info.name, config.layout)) is not None and len(file.completion_time) == 17
+        ]
+        if not completed:
+            return ""
+        time, info = max(completed, key=lambda one: one[0])
+        # The file was put within a minute of its completion time; a copied table suggests nothing.
+        minutes = (ms_of_instant(time) - info.modified_ms) // 60_000 + 1
+        if abs(minutes) > 14 * 60 or minutes % 15:
+            return ""
+        return f"; it seems to be UTC{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+
+    def _refuse_future(self, config: TableConfig, timeline: Timeline, zone: str) -> None:
+        newest = max((time for time in timeline.known_times if len(time) == 17), default="")
+        now_ms = self.ctx.clock.now_ms()
+        if config.is_in_local_time and newest and ms_of_instant(newest, zone) - now_ms > CLOCK_AHEAD_MS_MAX:
+            raise InvalidRequest(
+                f"in time zone {zone} the table's newest instant lies in the future",
+                table=config.name,
+                instant=newest,
+                expected=f"at or before {instant_of_ms(now_ms, zone)}",
+                found=newest,
+                next_step="pass the time zone of the machines whose Java programs write the table, or correct this clock",
+            )
+
+    def _facts(self, config: TableConfig, timeline: Timeline) -> TableFacts:
+        given = self.terms.buckets
+        if given is not None and not 1 <= given <= BUCKETS_MAX:
+            raise InvalidRequest(f"{given} buckets are not possible", table=config.name, expected=f"1 to {BUCKETS_MAX}")
+        fields = self.terms.hash_fields or config.record_key_fields
+        unknown = [field for field in fields if field not in config.record_key_fields]
+        if unknown:
+            raise InvalidRequest(
+                f"hash field {unknown[0]} is not a field of the record key",
+                table=config.name,
+                expected=f"some of {', '.join(config.record_key_fields)}",
+                found=unknown[0],
+                field=unknown[0],
+            )
+        samples, encodes = self._samples(config, timeline, fields)
+        self.checked = (len(samples), sum(len(sample.keys) for sample in samples))
+        counts = fitting_counts(samples, fields)
+        if given is None:
+            raise _count_missing(config, samples, fields, counts)
+        misfit = first_misfit(samples, fields, given)
+        highest = max((sample.bucket for sample in samples), default=0)
+        if misfit is not None or highest >= given:
+            raise _does_not_fit(config, samples, fields, given, misfit)
+        return TableFacts(buckets=given, hash_fields=fields, encodes_key_names=encodes)
+
+    def _samples(
+        self, config: TableConfig, timeline: Timeline, fields: tuple[str, ...]
+    ) -> tuple[list[KeySample], bool | None]:
+        """Keys of every file group, and whether they name their fields; None: as the table's settings have it.
+
+        Raises:
+            Unsupported: another index, or keys that this library would write otherwise.
+        """
+        slices = visible_slices(config, timeline, self.commits, list_table(self.ctx.storage, config))
+        files = [one.base for one in slices if one.base is not None]
+        self._refuse_other_index(config, [*files, *(log for one in slices for log in one.logs)])
+        chosen = chosen_groups(groups_by_bucket(files, config.name))
+        if not chosen:
+            return [], None
+        schema = table_schema(config, timeline, self.commits)
+        try:
+            return self._read(config, schema, chosen, TableFacts(buckets=1, hash_fields=fields)), None
+        except Unsupported as error:
+            # Releases differ in what the complex generator makes of one field, and no property says which one it was.
+            if len(config.record_key_fields) > 1 or "record_key" not in error.details:
+                raise
+            other = not config.encodes_key_names
+            facts = TableFacts(buckets=1, hash_fields=fields, encodes_key_names=other)
+            try:
+                return self._read(config, schema, chosen, facts), other
+            except Unsupported:
+                raise error from None
+
+    def _read(
+        self, config: TableConfig, schema: pa.Schema, chosen: Sequence[tuple[int, DataFile]], facts: TableFacts
+    ) -> list[KeySample]:
+        tagger = Tagger.of(config, facts)
+        tasks = [
+            SampleTask(
+                self.ctx.storage, file, bucket, schema, tagger.keys, tagger.partitions, config.populate_meta_fields
+            )
+            for bucket, file in chosen
+        ]
+        # Keys of some rows a file: starting executors would take longer.
+        engine = self.ctx.engine if isinstance(self.ctx.engine, LocalEngine) else LocalEngine()
+        try:
+            return engine.map(sample_keys, tasks)
+        except (Unsupported, InvalidRequest) as error:
+            raise error.at(table=config.name) from error
+
+    def _refuse_other_index(self, config: TableConfig, files: Sequence[DataFile]) -> None:
+        held = next((info.path for folder in _OTHER_INDEXES for info in self.ctx.storage.list(folder)), "")
+        other = next((file for file in files if bucket_of(file.file_id) is None), None)
+        if held or other is not None:
+            raise Unsupported(
+                "the table's index cannot be reproduced: Apache Hudi would not find what we write, nor we what it wrote",
+                table=config.name,
+                expected="Apache Hudi's simple bucket index: file ids that begin with the bucket in eight digits",
+                found=f"{held}, of a consistent or partition-level bucket index"
+                if held
+                else f"{other.path if other is not None else ''}, of another index (simple, bloom, record)",
+                next_step="go on writing it with Apache Hudi; or copy its rows into a table with a simple bucket index",
+                file=held or (other.path if other is not None else ""),
+            )
+
+
+def _refuse_first_write(config: TableConfig, timeline: Timeline) -> None:
+    # Our empty first commit would be the timeline's start, and readers that list take files older than it for rows.
+    pending = next((one for one in timeline.pending if one.is_write), None)
+    if pending is not None and not timeline.completed_writes:
+        raise Busy(
+            "the table's first write is under way",
+            table=config.name,
+            instant=pending.time,
+            expected="a completed write, or none at all",
+            found=str(pending),
+            next_step="wait until it has completed; if its writer is dead, let Apache Hudi roll it back",
+        )
+
+
+def _count_missing(
+    config: TableConfig, samples: Sequence[KeySample], fields: tuple[str, ...], counts: Sequence[int]
+) -> InvalidRequest | Unsupported:
+    if len(counts) != 1 and samples and (other := other_hash_fields(samples, config.record_key_fields, fields)):
+        fields, counts = other[0], [other[1]]
+    if not counts and any(len(sample.keys) for sample in samples):
+        return _nothing_fits(config, samples, fields)
+    keys = sum(len(sample.keys) for sample in samples)
+    hashed = "" if fields == config.record_key_fields else f" --hash-fields {','.join(fields)}"
+    return InvalidRequest(
+        "Apache Hudi made this table and does not store how many buckets its partitions have",
+        table=config.name,
+        expected="a number of buckets",
+        found=f"{keys} keys in {len(samples)} files, which fit {_listed(counts)}",
+        next_step=f"pass buckets (`hudi-ops adopt TABLE --buckets {counts[0] if len(counts) == 1 else 'N'}{hashed}`), as in "
+        "hoodie.bucket.index.num.buckets of the table's other writers",
+        counts=list(counts),
+        hash_fields=list(fields),
+    )
+
+
+def _does_not_fit(
+    config: TableConfig, samples: Sequence[KeySample], fields: tuple[str, ...], given: int, misfit: Misfit | None
+) -> InvalidRequest | Unsupported:
+    counts = fitting_counts(samples, fields)
+    other = other_hash_fields(samples, config.record_key_fields, fields) if not counts else None
+    if not counts and other is None:
+        return _nothing_fits(config, samples, fields)
+    advice = f"buckets={other[1]} and hash_fields={list(other[0])}" if other is not None else _listed(counts)
+    if misfit is None:
+        top = max(samples, key=lambda sample: sample.bucket)
+        return InvalidRequest(
+            f"{top.file.path} is of bucket {top.bucket}, which a table of {given} buckets does not have",
+            table=config.name,
+            expected=f"buckets 0 to {given - 1}",
+            found=str(top.bucket),
+            next_step=f"pass what the keys fit: {advice}",
+            file=top.file.path,
+        )
+    return InvalidRequest(
+        f"{misfit.file.path}: key {misfit.key} does not lie where {given} buckets by {', '.join(fields)} would have it",
+        table=config.name,
+        expected=f"bucket {misfit.expected}",
+        found=f"bucket {misfit.bucket}",
+        next_step=f"pass what the keys fit: {advice}",
+        file=misfit.file.path,
+        record_key=misfit.key,
+        bucket=misfit.expected,
+    )
+
+
+def _nothing_fits(config: TableConfig, samples: Sequence[KeySample], fields: Sequence[str]) -> Unsupported:
+    partitions = sorted({sample.file.partition_path for sample in samples})
+    parts = [[one for one in samples if one.file.partition_path == path] for path in partitions]
+    alone = all(fitting_counts(part, fields) for part in parts if any(len(one.keys) for one in part))
+    return Unsupported(
+        f"no number of buckets fits the keys of the table's files, hashed by {', '.join(fields)}",
+        table=config.name,
+        expected="one number of buckets for all partitions",
+        found="partitions with numbers of their own" if alone and len(parts) > 1 else "keys that are routed otherwise",
+        next_step="go on writing the table with Apache Hudi: its index cannot be reproduced",
+    )
+
+
+def _listed(counts: Sequence[int]) -> str:
+    if not counts:
+        return "any number"
+    shown = ", ".join(str(count) for count in counts[:5])
+    return f"{shown} buckets" if len(counts) <= 5 else f"{shown} and {len(counts) - 5} other numbers of buckets"
+
+
+def _text(value: object) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,236 @@
+"""A scan: rows of a table at one moment, given as a stream in bounded memory, or as what Polars, DuckDB and pandas work on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.stream import in_order
+from hudi_ops.errors import InvalidRequest, NotFound, Unavailable
+from hudi_ops.files.scan import FileScan, FileTask
+from hudi_ops.services.read import ReadPlan
+
+if TYPE_CHECKING:
+    import duckdb
+    import polars as pl
+
+FILES_AHEAD = 4
+"""Files that are read at a time by a stream, at most; each holds a few batches of `files.scan.BATCH_BYTES`."""
+
+_BATCHES_AHEAD = 2
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a scan reads, and what its condition left out.
+
+    Attributes:
+        partitions_read: partitions whose files are looked at.
+        partitions_skipped: partitions, and folders with all below them, that were left out by their paths.
+        files_read: files of which rows are read.
+        files_skipped: files whose footers say that no row passes.
+        row_groups_read: row groups that are read.
+        row_groups_skipped: the other row groups of the partitions that are looked at.
+        bytes_read: size of the files that are read; of some of them, only parts are.
+        rows_at_most: rows in the row groups that are read.
+    """
+
+    partitions_read: int
+    partitions_skipped: int
+    files_read: int
+    files_skipped: int
+    row_groups_read: int
+    row_groups_skipped: int
+    bytes_read: int
+    rows_at_most: int
+
+    def as_dict(self) -> dict[str, int]:
+        """By name."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return (
+            f"partitions  {self.partitions_read} read, {self.partitions_skipped} skipped\n"
+            f"files       {self.files_read} read, {self.files_skipped} skipped\n"
+            f"row groups  {self.row_groups_read} read, {self.row_groups_skipped} skipped\n"
+            f"at most     {self.rows_at_most} rows in files of {self.bytes_read} bytes"
+        )
+
+
+class Scan:
+    """Rows of a table as it was when the scan was made. Each use reads the files anew, always the same ones.
+
+    Anything that takes the Arrow C stream interface takes a scan: `pyarrow.table(scan)`, `polars.DataFrame(scan)`.
+
+    Args:
+        plan: the files and what is wanted of them.
+        threads: files that are read at a time; None: as many as there are cores.
+    """
+
+    def __init__(self, plan: ReadPlan, threads: int | None = None) -> None:
+        self._plan = plan
+        self._engine = LocalEngine(threads)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the rows."""
+        return self._plan.schema
+
+    @property
+    def tasks(self) -> tuple[FileTask, ...]:
+        """The files, for engines that carry them elsewhere; a limit is not in them."""
+        return self._plan.tasks
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Rows as they are read, by partition and file group; a few files are read ahead, and no file is held whole.
+
+        Closing the iterator ends the reading.
+
+        Raises:
+            Unavailable: a file was cleaned away meanwhile, or the storage did not answer.
+            Corrupt: a file cannot be read.
+            InvalidRequest: the filter cannot be computed, for example a division by zero.
+        """
+        left = self._plan.limit
+        if left is None:
+            yield from self._stream(None, min(FILES_AHEAD, self._engine.threads))
+            return
+        if left == 0:
+            return
+        for batch in self._stream(left, 1):
+            yield batch.slice(0, left)
+            left -= batch.num_rows
+            if left <= 0:
+                return
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The batches of `to_batches` with their schema."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_arrow(self) -> pa.Table:
+        """All rows in memory; raises as `to_batches` does."""
+        if self._plan.limit is not None:
+            return pa.Table.from_batches(self.to_batches(), self.schema)
+        # The rows come to this process in any case, so executors would only carry them further.
+        with _Vanishing(self._plan.table):
+            parts = self._engine.map(_read_whole, self._plan.tasks)
+        return pa.concat_tables([self.schema.empty_table(), *parts])
+
+    def to_pandas(self) -> Any:
+        """All rows as a pandas data frame; raises as `to_batches` does."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a Polars data frame; raises as `to_batches` does.
+
+        Raises:
+            InvalidRequest: Polars is not installed.
+        """
+        try:
+            import polars
+        except ImportError as error:
+            raise InvalidRequest(**_not_installed("polars", error)) from error
+        found: pl.DataFrame = polars.from_arrow(self.to_arrow())  # type: ignore[assignment]
+        return found
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """A relation over the rows; each query over it reads the files again, as a stream.
+
+        Args:
+            connection: where it lives; None: DuckDB's default connection.
+
+        Raises:
+            InvalidRequest: DuckDB is not installed.
+        """
+        try:
+            import duckdb
+        except ImportError as error:
+            raise InvalidRequest(**_not_installed("duckdb", error)) from error
+        return (connection or duckdb.default_connection()).from_arrow(self)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The Arrow C stream interface: a stream of `to_batches`."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def count_rows(self) -> int:
+        """How many rows there are; without a condition the footers tell. Raises as `to_batches` does."""
+        with _Vanishing(self._plan.table):
+            total = sum(self._engine.map(_count, self._plan.tasks))
+        return total if self._plan.limit is None else min(total, self._plan.limit)
+
+    def explain(self) -> Explanation:
+        """What is read and what is left out; opens the footers of the files. Raises as `to_batches` does."""
+        with _Vanishing(self._plan.table):
+            files = self._engine.map(_look, self._plan.tasks)
+        read = [one for one in files if one.row_groups]
+        groups = sum(one.row_groups for one in files)
+        return Explanation(
+            partitions_read=len(self._plan.partitions),
+            partitions_skipped=len(self._plan.partitions_skipped),
+            files_read=len(read),
+            files_skipped=len(files) - len(read),
+            row_groups_read=groups,
+            row_groups_skipped=sum(one.row_groups_in_file for one in files) - groups,
+            bytes_read=sum(one.size_bytes for one in read),
+            rows_at_most=sum(one.rows for one in read),
+        )
+
+    def _stream(self, batch_rows: int | None, threads: int) -> Iterator[pa.RecordBatch]:
+        def produce(task: FileTask) -> Iterator[pa.RecordBatch]:
+            yield from FileScan(task, streaming=True).batches(batch_rows)
+
+        with _Vanishing(self._plan.table):
+            yield from in_order(produce, self._plan.tasks, threads=threads, ahead=_BATCHES_AHEAD)
+
+
+@dataclass(frozen=True)
+class _Looked:
+    row_groups: int
+    row_groups_in_file: int
+    rows: int
+    size_bytes: int
+
+
+class _Vanishing:
+    """Says what it means for a reader that a file is gone."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, NotFound):
+            raise Unavailable(
+                f"a file vanished while the table was read: {error.what}",
+                table=self._table,
+                next_step="read again; the cleaner removed an old slice. If it repeats, run `hudi-ops verify`",
+            ) from error
+
+
+def _read_whole(task: FileTask) -> pa.Table:
+    return FileScan(task).table()
+
+
+def _count(task: FileTask) -> int:
+    scan = FileScan(task, streaming=True)
+    return scan.rows if task.condition is None else sum(batch.num_rows for batch in scan.batches())
+
+
+def _look(task: FileTask) -> _Looked:
+    scan = FileScan(task)
+    return _Looked(len(scan.row_groups), scan.row_groups_in_file, scan.rows, task.size_bytes)
+
+
+def _not_installed(package: str, error: ImportError) -> dict[str, str]:
+    return {
+        "what": f"{package} is not installed: {error}",
+        "expected": f"the package {package} beside hudi-ops",
+        "found": "none",
+        "next_step": f"pip install {package}, or take to_arrow() or to_batches()",
+    }

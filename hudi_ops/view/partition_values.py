@@ -1,0 +1,144 @@
+"""What a partition's path says of the partition columns of its rows, as bounds (docs/format.md §6.6).
+
+A path speaks only where nothing else could have made it: a plain key generator, as many levels as fields, and a text that prints
+from one value of the column's type. Of any other nothing is known, and such a partition is never left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hudi_ops.config.table import TableConfig
+from hudi_ops.errors import HudiOpsError
+from hudi_ops.kernels.bounds import ColumnBounds, bounds_table
+from hudi_ops.kernels.keys import DEFAULT_PARTITION, PartitionSpec, partition_paths
+
+_OLD_DEFAULT_PARTITION = "default"
+"""The name before release 0.12, which says nothing: a text may be equal to it."""
+
+_PLAIN_GENERATORS = frozenset({"SIMPLE", "COMPLEX", "SIMPLE_AVRO", "COMPLEX_AVRO"})
+_PLAIN_CLASSES = ("SimpleKeyGenerator", "ComplexKeyGenerator", "SimpleAvroKeyGenerator", "ComplexAvroKeyGenerator")
+_ESCAPED = re.compile("%([0-9A-F]{2})")
+
+
+@dataclass(frozen=True)
+class PartitionPaths:
+    """Reads partition paths of one table.
+
+    Attributes:
+        spec: how the table makes them.
+        kinds: type of each partition field.
+        speaking: for each field, whether its level prints the column's own value.
+    """
+
+    spec: PartitionSpec
+    kinds: tuple[pa.DataType, ...]
+    speaking: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, config: TableConfig, schema: pa.Schema) -> PartitionPaths:
+        """The reader for a table; silent about fields whose paths another generator formats."""
+        spec = PartitionSpec(config.partition_fields, config.hive_style, config.url_encode)
+        kinds = tuple(
+            schema.field(name).type if name in schema.names else pa.null() for name in config.partition_fields
+        )
+        plain = _prints_values(config)
+        speaking = tuple(p and _is_speaking(kind) for p, kind in zip(plain, kinds, strict=True))
+        return cls(spec, kinds, speaking)
+
+    @property
+    def may_prune_folders(self) -> bool:
+        """Whether a folder above or at the last level may be left out with all that lies in it.
+
+        Where slashes of a text stay as they are, `a` may be the beginning of the value `a/b`.
+        """
+        return self.spec.url_encode or not any(map(_is_text, self.kinds))
+
+    def bounds(self, paths: Sequence[str], columns: Sequence[str], schema: pa.Schema) -> pa.Table:
+        """Bounds of some columns in each partition, or in all partitions below a folder.
+
+        Args:
+            paths: n partition paths, or folders above partitions.
+            columns: names; of one that is no partition field nothing is known.
+            schema: has them.
+        """
+        levels = [path.split("/") if path else [] for path in paths]
+        made = {}
+        for name in columns:
+            kind, place = schema.field(name).type, _place(self.spec.fields, name)
+            if place is None or not self.speaking[place]:
+                made[name] = ColumnBounds.unknown(kind, len(paths))
+            else:
+                made[name] = self._field_bounds(place, levels)
+        return bounds_table(made, len(paths))
+
+    def _field_bounds(self, place: int, levels: Sequence[Sequence[str]]) -> ColumnBounds:
+        kind, width = self.kinds[place], len(self.spec.fields)
+        folders = [found[place] if place < len(found) <= width else None for found in levels]
+        read = {folder: self._value(place, folder) for folder in set(folders) if folder is not None}
+        scalars = [read[folder] if folder is not None else None for folder in folders]
+        values = pa.array([None if one is None else one.as_py() for one in scalars], kind)
+        return ColumnBounds.exactly(values, pa.array([one is not None for one in scalars], pa.bool_()))
+
+    def _value(self, place: int, folder: str) -> pa.Scalar | None:
+        """The value that a folder is named for, a null scalar for null; None: it cannot be told."""
+        field, kind = self.spec.fields[place], self.kinds[place]
+        text = folder
+        if self.spec.hive_style:
+            if not folder.startswith(f"{field}="):
+                return None
+            text = folder[len(field) + 1 :]
+        if text in {DEFAULT_PARTITION, _OLD_DEFAULT_PARTITION}:
+            # Apache Hudi puts empty texts there too, so only of other types it is known that they are null.
+            return None if _is_text(kind) or text == _OLD_DEFAULT_PARTITION else pa.scalar(None, kind)
+        if _is_text(kind) and text and "%" not in text:
+            return pa.scalar(text, kind)
+        if self.spec.url_encode:
+            text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+        return self._same_on_return(field, text, kind, folder)
+
+    def _same_on_return(self, field: str, text: str, kind: pa.DataType, folder: str) -> pa.Scalar | None:
+        try:
+            value = pa.scalar(text).cast(kind)
+            spec = PartitionSpec((field,), self.spec.hive_style, self.spec.url_encode)
+            (printed,) = partition_paths(pa.table({field: pa.array([value.as_py()], kind)}), spec).to_pylist()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, OverflowError, HudiOpsError):
+            return None  # no text of this type's: whatever made the folder, nothing is known of it
+        return value if printed == folder else None
+
+
+def _place(fields: Sequence[str], name: str) -> int | None:
+    return fields.index(name) if fields.count(name) == 1 else None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_speaking(kind: pa.DataType) -> bool:
+    is_kind = pa.types
+    return bool(
+        _is_text(kind)
+        or is_kind.is_integer(kind)
+        or is_kind.is_boolean(kind)
+        or is_kind.is_date32(kind)
+        or is_kind.is_decimal(kind)
+    )
+
+
+def _prints_values(config: TableConfig) -> list[bool]:
+    """For each partition field, whether its level is the field's value as printed."""
+    fields = config.partition_fields
+    if config.drop_partition_columns:
+        return [False] * len(fields)  # the files do not have what the path says
+    generator = config.key_generator or config.raw.get("hoodie.table.keygenerator.class", "").rpartition(".")[2]
+    if generator in _PLAIN_GENERATORS or generator in _PLAIN_CLASSES:
+        return [True] * len(fields)
+    if generator in {"CUSTOM", "CUSTOM_AVRO", "CustomKeyGenerator", "CustomAvroKeyGenerator"}:
+        declared = {part.strip() for part in config.raw.get("hoodie.table.partition.fields", "").split(",")}
+        return [not declared.isdisjoint({f"{field}:simple", f"{field}:SIMPLE"}) for field in fields]
+    return [False] * len(fields)

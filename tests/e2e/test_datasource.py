@@ -1,0 +1,162 @@
+"""The data source on a real Spark: rows equal `Table.read`, on local cores, on a standalone cluster, and from spark-submit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from hudi_ops.datasource import register
+from hudi_ops.errors import InvalidRequest, Unsupported
+from hudi_ops.table import Table
+from tests.e2e.spark_cluster import SPARK_HOME, spark_environment, standalone_cluster
+from tests.interop.compare import assert_same_rows
+from tests.interop.our_rows import SCHEMAS, as_table, row
+
+ROOT = Path(__file__).resolve().parents[2]
+APPLICATION = Path(__file__).with_name("read_application.py")
+SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("value", pa.int64())])
+
+
+@pytest.fixture(scope="module")
+def every_type(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """A table with each type, in two levels of partitions, after two commits."""
+    schema = SCHEMAS["memory"]
+    path = tmp_path_factory.mktemp("types") / "t"
+    table = Table.create(
+        str(path), name="t", record_key=["id"], schema=schema, partition_by=["region", "month"], ordering="seq"
+    )
+    table.ingest(as_table([row(number, 0, number) for number in range(48)], schema))
+    table.ingest(as_table([row(number, 3, 100 + number) for number in range(0, 48, 5)], schema))
+    return table
+
+
+def path_of(table: Table) -> str:
+    return table.context.storage.uri
+
+
+def test_every_type_survives(spark: Any, every_type: Table) -> None:
+    assert_same_rows(every_type.spark_frame(spark).toArrow(), every_type.read(), with_meta=True)
+
+
+def test_options_mean_what_read_means(spark: Any, every_type: Table) -> None:
+    first = sorted({str(time) for time in every_type.read()["_hoodie_commit_time"].to_pylist()})[0]
+    where, columns = "month = 1 AND number > 0", ["big", "id"]
+    frame = every_type.spark_frame(spark, columns, where, first)
+    assert frame.columns == columns
+    assert_same_rows(frame.toArrow(), every_type.read(columns, where, first))
+    assert every_type.read(columns, where, first).num_rows not in {0, every_type.read(columns, where).num_rows + 100}
+    frame = spark.read.format("hudi_ops").options(columns="big, id", where=where, as_of=first).load(path_of(every_type))
+    assert_same_rows(frame.toArrow(), every_type.read(columns, where, first))
+
+
+def test_sql_over_a_view(spark: Any, every_type: Table) -> None:
+    every_type.spark_frame(spark).createOrReplaceTempView("trips")
+    found = spark.sql(
+        "SELECT month, count(*) AS n, sum(price) AS paid FROM trips GROUP BY month ORDER BY month"
+    ).toArrow()
+    rows = every_type.read().group_by("month").aggregate([([], "count_all"), ("price", "sum")]).sort_by("month")
+    assert found["n"].to_pylist() == rows["count_all"].to_pylist()
+    assert found["paid"].to_pylist() == rows["price_sum"].to_pylist()
+
+
+def test_a_condition_that_leaves_no_file(spark: Any, every_type: Table) -> None:
+    frame = every_type.spark_frame(spark, where="month = 77")
+    assert frame.count() == 0
+    assert frame.schema == every_type.spark_frame(spark).schema
+
+
+def test_wrong_requests_are_told(spark: Any, every_type: Table, tmp_path: Path) -> None:
+    for wrong in ({"columns": ["nope"]}, {"where": "nope = 1"}, {"as_of": "2000-01-01"}, {"where": 5}):
+        with pytest.raises(InvalidRequest):
+            every_type.spark_frame(spark, **wrong)
+    register(spark)
+    reader = spark.read.format("hudi_ops")
+    with pytest.raises(Exception, match="no option limit"):
+        reader.option("limit", "3").load(path_of(every_type))
+    with pytest.raises(Exception, match="InvalidRequest"):
+        spark.read.format("hudi_ops").load(str(tmp_path))
+
+
+def test_every_fixture_without_log_files_reads_equal(
+    spark: Any, hudi_fixtures: Callable[[str], Path], hudi_fixture_names: list[str]
+) -> None:
+    compared = []
+    for name in hudi_fixture_names:
+        table = Table.open(str(hudi_fixtures(name)))
+        try:
+            rows = table.read()
+        except Unsupported:
+            with pytest.raises(Unsupported, match="log files"):
+                table.spark_frame(spark)
+            continue
+        table.spark_frame(spark).createOrReplaceTempView("fixture")
+        assert_same_rows(spark.sql("SELECT * FROM fixture").toArrow(), rows, with_meta=True)
+        compared.append(name)
+    assert len(compared) >= 7, compared
+
+
+@pytest.fixture(scope="module")
+def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as it is given to executors that do not have it."""
+    file = tmp_path_factory.mktemp("zip") / "hudi_ops.zip"
+    with zipfile.ZipFile(file, "w") as archive:
+        for source in sorted((ROOT / "hudi_ops").rglob("*.py")):
+            archive.write(source, source.relative_to(ROOT))
+    return file
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """100,000 rows in enough files for several tasks."""
+    path = tmp_path_factory.mktemp("large") / "t"
+    ids = list(range(100_000))
+    table = Table.create(str(path), name="t", record_key=["id"], schema=SCHEMA, partition_by=["part"], buckets=16)
+    table.ingest(pa.table({"id": ids, "part": [f"p{i % 3}" for i in ids], "value": ids}, schema=SCHEMA))
+    return path
+
+
+def test_a_standalone_cluster_by_spark_submit(zipped: Path, large: Path, tmp_path: Path) -> None:
+    with standalone_cluster(tmp_path) as master:
+        answer = submitted(["--master", master, "--executor-memory", "512m"], zipped, large)
+    check(answer, "spark://", zipped)
+
+
+def test_spark_submit_on_local_cores(zipped: Path, large: Path) -> None:
+    check(submitted(["--master", "local[2]"], zipped, large), "local[2]", zipped)
+
+
+def submitted(options: list[str], zipped: Path, table: Path) -> dict[str, Any]:
+    settings = ["spark.ui.enabled=false", "spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1"]
+    settings.append(f"spark.pyspark.python={sys.executable}")
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), *options, "--py-files", str(zipped)]
+    for setting in settings:
+        command += ["--conf", setting]
+    done = subprocess.run(
+        [*command, str(APPLICATION), str(table)],
+        cwd=zipped.parent,
+        env=spark_environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("ANSWER ")] or [done.stderr[-4000:]]
+    return dict(json.loads(line.removeprefix("ANSWER ")))
+
+
+def check(answer: dict[str, Any], master: str, zipped: Path) -> None:
+    sums = [[f"p{part}", len(ids), sum(ids)] for part in range(3) for ids in [range(part, 100_000, 3)]]
+    assert answer["sums"] == sums
+    assert answer["one"] == [7]
+    assert answer["partitions"] > 1
+    assert answer["master"].startswith(master)
+    # The executors took the package from the zip, not from where this test runs.
+    assert answer["executors"]
+    assert all(zipped.name in file for file in [answer["driver"], *answer["executors"]]), answer

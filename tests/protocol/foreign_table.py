@@ -1,0 +1,69 @@
+"""Tables as Apache Hudi leaves them: ours without whatever only we write, with a metadata table where one is asked for.
+
+What Apache Hudi itself makes is adopted in `tests/interop/test_foreign_tables.py`; here it must be cheap, as it is crashed often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hudi_ops.formats import properties
+from hudi_ops.services.adopter import Terms
+from hudi_ops.services.ledger import FOLDER as LEDGERS
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.table import Table
+from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.timeline.commit_log import FOLDER as LOG
+from hudi_ops.timeline.commit_metadata import CommitMetadata
+from hudi_ops.timeline.properties_file import read_properties
+
+PROPERTIES = ".hoodie/hoodie.properties"
+TIMELINE = ".hoodie/timeline"
+METADATA = ".hoodie/metadata"
+METADATA_FILES = tuple(
+    f"{METADATA}/{name}" for name in (".hoodie/hoodie.properties", "column_stats/a", "files/b", "files/c")
+)
+TERMS = Terms(buckets=2)
+
+
+def make_foreign(storage: MemoryStorage, *, with_metadata_table: bool = False) -> MemoryStorage:
+    """The same rows, files and instants; nobody has heard of a commit log."""
+    found = storage.copy()
+    for folder in (LOG, LEDGERS):
+        for info in found.list(folder):
+            found.delete(info.path)
+    for info in found.list(TIMELINE):
+        if info.name.endswith(".commit"):
+            metadata = CommitMetadata.from_bytes(found.get(info.path), info.path)
+            extra = {key: value for key, value in metadata.extra.items() if not key.startswith("hudi_ops.")}
+            found.put(info.path, replace(metadata, extra=extra).to_bytes())
+    if with_metadata_table:
+        build_metadata_table(found)
+    return found
+
+
+def build_metadata_table(storage: Storage) -> None:
+    """As a default writer of Apache Hudi does it: the folder first, then the properties."""
+    for path in METADATA_FILES:
+        storage.put(path, b"")
+    set_properties(
+        storage,
+        {"hoodie.table.metadata.partitions": "column_stats,files", "hoodie.table.metadata.partitions.inflight": ""},
+    )
+
+
+def set_properties(storage: Storage, values: Mapping[str, str]) -> None:
+    """Change `hoodie.properties` past the log."""
+    storage.put(PROPERTIES, properties.dumps({**read_properties(storage), **values}, comment="Updated", now_ms=0))
+
+
+def opened(storage: Storage, clock, actor: str, terms: Terms = TERMS) -> Table:
+    """The table in a simulated process."""
+    return Table(simulated_context(storage, clock, actor), terms)
+
+
+def snapshot(storage: MemoryStorage) -> dict[str, bytes]:
+    """Every byte of the table."""
+    return {info.path: storage.get(info.path) for info in storage.list()}

@@ -1,0 +1,88 @@
+"""`hudi-ops adopt`: what it proposes, checks and keeps; and how `ingest` and `show` treat such a table."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hudi_ops.clock import SystemClock
+from hudi_ops.storage.memory import MemoryStorage
+from tests.protocol.foreign_table import make_foreign
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def foreign(trips: Path) -> Callable[[bool], Path]:
+    """The table `trips` as if Apache Hudi had made it."""
+
+    def made(with_metadata_table: bool) -> Path:
+        storage = MemoryStorage("trips", SystemClock())
+        for file in trips.rglob("*"):
+            if file.is_file():
+                storage.put(file.relative_to(trips).as_posix(), file.read_bytes())
+        shutil.rmtree(trips)
+        return make_foreign(storage, with_metadata_table=with_metadata_table).dump(trips)
+
+    return made
+
+
+def test_a_table_is_adopted_once(foreign: Callable[[bool], Path], call: Call, tree: Callable[[Path], Any]) -> None:
+    table = foreign(False)
+    before = tree(table)
+    assert call("show", table, "--json").json["commit_log"] == "none"
+    would = call("adopt", table, "--buckets", 2, "--dry-run", "--json").json
+    assert (would["adopted"], would["dry_run"], would["buckets"], would["checked_keys"]) == (True, True, 2, 3)
+    assert tree(table) == before
+    said = call("adopt", table, "--buckets", 2)
+    assert (said.code, said.out.splitlines()) == (
+        0,
+        ["trips adopted: 2 buckets by id, checked against 3 keys in 3 files; instants in UTC"],
+    )
+    shown = call("show", table, "--json").json
+    assert (shown["commit_log"], shown["writable"], shown["hash_fields"], shown["timezone"]) == (
+        "since the table was adopted, newest slot 0",
+        True,
+        ["id"],
+        "UTC",
+    )
+    after = tree(table)
+    assert "has a commit log already" in call("adopt", table).out
+    wrong = call("adopt", table, "--buckets", 3)
+    assert (wrong.code, "expected 2, found 3" in wrong.err) == (2, True)
+    assert tree(table) == after
+    assert call("verify", table, "--deep", "--json").json["findings"] == []
+
+
+def test_without_a_number_the_fitting_ones_are_named(foreign: Callable[[bool], Path], call: Call, home: Path) -> None:
+    table = foreign(False)
+    (home / "tables.yaml").unlink()
+    answer = call("adopt", table, "--json")
+    assert answer.code == 2
+    assert 2 in answer.json["counts"]
+    wrong = call("adopt", table, "--buckets", 5, "--json").json
+    assert {"file", "record_key", "bucket"} <= wrong.keys()
+    assert call("adopt", table, "--buckets", 2, "--hash-fields", "city").code == 2
+    assert call("adopt", table, "--buckets", 2, "--timezone", "Europe/Berlin").code == 2
+    assert call("adopt", table, "--buckets", 0).code == 2
+
+
+def test_ingest_takes_the_number_that_is_declared(
+    foreign: Callable[[bool], Path], call: Call, home: Path, rows: Callable[..., pa.Table]
+) -> None:
+    table = foreign(True)
+    pq.write_table(rows("d@Rome"), home / "landing" / "second.parquet")
+    refused = call("ingest", "trips")
+    assert (refused.code, "--drop-metadata-table" in refused.err) == (3, True)
+    assert (table / ".hoodie" / "metadata").exists()
+    done = call("ingest", "trips", "--drop-metadata-table", "--json")
+    assert done.code == 0, done.err
+    assert not list((table / ".hoodie" / "metadata").iterdir())
+    assert len(call("read", "trips", "--json").json["rows"]) == 4
+    assert call("show", "trips", "--json").json["buckets"] == 2

@@ -1,0 +1,144 @@
+"""Which tables of Apache Hudi can be adopted, asked of every fixture; and what is told of those that need more to be said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from hudi_ops import Table
+from hudi_ops.clock import SystemClock
+from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, Unsupported
+from hudi_ops.services.adopter import Terms
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.storage.paths import open_storage
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.timeline.commit_log import read_slot
+from hudi_ops.timeline.names import instant_of_ms
+from tests.protocol.foreign_table import make_foreign, set_properties, snapshot
+
+ANSWERS: dict[str, tuple[type[HudiOpsError], str]] = {
+    "v6_nonpartitioned_mor": (Unsupported, "version is 6"),
+    "v6_trips_8i1u_mor": (Unsupported, "version is 6"),
+    "v8_simplekeygen_nonhivestyle_cow": (Unsupported, "of another index"),
+    "v8_trips_8i3u1d_mor": (Unsupported, "metadata table"),
+    "v9_async_index": (Unsupported, "metadata table"),
+    "v9_bucket_consistent_pending_resize": (Unsupported, "consistent_hashing_metadata"),
+    "v9_bucket_consistent_resized": (Unsupported, "consistent_hashing_metadata"),
+    "v9_bucket_simple": (InvalidRequest, "20 keys in 4 files, which fit 4 buckets"),
+    "v9_cow_clean_savepoint_rollback_archive": (Unsupported, "of another index"),
+    "v9_mor_parquet_log": (Unsupported, "of another index"),
+    "v9_mor_pending_compaction_clustering": (Unsupported, "of another index"),
+    "v9_record_index_bloom_filters": (Unsupported, "metadata table"),
+    "v9_txns_nonpart_nometa_mor": (Unsupported, "of another index"),
+    "v9_txns_simple_meta_cow": (Unsupported, "metadata table"),
+    "v9_txns_simple_meta_mor": (Unsupported, "metadata table"),
+}
+SCHEMA = pa.schema([("id", pa.string()), ("site", pa.string()), ("shop", pa.string()), ("ts", pa.int64())])
+
+
+def copy_of(root: Path) -> MemoryStorage:
+    storage, source = MemoryStorage(root.name, SystemClock()), open_storage(str(root))
+    for info in source.list():
+        storage.put(info.path, source.get(info.path))
+    return storage
+
+
+def opened(storage: MemoryStorage, terms: Terms) -> Table:
+    return Table(simulated_context(storage, SystemClock(), "writer"), terms)
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> MemoryStorage:
+    """Two partition fields and one key, as a table of Apache Hudi."""
+    table = Table.create(
+        str(tmp_path / "t"), name="t", record_key=["id"], schema=SCHEMA, partition_by=["site", "shop"], buckets=3
+    )
+    rows = {"id": [f"k{n}" for n in range(60)], "site": ["a", "b"] * 30, "shop": ["x"] * 60, "ts": [1] * 60}
+    table.ingest(pa.table(rows, schema=SCHEMA))
+    return make_foreign(copy_of(tmp_path / "t"))
+
+
+def test_every_fixture_has_its_answer(hudi_fixture_names: list[str]) -> None:
+    assert sorted(ANSWERS) == hudi_fixture_names
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_adopting_a_fixture_answers(name: str, hudi_fixtures: Callable[[str], Path]) -> None:
+    kind, said = ANSWERS[name]
+    storage = copy_of(hudi_fixtures(name))
+    before = snapshot(storage)
+    with pytest.raises(kind) as caught:
+        opened(storage, Terms()).adopt()
+    assert said in str(caught.value)
+    assert snapshot(storage) == before
+
+
+def test_a_table_in_local_time_keeps_its_zone(hudi_fixtures: Callable[[str], Path]) -> None:
+    storage = copy_of(hudi_fixtures("v9_bucket_simple"))
+    with pytest.raises(InvalidRequest, match="nothing says which that is"):
+        opened(storage, Terms(buckets=4)).adopt()
+    for zone in ("Nowhere", ""):
+        with pytest.raises(InvalidRequest, match="not a time zone"):
+            opened(storage, Terms(buckets=4, timezone=zone)).adopt()
+    assert opened(storage, Terms(buckets=4, timezone="Asia/Tokyo")).adopt().timezone == "Asia/Tokyo"
+    first = read_slot(storage, 0)
+    assert first is not None
+    assert first.facts.timezone == "Asia/Tokyo"  # type: ignore[union-attr]
+    assert not opened(storage, Terms()).adopt().adopted
+    with pytest.raises(InvalidRequest, match="says timezone Asia/Tokyo, the call says UTC"):
+        opened(storage, Terms(timezone="UTC")).adopt()
+
+
+def test_instants_of_ours_are_in_the_tables_zone(theirs: MemoryStorage) -> None:
+    set_properties(theirs, {"hoodie.table.timeline.timezone": "LOCAL"})
+    clock = ManualClock(SystemClock().now_ms() + 3_600_000)
+    table = Table(simulated_context(theirs, clock, "writer"), Terms(buckets=3, timezone="Asia/Kolkata"))
+    rows = pa.table({"id": ["new"], "site": ["a"], "shop": ["x"], "ts": [2]}, schema=SCHEMA)
+    result = table.ingest(rows)
+    assert result.instant is not None
+    assert instant_of_ms(clock.now_ms(), "Asia/Kolkata")[:12] == result.instant[:12]
+    assert result.instant < str(result.completion_time)
+    # An ISO time is a moment: the table's own zone is found in its log.
+    reader = Table(simulated_context(theirs, clock, "reader"))
+    for ms, count in ((clock.now_ms() - 1_000, 60), (clock.now_ms() + 1_000, 61)):
+        at = instant_of_ms(ms)
+        iso = f"{at[:4]}-{at[4:6]}-{at[6:8]}T{at[8:10]}:{at[10:12]}:{at[12:14]}.{at[14:]}Z"
+        assert reader.read(as_of=iso).num_rows == count
+
+
+def test_keys_without_their_field_s_name_are_recognised(theirs: MemoryStorage) -> None:
+    """Of one field the complex generator of version 9 writes `id:k1`, that of release 1.0 the bare value."""
+    set_properties(theirs, {"hoodie.table.version": "8", "hoodie.table.precombine.field": "ts"})
+    done = opened(theirs, Terms(buckets=3)).adopt()
+    assert done.checked_keys == 60
+    assert read_slot(theirs, 0).facts.encodes_key_names is True  # type: ignore[union-attr]
+    rows = pa.table({"id": ["k0", "new"], "site": ["a", "a"], "shop": ["x", "x"], "ts": [2, 2]}, schema=SCHEMA)
+    result = opened(theirs, Terms()).ingest(rows)
+    assert (result.updated, result.inserted) == (1, 1)
+
+
+def test_partition_paths_that_are_made_otherwise_are_refused(theirs: MemoryStorage) -> None:
+    set_properties(theirs, {"hoodie.datasource.write.hive_style_partitioning": "false"})
+    with pytest.raises(Unsupported, match="partition path that this library would write otherwise"):
+        opened(theirs, Terms(buckets=3)).adopt()
+
+
+def test_two_groups_of_one_bucket_are_refused(theirs: MemoryStorage) -> None:
+    path = next(info.path for info in theirs.list() if info.path.endswith(".parquet"))
+    digits, _, rest = path.rpartition("/")[2].partition("-")
+    twin = f"{path.rpartition('/')[0]}/{digits}-9{rest[1:]}"
+    theirs.put(twin, theirs.get(path))
+    commit = max(info.path for info in theirs.list(".hoodie/timeline") if info.path.endswith(".commit"))
+    from hudi_ops.timeline.commit_metadata import CommitMetadata
+
+    metadata = CommitMetadata.from_bytes(theirs.get(commit), commit)
+    named = next(stat for stat in metadata.stats if stat.path == path)
+    stats = (*metadata.stats, replace(named, path=twin, file_id=twin.rpartition("/")[2].partition("_")[0]))
+    theirs.put(commit, replace(metadata, stats=stats).to_bytes())
+    with pytest.raises(Corrupt, match="bucket index"):
+        opened(theirs, Terms(buckets=3)).adopt()
