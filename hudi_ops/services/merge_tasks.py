@@ -113,7 +113,9 @@ def _merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResu
     if plan.keep_base is None and len(plan.take_incoming) == 0:
         return result
     name = base_file_name(task.file_id, group_hash(task.partition_path, task.bucket), task.epoch, task.instant)
-    fresh = _fresh_rows(task, incoming.take(pa.array(plan.take_incoming)), name)
+    if len(plan.take_incoming) < incoming.num_rows:
+        incoming = incoming.take(pa.array(plan.take_incoming))
+    fresh = _fresh_rows(task, incoming, name)
     carried = _carried_rows(task, plan, reader, heads)
     rows = with_file_name(fresh if carried is None else concat_rows(carried, fresh), name)
     old_bloom = reader.footer.bloom if reader is not None else None
