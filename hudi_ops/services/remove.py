@@ -13,7 +13,7 @@ from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
 from hudi_ops.services.operations import Replaces, WriteOperation
 from hudi_ops.services.recover import finish_unfinished, recover
-from hudi_ops.services.replace import HeldPartition, choose, file_ids, groups_of, measured
+from hudi_ops.services.replace import HeldPartition, choose, file_ids, groups_of, measured, plain_paths
 from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.services.session import Session
 from hudi_ops.services.writable import refuse_unwritable
@@ -127,6 +127,11 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
 def _chosen(
     session: Session, state: TableState, operation: WriteOperation, wanted: Sequence[str]
 ) -> dict[str, tuple[Slice, ...]]:
+    if operation.replaces is Replaces.PARTITIONS and (paths := plain_paths(wanted)):
+        # Names alone: the rest of the table need not be listed, unless one of them is wrong.
+        held = groups_of(session, state, paths)
+        if held.keys() == set(paths):
+            return held
     held = groups_of(session, state)
     if operation.replaces is Replaces.TABLE:
         return held

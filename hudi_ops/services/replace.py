@@ -123,6 +123,16 @@ def choose(held: Mapping[str, object], wanted: Sequence[str], config: TableConfi
     return sorted(chosen)
 
 
+def plain_paths(wanted: Sequence[str]) -> list[str]:
+    """The names as paths, sorted, when none of them may be a pattern or lead out of the table; else nothing."""
+    paths = sorted({name.strip("/") for name in wanted})
+    for path in paths:
+        is_odd = any(not segment or segment.startswith(".") for segment in path.split("/"))
+        if is_odd or any(sign in path for sign in "*?["):
+            return []
+    return paths
+
+
 def measured(session: Session, state: TableState, held: Mapping[str, Sequence[Slice]]) -> tuple[HeldPartition, ...]:
     """How much lies in partitions: rows by write statistics, by the files' footers where their writer is archived.
 

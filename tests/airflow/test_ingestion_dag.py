@@ -68,6 +68,12 @@ def test_the_form_offers_the_tables_of_tables_yaml(tables_file: Path, load_dag) 
     assert schema["enum"] == ["trips", "riders"]
 
 
+def test_the_form_offers_every_operation(tables_file: Path, load_dag) -> None:
+    from hudi_ops.services.operations import INGESTING
+
+    assert load_dag().dag.params.get_param("operation").schema["enum"] == list(INGESTING)
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -78,6 +84,7 @@ def test_the_form_offers_the_tables_of_tables_yaml(tables_file: Path, load_dag) 
         {"source": "s3://bucket/landing"},
         {"source": None},
         {"operation": "delete", "engine": "spark"},
+        {"operation": "insert_overwrite_table"},
     ],
 )
 def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) -> None:

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.kernels.merge import Ordering, combine, existing, plan_merge
+from hudi_ops.kernels.merge import Ordering, combine, existing, plan_append, plan_merge
 
 
 def test_batch_without_duplicates_is_kept_whole() -> None:
@@ -98,3 +98,10 @@ def test_existing_and_empty_sides() -> None:
     assert existing(pa.chunked_array([], pa.string()), pa.array(["a"])).tolist() == [False]
     plan = plan_merge(pa.array(["a"]), pa.array([1]), nothing, pa.array([], pa.int64()), None, Ordering.EVENT_TIME)
     assert (plan.keep_base, plan.take_incoming.dtype, len(plan.take_incoming)) == (None, np.int64, 0)
+
+
+def test_an_append_takes_every_row_that_does_not_delete() -> None:
+    plan = plan_append(4, pa.array([None, True, False, True]))
+    assert (plan.keep_base, plan.take_incoming.tolist()) == (None, [0, 2])
+    assert (plan.inserted, plan.updated, plan.deleted, plan.ignored, plan.missed_deletes) == (2, 0, 0, 0, 2)
+    assert plan_append(2, None).take_incoming.tolist() == [0, 1]

@@ -13,6 +13,8 @@ from hudi_ops.formats import avro
 from hudi_ops.formats.timeline_schemas import REQUESTED_REPLACE_METADATA
 from hudi_ops.services.operations import INGESTING, Replaces, parse_operation
 from hudi_ops.table import Table
+from hudi_ops.testing.faults import FaultyStorage
+from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.verify import verify_table
 
@@ -186,13 +188,24 @@ def test_delete_partition(table: Table) -> None:
     healthy(table)
 
 
+def test_names_alone_do_not_list_the_table(table: Table) -> None:
+    storage = FaultyStorage(table.context.storage)
+    table = Table(simulated_context(storage, table.context.clock, "counted"))
+    assert table.delete_partition(["p=p1"]).rows == 4
+    listed = {point for point in storage.history if point.startswith("list_folder:p=")}
+    assert listed == {"list_folder:p=p1"}
+
+
 @pytest.mark.parametrize("pattern", ["p=p*", "p=??", "*"])
 def test_partitions_by_pattern(table: Table, pattern: str) -> None:
     assert len(table.delete_partition([pattern, "p=p0"]).partitions) == 3
     assert shown(table) == []
 
 
-@pytest.mark.parametrize("wanted", [["p=p7"], ["p=p0", "p7"], ["q*"], ["p"], [""], ["/"], []])
+@pytest.mark.parametrize(
+    "wanted",
+    [["p=p7"], ["p=p0", "p7"], ["q*"], ["p"], [""], ["/"], [], ["../t/p=p0"], [".hoodie/timeline"], ["p=p0/."]],
+)
 def test_a_partition_that_is_not_there_changes_nothing(table: Table, wanted: list[str]) -> None:
     before = [info.path for info in table.context.storage.list()]
     for dry_run in (True, False):
