@@ -22,10 +22,10 @@ from hudi_ops.errors import InvalidRequest, NotFound, Unavailable, Unsupported
 from hudi_ops.files.scan import FileScan, FileTask
 from hudi_ops.kernels import condition
 from hudi_ops.kernels.condition import Condition
+from hudi_ops.services.as_of import instant_meant
 from hudi_ops.services.read import ReadPlan, ReadRequest, plan_read, request_of
 from hudi_ops.storage.paths import open_storage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.names import parse_instant
 
 FORMAT = "hudi_ops"
 OPTIONS = ("path", "columns", "where", "as_of")
@@ -216,7 +216,9 @@ def _request(options: Mapping[str, str | None], columns: tuple[str, ...] | None 
     if options.get("columns"):
         columns = tuple(name.strip() for name in str(options["columns"]).split(","))
     as_of = options.get("as_of")
-    return request_of(columns, options.get("where") or None, parse_instant(as_of) if as_of else None, None)
+    return request_of(
+        columns, options.get("where") or None, instant_meant(_storage(options), as_of) if as_of else None, None
+    )
 
 
 def _packed(tasks: Sequence[FileTask]) -> list[tuple[FileTask, ...]]:

@@ -20,6 +20,7 @@ from hudi_ops.errors import Conflict, InvalidRequest
 from hudi_ops.files.source import as_rows
 from hudi_ops.services.adopt import Adoption, adopt_table
 from hudi_ops.services.adopter import Terms
+from hudi_ops.services.as_of import instant_meant
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.engine_choice import EngineName, choose_engine
@@ -34,7 +35,6 @@ from hudi_ops.services.session import Session
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.paths import open_folder, open_storage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.names import is_instant, parse_instant
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.view.schema import table_schema
 
@@ -221,8 +221,7 @@ class Table:
             InvalidRequest: as `read` does.
             Unsupported: rows lie in log files.
         """
-        instant = self._instant_of(as_of) if as_of is not None else None
-        request = request_of(columns, where, instant, limit)
+        request = request_of(columns, where, self._instant_of(as_of), limit)
         threads = self._ctx.engine.threads if isinstance(self._ctx.engine, LocalEngine) else None
         return Scan(plan_read(self._ctx.storage, request, self._session.commits), threads)
 
@@ -249,7 +248,7 @@ class Table:
         """
         from hudi_ops.datasource import frame_of
 
-        return frame_of(spark, self._ctx.storage, columns, where, as_of)
+        return frame_of(spark, self._ctx.storage, columns, where, self._instant_of(as_of))
 
     def ingest(
         self, data: Any, operation: str = "upsert", *, engine: EngineName = "auto", evolve: bool = False
@@ -360,14 +359,8 @@ class Table:
             return preview_removal(self._session, operation, wanted)
         return self._retried(lambda started: remove(self._session, operation, wanted, started))
 
-    def _instant_of(self, text: str) -> str:
-        """An instant in the table's time zone; digits are taken as they are."""
-        if is_instant(text):
-            return parse_instant(text)
-        config = self.config
-        log = self._session.loader.find(config) if config.is_in_local_time else None
-        facts = log.properties.facts if log is not None else None
-        return parse_instant(text, self._session.adopter.zone(config, facts))
+    def _instant_of(self, as_of: str | None) -> str | None:
+        return instant_meant(self._ctx.storage, as_of, self._session.terms.timezone) if as_of is not None else None
 
     def _offer(self, source: Storage, min_age_s: float) -> tuple[Ledger, Offer]:
         refuse_unwritable(self.config)

@@ -60,6 +60,8 @@ def test_every_door_gives_the_same_answer(
         lambda table: table.ingest(ROWS),
         lambda table: table.ingest_folder(str(tmp_path / "source")),
         lambda table: table.preview_folder(str(tmp_path / "source")),
+        lambda table: table.truncate(),
+        lambda table: table.delete_partition(["x"]),
         lambda table: table.adopt(),
         lambda table: table.adopt(dry_run=True),
     ]
