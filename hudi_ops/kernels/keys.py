@@ -190,7 +190,7 @@ def _folders(
             row = int(np.argmax(codes == code))
             raise InvalidRequest(
                 f"Row {row}: the value {text!r} of the partition field {field!r} is not the name of a folder.",
-                expected=f"none of {' '.join(forbidden) or '..'}, no control characters, not '.' or '..', not beginning with '.hoodie'",
+                expected=f"none of [{' '.join(forbidden)}], no control characters, not '.' or '..', not beginning with '.hoodie'",
                 found=repr(text),
                 next_step="Create the table with hoodie.datasource.write.partitionpath.urlencode=true, which encodes "
                 "'/' and control characters, or change the value.",

@@ -230,6 +230,10 @@ class HudiPeer:
         return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-30:])
 
 
+# Only what a writer does not infer by itself.
+_KEY_GENERATORS = {"TIMESTAMP": "TimestampBasedKeyGenerator", "COMPLEX": "ComplexKeyGenerator"}
+
+
 def table_options(path: Path) -> dict[str, str]:
     """The write options that a table's hoodie.properties implies; empty when there is no table yet."""
     file = path / ".hoodie" / "hoodie.properties"
@@ -245,8 +249,14 @@ def table_options(path: Path) -> dict[str, str]:
         "hoodie.datasource.write.recordkey.field": properties.get("hoodie.table.recordkey.fields"),
         "hoodie.datasource.write.partitionpath.field": properties.get("hoodie.table.partition.fields", ""),
         "hoodie.datasource.write.precombine.field": ordering,
+        "hoodie.write.table.version": properties.get("hoodie.table.version"),
         **{key: properties.get(key) for key in same},
+        # Its writers take nothing of a time-based key generator from the table.
+        **{key: value for key, value in properties.items() if key.startswith("hoodie.keygen.timebased.")},
     }
+    if properties.get("hoodie.table.keygenerator.type") in _KEY_GENERATORS:
+        name = _KEY_GENERATORS[properties["hoodie.table.keygenerator.type"]]
+        wanted["hoodie.datasource.write.keygenerator.class"] = f"org.apache.hudi.keygen.{name}"
     return {key: value for key, value in wanted.items() if value is not None}
 
 

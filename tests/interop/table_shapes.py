@@ -47,7 +47,7 @@ REGIONS = ("a/b", "10:30 50%", "München 日本", None, "x=y", "#{'q'}", "a+b&c 
 PLAIN = ("Oslo", "São Paulo", None, "a+b&c d", "0012")
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
 # Before 1970, at it, and in its first second; the rest are days of 2024. A null has the folder of 1970-01-01.
-_MOMENTS = (datetime(1969, 12, 31, 23, 59, 59, 999000, UTC), datetime(1582, 10, 13, tzinfo=UTC), None)
+_MOMENTS = (datetime(1969, 12, 31, 23, 59, 59, 999000, UTC), datetime(1901, 10, 13, tzinfo=UTC), None)
 
 MS_BY_DAY = TimePartition(input="EPOCHMILLISECONDS", output="yyyy/MM/dd")
 SECONDS_BY_HOUR = TimePartition(input="UNIX_TIMESTAMP", output="yyyy-MM-dd HH")

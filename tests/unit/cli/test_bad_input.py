@@ -223,10 +223,7 @@ def test_a_path_that_is_no_table(
 UNWRITABLE = {
     "v6_nonpartitioned_mor": "version is 6",
     "v6_trips_8i1u_mor": "version is 6",
-    "v8_simplekeygen_nonhivestyle_cow": "version is 8",
-    "v8_trips_8i3u1d_mor": "version is 8",
-    "v9_txns_nonpart_nometa_mor": "merge-on-read",
-    "v9_mor_parquet_log": "merge-on-read",
+    "v8_simplekeygen_nonhivestyle_cow": "not made by hudi-ops",
     "v9_txns_simple_meta_cow": "metadata table",
     "v9_record_index_bloom_filters": "metadata table",
 }
@@ -249,16 +246,6 @@ def test_a_table_that_cannot_be_written(
         call_of = ("ingest", table, "--source=landing", f"--operation={operation}", *dry_run, "--json")
         refused(call(*call_of), 3, UNWRITABLE[fixture])
     assert tree(table) == before
-
-
-def test_our_own_merge_on_read_table_is_not_written_yet(
-    plain_trips: Path, home: Path, call: Callable[..., Any], tree: Callable[..., Any]
-) -> None:
-    like = home / "landing" / "first.parquet"
-    assert call("create", "riders", "--type=mor", "--like", like).code == 0
-    before = tree(home)
-    refused(call("ingest", "riders", "--source=landing", "--json"), 3, "merge-on-read")
-    assert tree(home) == before
 
 
 def test_a_metadata_table_that_came_later_is_respected(

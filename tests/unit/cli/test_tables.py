@@ -170,3 +170,35 @@ def test_lists_of_names() -> None:
     for text in ("", "a,,b", "a,a"):
         with pytest.raises(InvalidRequest, match="--key"):
             split_names(text, "--key")
+
+
+def test_the_kind_of_a_table_is_declared_or_given(
+    home: Path, call: Callable[..., Any], rows: Callable[..., Any]
+) -> None:
+    (home / "tables.yaml").write_text("""
+tables:
+  old:
+    path: old
+    record_key: [id]
+    partition_by: [ts]
+    version: 8
+    key_generator: timestamp
+    time: {input: UNIX_TIMESTAMP, output: yyyy/MM}
+    hive_style: false
+    meta_fields: false
+""")
+    made = call("create", "old", "--like", like(home, rows), "--json").json
+    assert (made["version"], made["key_generator"], made["meta_fields"]) == (8, "TIMESTAMP", False)
+    assert not Table.open(str(home / "old")).config.hive_style
+    shown = call("show", "old", "--json").json
+    assert (shown["version"], shown["key_generator"], shown["meta_fields"]) == (8, "TIMESTAMP", False)
+    options = ("--key-generator=timestamp", "--time-input=epochmilliseconds", "--time-output=yyyyMM", "--meta-fields")
+    other = ("--key=id", "--partition-by=ts", "--table-version=9", "--hive-style", "--no-url-encode")
+    made = call("create", "./new", *options, *other, "--like", home / "like.parquet", "--json").json
+    assert (made["version"], made["meta_fields"]) == (9, True)
+    assert Table.open(str(home / "new")).config.raw["hoodie.keygen.timebased.output.dateformat"] == "yyyyMM"
+    for wrong in ("--time-input=WEEKS", "--time-output=EEE", "--key-generator=hashed", "--table-version=7"):
+        refused = call("create", "./no", *options, *other, wrong, "--like", home / "like.parquet", "--json")
+        assert refused.code in {2, 3}, wrong
+        assert wrong.split("=")[1] in refused.err + refused.out
+    assert not (home / "no").exists()

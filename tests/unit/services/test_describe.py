@@ -164,10 +164,10 @@ def test_a_table_of_ours(tmp_path):
     assert describe_timeline(storage)[-1].owner == "Apache Hudi"
 
 
-def test_a_merge_on_read_table_of_ours_says_why_it_cannot_be_written(tmp_path):
+def test_a_merge_on_read_table_of_ours_can_be_written(tmp_path):
     schema = pa.schema([("id", pa.string())])
     Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema=schema, table_type="mor")
     summary = describe_table(open_storage(str(tmp_path / "t")))
-    assert not summary.writable
-    assert "merge-on-read" in summary.why_not_writable
+    assert summary.writable, summary.why_not_writable
+    assert (summary.key_generator, summary.meta_fields, summary.version) == ("NON_PARTITION", True, 9)
     assert (summary.file_groups, summary.rows) == (0, 0)

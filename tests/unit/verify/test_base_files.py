@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 
+from hudi_ops.clock import SystemClock
 from hudi_ops.config.columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
 from hudi_ops.formats.bloom import BloomFilter
+from hudi_ops.services.create import Definition, create_table
+from hudi_ops.services.session import Session
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.table import Table
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from tests.unit.verify.breaking import (
     errors,
@@ -20,6 +26,7 @@ from tests.unit.verify.breaking import (
     set_column,
     warnings,
 )
+from tests.unit.verify.conftest import SCHEMA, context, rows_of
 
 
 def without_range(footer):
@@ -138,3 +145,27 @@ def test_key_in_two_groups_of_apache_hudi_may_be_meant(foreign):
     twin(foreign, "00000009-1111-2222-3333-444444444444-0")
     assert ("warning", "key-in-two-groups") in found(foreign)
     assert ("warning", "key-in-two-groups") not in found(foreign, deep=False)
+
+
+@pytest.fixture
+def without_meta() -> MemoryStorage:
+    """A small table without meta columns."""
+    storage = MemoryStorage("plain", SystemClock())
+    create_table(Session(context(storage)), Definition("plain", SCHEMA, ("id",), ("p",), "ts", buckets=2, meta_fields=False))
+    Table(context(storage)).ingest(rows_of(0, 40, 1))
+    return storage
+
+
+def test_keys_without_meta_columns_are_made_anew(without_meta):
+    rewrite_base(without_meta, lambda rows: set_column(rows, "id", lambda ids: [*ids[1:], ids[1]]))
+    assert found(without_meta) == errors("duplicate-key")
+
+
+def test_buckets_without_meta_columns(without_meta):
+    rewrite_base(without_meta, lambda rows: set_column(rows, "id", lambda ids: [f"other{one}" for one in ids]))
+    assert found(without_meta) == errors("bucket-wrong")
+
+
+def test_no_key_column_in_a_file_without_meta_columns(without_meta):
+    rewrite_base(without_meta, lambda rows: rows.drop_columns(["id"]))
+    assert found(without_meta) == errors("key-column")
