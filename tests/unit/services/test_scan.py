@@ -26,7 +26,9 @@ def rows(first: int, count: int) -> pa.Table:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    made = Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema=SCHEMA, partition_by=["part"], buckets=2)
+    made = Table.create(
+        str(tmp_path / "t"), name="t", record_key=["id"], schema=SCHEMA, partition_by=["part"], buckets=2
+    )
     made.ingest(rows(0, 400))
     return made
 
