@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -268,6 +268,6 @@ def _is_alike(value: Any, kind: pa.DataType) -> bool:
             return bool(is_kind.is_string(kind))
         case Decimal():
             return bool(is_kind.is_decimal(kind))
-        case date():
+        case date() if not isinstance(value, datetime):
             return bool(is_kind.is_date(kind))
     return False

@@ -60,6 +60,27 @@ def test_an_output_that_cannot_be_is_refused(
     assert tree(trips) == before
 
 
+def test_what_would_be_read_is_explained(trips: Path, call: Callable[..., Any]) -> None:
+    said = call("read", "trips", "--where=city = 'Rome'", "--explain", "--json").json
+    assert (said["table"], said["partitions_read"], said["partitions_skipped"], said["rows_at_most"]) == (
+        "trips",
+        1,
+        1,
+        1,
+    )
+    assert "partitions  1 read, 1 skipped" in call("read", "trips", "--where=city = 'Rome'", "--explain").out
+
+
+def test_an_error_amid_the_rows_stands_on_the_last_line(trips: Path, call: Callable[..., Any]) -> None:
+    (base, *_) = trips.glob("city=Rome/*.parquet")
+    base.write_bytes(b"PAR1 but nothing else PAR1")
+    answer = call("read", "trips", "--json")
+    assert answer.code == 20
+    assert json.loads(answer.out.splitlines()[-1])["error"] == "Corrupt"
+    assert call("read", "trips", "--output=out.parquet").code == 20
+    assert list(trips.parent.parent.glob("*out*")) == []
+
+
 def test_timeline_and_show_of_our_table(trips: Path, call: Callable[..., Any]) -> None:
     rows = call("timeline", "trips", "--limit=1", "--json").json["instants"]
     assert [(row["action"], row["state"], row["inserted"]) for row in rows] == [("commit", "completed", 3)]

@@ -1,0 +1,114 @@
+"""What Spark pushes down is used only where it means the same to us, and is always given back; tasks hold files of some size."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from hudi_ops.datasource import FILE_COST_BYTES, TASK_BYTES, HudiOpsDataSource, HudiOpsReader, spark_schema
+from hudi_ops.errors import InvalidRequest, Unsupported
+from hudi_ops.table import Table
+
+SCHEMA = pa.schema([
+    ("id", pa.int64()),
+    ("part", pa.string()),
+    ("value", pa.float64()),
+    ("day", pa.date32()),
+    ("paid", pa.decimal128(9, 2)),
+])
+
+
+# Filters as pyspark 4.1 has them; this release's pyspark has none.
+@dataclass(frozen=True)
+class EqualTo:
+    attribute: tuple[str, ...]
+    value: Any
+
+
+class GreaterThan(EqualTo):
+    pass
+
+
+class In(EqualTo):
+    pass
+
+
+class StringContains(EqualTo):
+    pass
+
+
+@dataclass(frozen=True)
+class IsNotNull:
+    attribute: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Not:
+    child: Any
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    table = Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema=SCHEMA, partition_by=["part"])
+    ids = list(range(40))
+    columns = [ids, [f"p{i % 4}" for i in ids], [i / 2 for i in ids], [dt.date(2024, 1, 1 + i % 4) for i in ids]]
+    table.ingest(pa.table([*columns, [Decimal(i % 4) for i in ids]], schema=SCHEMA))
+    return str(tmp_path / "t")
+
+
+def reader(path: str, **options: str) -> HudiOpsReader:
+    source = HudiOpsDataSource({"path": path, **options})
+    return source.reader(source.schema())
+
+
+def read(one: HudiOpsReader) -> list[int]:
+    return sorted(i for part in one.partitions() for batch in one.read(part) for i in batch["id"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("filters", "parts"),
+    [
+        ([EqualTo(("part",), "p1")], [1]),
+        ([In(("part",), ["p1", "p3"]), IsNotNull(("part",))], [1, 3]),
+        ([Not(EqualTo(("part",), "p1"))], [0, 2, 3]),
+        ([GreaterThan(("day",), dt.date(2024, 1, 3))], [3]),
+        ([EqualTo(("paid",), Decimal("2.00"))], [2]),
+        ([EqualTo(("value",), 1.5)], [0, 1, 2, 3]),  # to Spark, NaN is a number
+        ([EqualTo(("day",), dt.datetime(2024, 1, 1))], [0, 1, 2, 3]),
+        ([StringContains(("part",), "1")], [0, 1, 2, 3]),
+        ([EqualTo(("part",), None)], [0, 1, 2, 3]),
+        ([EqualTo(("part", "nested"), "p1")], [0, 1, 2, 3]),
+        ([EqualTo(("nope",), "p1")], [0, 1, 2, 3]),
+    ],
+)
+def test_filters_of_spark_leave_files_out_and_are_given_back(path: str, filters: list[Any], parts: list[int]) -> None:
+    one = reader(path)
+    assert list(one.pushFilters(filters)) == filters
+    assert read(one) == [i for i in range(40) if i % 4 in parts]
+
+
+def test_filters_join_the_option(path: str) -> None:
+    one = reader(path, where="part IN ('p1', 'p2')", columns="id, part")
+    one.pushFilters([EqualTo(("part",), "p2")])
+    assert read(one) == list(range(2, 40, 4))
+
+
+def test_small_files_share_a_task(path: str) -> None:
+    (task,) = reader(path).partitions()
+    assert len(task.value.tasks) == 4 < TASK_BYTES // FILE_COST_BYTES
+
+
+def test_what_spark_cannot_hold_is_refused() -> None:
+    with pytest.raises(Unsupported, match="time"):
+        spark_schema(pa.schema([("t", pa.time64("us"))]))
+
+
+def test_a_table_must_be_named() -> None:
+    with pytest.raises(InvalidRequest, match="no table"):
+        HudiOpsDataSource({}).schema()
