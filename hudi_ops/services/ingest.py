@@ -102,7 +102,8 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         if not rows_in and batch.ledger is None:
             return _nothing(state, batch, engine, reason, "nothing new: the batch has no rows")
         recover(session)
-        ensure_first_commit(session)
+        if not state.timeline.completed_writes:
+            ensure_first_commit(session)
         attempt = begin(session.ctx, session.loader, state.config.completed_write_action)
         try:
             _refuse_moved(session, state, attempt, batch)
