@@ -98,7 +98,8 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         if batch.operation.replaces is Replaces.NOTHING:
             refuse_log_files(session, state, groups)
         recover(session)
-        ensure_first_commit(session)
+        if not state.timeline.completed_writes:
+            ensure_first_commit(session)
         operation = batch.operation
         action = operation.action(state.config)
         attempt = begin(session.ctx, session.loader, action, operation.requested(), operation.inflight())

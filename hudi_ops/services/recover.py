@@ -6,6 +6,7 @@ Only attempts whose lease is dead are touched: its process has ended, or its las
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import cast
 
 from hudi_ops.concurrency.lease import Lease, list_leases, read_lease
@@ -35,9 +36,12 @@ def recover(session: Session) -> list[str]:
     Returns:
         Request times of the dead writes that were rolled back.
     """
+    # Before the state: a dead lease without an instant on the timeline is then of an attempt that never got there.
+    dead = _dead_leases(session)
     state = finish_unfinished(session)
     undone = _finish_rollbacks(session, state)
-    state = session.loader.load()
+    if undone:
+        state = session.loader.load()
     for instant in state.timeline.pending:
         if instant.action not in _INGESTION:
             continue
@@ -46,7 +50,7 @@ def recover(session: Session) -> list[str]:
             _clear_if_cancelled(session, state, instant.time)
         elif _is_ours_and_dead(session, lease) and cancel_write(session, instant.time, "its writer is gone"):
             undone += [instant.time] if roll_back(session, instant) else []
-    _sweep(session)
+    _sweep(session, session.loader.load() if undone else state, dead)
     return undone
 
 
@@ -93,17 +97,29 @@ def _is_ours_and_dead(session: Session, lease: Lease) -> bool:
     return lease.owner is not None and lease.is_dead(session.ctx.clock)
 
 
-def _sweep(session: Session) -> None:
-    """Drop leases and markers of instants that are settled, or that never reached the timeline."""
-    state = session.loader.load()
+def _dead_leases(session: Session) -> list[str]:
+    """Instants whose lease is of ours and dead, as of now."""
+    leases = ((time, read_lease(session.ctx.storage, time)) for time in list_leases(session.ctx.storage))
+    return [time for time, lease in leases if lease is not None and _is_ours_and_dead(session, lease)]
+
+
+def _sweep(session: Session, state: TableState, dead: Sequence[str]) -> None:
+    """Drop leases and markers of instants that are settled, or that never reached the timeline.
+
+    Args:
+        session: the table's.
+        state: read after `dead` was.
+        dead: instants whose lease was dead.
+    """
     known = {instant.time: instant for instant in state.timeline}
-    leases = {time: read_lease(session.ctx.storage, time) for time in list_leases(session.ctx.storage)}
-    for time, lease in leases.items():
+    for time in dead:
         instant = known.get(time)
-        if (instant is None or instant.is_completed) and lease is not None and _is_ours_and_dead(session, lease):
+        if instant is None or instant.is_completed:
             session.settle(time)
     session.ctx.storage.sweep_temp(TEMP_AGE_MS, session.ctx.clock.now_ms())
     for time in marked_instants(session.ctx.storage):
         # A task that outlived its cancelled attempt announced, and perhaps wrote, another file.
-        if time not in known and leases.get(time) is None and session.was_cancelled(state, time):
+        if time in known or read_lease(session.ctx.storage, time) is not None:
+            continue
+        if session.was_cancelled(state, time):
             clear_risen(session, state, time)
