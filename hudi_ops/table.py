@@ -16,10 +16,10 @@ from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict, InvalidRequest
-from hudi_ops.files.source import as_rows
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.create import Definition, create_table
-from hudi_ops.services.engine_choice import EngineName, choose_engine
+from hudi_ops.services.engine_choice import EngineName, choose_engine, choose_frame_engine
+from hudi_ops.services.given_rows import GivenRows
 from hudi_ops.services.ingest import IngestResult, ingest, nothing_new, parse_operation
 from hudi_ops.services.ledger import Ledger, Offer, offer_of, read_ledger
 from hudi_ops.services.read import OpenView, read_table, request_of
@@ -142,22 +142,30 @@ class Table:
         return read_table(self._ctx, request, self._session.commits)
 
     def ingest(self, data: Any, operation: str = "upsert", *, engine: EngineName = "auto") -> IngestResult:
-        """Write rows that this process holds.
+        """Write rows that a program holds, makes or can stream, in one commit. They may be larger than memory.
 
         Args:
-            data: a `pyarrow.Table`, or anything with the Arrow C stream interface.
+            data: a `pyarrow.Table`, `RecordBatch` or `RecordBatchReader`; a data frame of pandas or Polars (also a lazy one); a
+                DuckDB relation; a `Scan`; anything with the Arrow C stream interface; an iterable of record batches of one
+                schema; or a PySpark DataFrame. Streams and DataFrames are read once, whatever happens.
             operation: `upsert`, `insert` (refuses keys that are there) or `delete` (by key).
-            engine: `local`, `spark`, or `auto`, which picks by bytes.
+            engine: `local`, `spark`, or `auto`: a DataFrame is written on its executors, a stream by this process, and rows in
+                memory as their bytes suggest.
 
         Raises:
             InvalidRequest: the rows do not fit the table; nothing was changed.
             Conflict: lost to overlapping writes again and again.
+            Unavailable: no room on disk for rows that do not fit into memory; nothing was changed.
         """
-        rows = as_rows(data)
         kind = parse_operation(operation)
-        refuse_unwritable(self.config)
-        chosen, reason = choose_engine(engine, rows.nbytes, self._ctx.engine)
-        return self._retried(lambda started: ingest(self._session, Batch(kind, rows=rows), chosen, reason, started))
+        with GivenRows(data) as rows:
+            refuse_unwritable(self.config)
+            chosen, reason = (
+                choose_engine(engine, rows.size_bytes, self._ctx.engine)
+                if rows.frame is None
+                else choose_frame_engine(engine, rows.frame, self._ctx.engine)
+            )
+            return self._retried(lambda started: ingest(self._session, Batch(kind, rows=rows), chosen, reason, started))
 
     def ingest_folder(
         self, folder: str, operation: str = "upsert", *, engine: EngineName = "auto", min_age_s: float = 0.0

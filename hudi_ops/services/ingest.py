@@ -20,7 +20,7 @@ from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequ
 from hudi_ops.files.names import bucket_file_id
 from hudi_ops.index.simple_bucket import groups_by_bucket
 from hudi_ops.kernels.merge import Operation, Ordering
-from hudi_ops.services.batch import Batch, source_tasks
+from hudi_ops.services.batch import Batch, tagged
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
 from hudi_ops.services.ledger import POINTER_PREFIX, TAKEN_KEY, ledger_path
@@ -28,7 +28,7 @@ from hudi_ops.services.merge_tasks import BucketResult, BucketTask, find_duplica
 from hudi_ops.services.recover import recover
 from hudi_ops.services.rollback import cancel_write, clear_risen, roll_back
 from hudi_ops.services.session import Session
-from hudi_ops.services.tag_tasks import SourceSummary, read_and_tag
+from hudi_ops.services.tag_tasks import SourceSummary
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
@@ -93,7 +93,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
     state = session.loader.load()
     refuse_unwritable(state.config)
     schema = table_schema(state.config, state.timeline, session.commits)
-    with engine.scatter(read_and_tag, source_tasks(state, batch, schema)) as scattered:
+    with tagged(engine, state, batch, schema) as scattered:
         summaries: Sequence[SourceSummary] = scattered.summaries
         groups = sorted({(path, bucket) for summary in summaries for path, bucket, _ in summary.groups})
         rows_in = sum(summary.rows for summary in summaries)
