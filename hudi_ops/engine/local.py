@@ -105,7 +105,7 @@ class LocalScattered:
         """Bytes of chunks that lie on disk."""
         return self._store.spilled_bytes
 
-    def gather(self, consume: Callable[[I, Sequence[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
+    def gather(self, consume: Callable[[I, list[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
         """Run the second step, one task a key: only the chunks of as many keys as there are threads are in memory again."""
 
         def run(task: tuple[str, I]) -> R:

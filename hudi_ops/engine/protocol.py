@@ -44,8 +44,10 @@ class Scattered(Protocol):
         """Those of every `Produced`, in the order of the inputs and of what each task gave."""
         ...
 
-    def gather(self, consume: Callable[[I, Sequence[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
+    def gather(self, consume: Callable[[I, list[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
         """Run `consume(input, tables)` once per (key, input); `tables` are the key's chunks in their order.
+
+        The list belongs to the task, which may empty it to give memory back.
 
         May be called again: a second attempt uses what the first step made for the first one.
         """

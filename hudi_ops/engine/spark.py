@@ -144,7 +144,7 @@ class SparkScattered:
         self.summaries = summaries
         self._sizes = sizes
 
-    def gather(self, consume: Callable[[I, Sequence[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
+    def gather(self, consume: Callable[[I, list[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
         """One shuffle of the chunks by key, then one task a key; results in the order of `tasks`.
 
         Raises:
@@ -260,7 +260,7 @@ class _Keyed:
 class _Consume:
     """Second step over one slice: sort each key's chunks, run its task."""
 
-    def __init__(self, consume: Callable[[Any, Sequence[pa.Table]], Any], inputs: Any) -> None:
+    def __init__(self, consume: Callable[[Any, list[pa.Table]], Any], inputs: Any) -> None:
         self._consume = consume
         self._inputs = inputs
 

@@ -38,6 +38,21 @@ def runs_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema, run_bytes: int
         yield first, pa.Table.from_batches(held, schema)
 
 
+def joined(tables: list[pa.Table]) -> pa.Table:
+    """Tables of one schema as one without gaps; takes them out of the list, so that their memory goes column by column."""
+    whole = pa.concat_tables(tables)
+    schema, columns = whole.schema, whole.columns
+    tables.clear()
+    del whole
+    arrays = []
+    for _ in range(len(columns)):
+        column = columns.pop(0)
+        combined = column.combine_chunks()  # of a column of 2 GiB and more: in several pieces
+        is_one = isinstance(combined, pa.Array)
+        arrays.append(pa.chunked_array([combined], column.type) if is_one else combined)
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
 def _slices(batch: pa.RecordBatch, run_bytes: int) -> Iterator[pa.RecordBatch]:
     size_bytes = batch.nbytes
     if size_bytes <= run_bytes or batch.num_rows < 2:

@@ -21,13 +21,16 @@ from hudi_ops.timeline.state import TableState
 
 @dataclass(frozen=True)
 class Batch:
-    """What to ingest: files of a source with the ledger they belong to, or rows that a program gave."""
+    """What to ingest: files of a source with the ledger they belong to, or rows that a program gave.
+
+    `rows` that outlive one attempt are `GivenRows`; a table is tagged for this attempt only.
+    """
 
     operation: Operation
     source: Storage | None = None
     files: tuple[FileInfo, ...] = ()
     ledger: Ledger | None = None
-    rows: GivenRows | None = None
+    rows: GivenRows | pa.Table | None = None
 
 
 @contextmanager
@@ -40,8 +43,12 @@ def tagged(engine: Engine, state: TableState, batch: Batch, schema: pa.Schema) -
         Unavailable: no room for rows that do not fit into memory.
     """
     spec = tag_spec(state, batch.operation, schema)
-    if batch.rows is not None:
+    if isinstance(batch.rows, GivenRows):
         yield batch.rows.tagged(engine, spec)
+        return
+    if batch.rows is not None:
+        with GivenRows(batch.rows) as rows:
+            yield rows.tagged(engine, spec)
         return
     with engine.scatter(read_and_tag, source_tasks(batch, spec)) as scattered:
         yield scattered

@@ -17,6 +17,7 @@ from hudi_ops.errors import Conflict, NotFound
 from hudi_ops.files.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, with_meta
 from hudi_ops.files.names import base_file_name, data_path
 from hudi_ops.files.repeated_columns import concat_rows, decoded
+from hudi_ops.files.runs import joined
 from hudi_ops.formats import partition_metadata
 from hudi_ops.kernels.hashing import group_hash
 from hudi_ops.kernels.merge import MergePlan, Operation, Ordering, combine, existing, plan_merge
@@ -80,7 +81,7 @@ def find_duplicates(task: BucketTask, tables: Sequence[pa.Table]) -> str | None:
     return str(keys[int(np.flatnonzero(known)[0])]) if known.any() else None
 
 
-def merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResult:
+def merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
     """Second task: merge a bucket's incoming rows into its base file and write the next one, marker first.
 
     Raises:
@@ -97,8 +98,8 @@ def merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResul
         ) from error
 
 
-def _merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResult:
-    incoming = pa.concat_tables(tables).combine_chunks()
+def _merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
+    incoming = joined(tables)
     reader = BaseFileReader(task.storage, task.base.path, keep_encoded=True) if task.base is not None else None
     heads = _heads(task, incoming, reader)
     incoming, plan = _resolve(task, incoming, heads)
@@ -113,7 +114,10 @@ def _merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResu
     if plan.keep_base is None and len(plan.take_incoming) == 0:
         return result
     name = base_file_name(task.file_id, group_hash(task.partition_path, task.bucket), task.epoch, task.instant)
-    fresh = _fresh_rows(task, incoming.take(pa.array(plan.take_incoming)), name)
+    if len(plan.take_incoming) < incoming.num_rows:
+        incoming = incoming.take(pa.array(plan.take_incoming))
+    fresh = _fresh_rows(task, incoming, name)
+    del incoming
     carried = _carried_rows(task, plan, reader, heads)
     rows = with_file_name(fresh if carried is None else concat_rows(carried, fresh), name)
     old_bloom = reader.footer.bloom if reader is not None else None
