@@ -62,6 +62,7 @@ def read_runs(
         NotFound: the store says now that the file is there, now that it is not.
     """
     where = f"{storage.uri}/{file.path}"
+    done = 0
     try:
         runs, text = _body_runs(storage, file, schema, part, run_bytes)
         for first, rows in runs:
@@ -73,6 +74,7 @@ def read_runs(
                 count_from(error, first)
                 raise
             yield first, fitted
+            done = first + rows.num_rows
     except NotFound:
         _refuse_changed(storage, file, where)
         raise
@@ -85,7 +87,7 @@ def read_runs(
                 f"{where} could not be read: {error}", next_step="see to the disk, then try again"
             ) from error
         raise InvalidRequest(
-            f"{where} cannot be parsed: {error}",
+            f"{where} cannot be parsed{f', in row {done} or later' if done else ''}: {error}",
             expected=f"a {source_format(file.name)} file that fits the table's schema",
             next_step="correct the file, or take it out of the source folder",
             file=where,
