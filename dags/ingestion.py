@@ -33,6 +33,7 @@ file twice.
 | table | a table of `tables.yaml` |
 | source | folder or URI; empty: the folder that `tables.yaml` declares for the table |
 | operation | `upsert` (default), `insert` or `delete` |
+| max_files, max_bytes | at most so much in one commit; the next run takes the rest. Empty: everything |
 | engine | `auto` chooses by the size of the work; `local` uses one process, `spark` the executors |
 
 The task's result (XCom `return_value`) says what was done: instant, rows inserted, updated and deleted, engine and why.
@@ -83,6 +84,20 @@ with DAG(
             title="Engine",
             description="Where the work runs; auto chooses by size.",
         ),
+        "max_files": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Most files",
+            description="Take at most so many files in this commit. Empty: all.",
+        ),
+        "max_bytes": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Most bytes",
+            description="Take files of at most so many bytes in this commit, one at least. Empty: all.",
+        ),
     },
 ) as dag:
     HudiOpsSubmitOperator(
@@ -93,6 +108,8 @@ with DAG(
             "--source={{ params.source or '' }}",
             "--operation={{ params.operation }}",
             "--engine={{ params.engine }}",
+            "--max-files={{ params.max_files or '' }}",
+            "--max-bytes={{ params.max_bytes or '' }}",
             f"--tables={TABLES_FILE}",
         ],
         name="hudi-ops ingest {{ params.table }}",

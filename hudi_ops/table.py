@@ -168,7 +168,14 @@ class Table:
             return self._retried(lambda started: ingest(self._session, Batch(kind, rows=rows), chosen, reason, started))
 
     def ingest_folder(
-        self, folder: str, operation: str = "upsert", *, engine: EngineName = "auto", min_age_s: float = 0.0
+        self,
+        folder: str,
+        operation: str = "upsert",
+        *,
+        engine: EngineName = "auto",
+        min_age_s: float = 0.0,
+        max_files: int | None = None,
+        max_bytes: int | None = None,
     ) -> IngestResult:
         """Write the files of a folder that were not taken before, each exactly once.
 
@@ -177,6 +184,8 @@ class Table:
             operation: as in `ingest`.
             engine: as in `ingest`.
             min_age_s: files that changed more recently wait.
+            max_files: so many files in this commit, by path; the others are for the next call. None: all.
+            max_bytes: as many files as lie within so many bytes, one at least. None: all.
 
         Raises:
             InvalidRequest: a file does not fit the table, or changed after it was taken; nothing was changed.
@@ -191,26 +200,30 @@ class Table:
             refuse_unwritable(self.config)
             finish_unfinished(self._session)
             ledger, offer = self._offer(source, min_age_s)
+            offer = offer.within(max_files, max_bytes)
             total_bytes = sum(info.size_bytes for info in offer.files)
             chosen, reason = choose_engine(engine, total_bytes, self._ctx.engine)
             batch = Batch(kind, source=source, files=offer.files, ledger=ledger)
-            waiting = f"; {len(offer.waiting)} wait" if offer.waiting else ""
             if not offer.files:
-                note = f"nothing new: {len(ledger.taken)} files were taken before{waiting}"
+                note = "; ".join(
+                    filter(None, (f"nothing new: {len(ledger.taken)} files were taken before", offer.note))
+                )
                 return nothing_new(self._session, batch, chosen, reason, note)
             result = ingest(self._session, batch, chosen, reason, started_s)
-            return replace(result, note=waiting.removeprefix("; ")) if waiting else result
+            return replace(result, note=offer.note) if offer.note else result
 
         return self._retried(attempt)
 
-    def preview_folder(self, folder: str, *, min_age_s: float = 0.0) -> Offer:
+    def preview_folder(
+        self, folder: str, *, min_age_s: float = 0.0, max_files: int | None = None, max_bytes: int | None = None
+    ) -> Offer:
         """What `ingest_folder` would take now, and which names would wait for what reason; changes nothing.
 
         Raises:
             InvalidRequest: no such folder, or a file that was taken has changed since.
             Unsupported: the table cannot be written.
         """
-        return self._offer(open_folder(folder), min_age_s)[1]
+        return self._offer(open_folder(folder), min_age_s)[1].within(max_files, max_bytes)
 
     def _offer(self, source: Storage, min_age_s: float) -> tuple[Ledger, Offer]:
         refuse_unwritable(self.config)

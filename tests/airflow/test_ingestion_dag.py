@@ -78,6 +78,8 @@ def test_the_form_offers_the_tables_of_tables_yaml(tables_file: Path, load_dag) 
         {"source": "s3://bucket/landing"},
         {"source": None},
         {"operation": "delete", "engine": "spark"},
+        {"max_files": 10, "max_bytes": 2_000_000_000},
+        {"max_files": None},
     ],
 )
 def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) -> None:
@@ -96,6 +98,8 @@ def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) ->
         ("source", "--engine=spark"),
         ("source", "a\nb"),
         ("source", 7),
+        ("max_files", 0),
+        ("max_bytes", "2 GB"),
     ],
 )
 def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, value: object) -> None:

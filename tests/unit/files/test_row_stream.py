@@ -92,7 +92,7 @@ def test_a_stream_that_breaks_off_is_refused() -> None:
         raise OSError("the connection is gone")
 
     reader = pa.RecordBatchReader.from_batches(ROWS.schema, failing())
-    with pytest.raises(InvalidRequest, match="broke off after 1000 rows: .*the connection is gone"):
+    with pytest.raises(InvalidRequest, match=r"broke off after 1000 rows: .*the connection is gone"):
         list(open_rows(reader).runs(1 << 20))
 
 
