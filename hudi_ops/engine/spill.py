@@ -114,6 +114,8 @@ class ChunkStore:
             for key in sorted(held):
                 for schema, chunks in _by_schema(held.pop(key)):
                     self._streams.setdefault(key, []).append(_write(sink, schema, chunks))
+        # What was held lay in many threads' arenas, which would keep it for more of the same.
+        pa.default_memory_pool().release_unused()
 
     def _open(self) -> pa.NativeFile:
         number, path = tempfile.mkstemp(prefix=f"hudi-ops-{os.getpid()}-", suffix=".arrow", dir=self._folder)
