@@ -35,6 +35,7 @@ file twice.
 | operation | `upsert` (default), `insert`, `delete`; `bulk_insert` adds rows without looking keys up; `insert_overwrite` replaces \
 the partitions that the rows touch, `insert_overwrite_table` the whole table |
 | evolve | whether the table takes new columns and wider types from the files; off: such files are refused |
+| max_files, max_bytes | at most so much in one commit; the next run takes the rest. Empty: everything |
 | engine | `auto` chooses by the size of the work; `local` uses one process, `spark` the executors |
 
 The task's result (XCom `return_value`) says what was done: instant, rows inserted, updated and deleted, engine and why.
@@ -91,6 +92,20 @@ with DAG(
             title="Engine",
             description="Where the work runs; auto chooses by size.",
         ),
+        "max_files": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Most files",
+            description="Take at most so many files in this commit. Empty: all.",
+        ),
+        "max_bytes": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Most bytes",
+            description="Take files of at most so many bytes in this commit, one at least. Empty: all.",
+        ),
     },
 ) as dag:
     HudiOpsSubmitOperator(
@@ -102,6 +117,8 @@ with DAG(
             "--operation={{ params.operation }}",
             "--engine={{ params.engine }}",
             "--evolve={{ 'true' if params.evolve else 'false' }}",
+            "--max-files={{ params.max_files or '' }}",
+            "--max-bytes={{ params.max_bytes or '' }}",
             f"--tables={TABLES_FILE}",
         ],
         name="hudi-ops ingest {{ params.table }}",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
@@ -16,29 +15,28 @@ from hudi_ops.config.table import TABLE_TYPES, TableConfig
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
-from hudi_ops.errors import Conflict, InvalidRequest
-from hudi_ops.files.source import as_rows
+from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.adopt import Adoption, adopt_table
 from hudi_ops.services.adopter import Terms
 from hudi_ops.services.as_of import instant_meant
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.create import Definition, create_table
-from hudi_ops.services.engine_choice import EngineName, choose_engine
-from hudi_ops.services.ingest import IngestResult, ingest, nothing_new
-from hudi_ops.services.ledger import Ledger, Offer, offer_of, read_ledger
+from hudi_ops.services.engine_choice import EngineName, choose_engine, choose_frame_engine
+from hudi_ops.services.folder import Folder, ingest_folder
+from hudi_ops.services.given_rows import GivenRows
+from hudi_ops.services.ingest import IngestResult, ingest
+from hudi_ops.services.ledger import Offer
 from hudi_ops.services.operations import DELETE_PARTITION, TRUNCATE, WriteOperation, parse_operation
 from hudi_ops.services.read import OpenView, plan_read, request_of
-from hudi_ops.services.recover import finish_unfinished
 from hudi_ops.services.remove import RemovalResult, preview_removal, remove
+from hudi_ops.services.retry import retried
 from hudi_ops.services.scan import Scan
 from hudi_ops.services.session import Session
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.paths import open_folder, open_storage
-from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.view.schema import table_schema
 
-RETRIES_ON_CONFLICT = 3
 R = TypeVar("R")
 
 
@@ -253,27 +251,35 @@ class Table:
     def ingest(
         self, data: Any, operation: str = "upsert", *, engine: EngineName = "auto", evolve: bool = False
     ) -> IngestResult:
-        """Write rows that this process holds.
+        """Write rows that a program holds, makes or can stream, in one commit. They may be larger than memory.
 
         Args:
-            data: a `pyarrow.Table`, or anything with the Arrow C stream interface.
+            data: a `pyarrow.Table`, `RecordBatch` or `RecordBatchReader`; a data frame of pandas or Polars (also a lazy one); a
+                DuckDB relation; a `Scan`; anything with the Arrow C stream interface; an iterable of record batches of one
+                schema; or a PySpark DataFrame. Streams and DataFrames are read once, whatever happens.
             operation: `upsert`; `insert`, which refuses keys that are there; `delete`, by key; `bulk_insert`, which looks no key
                 up, so that one that is there lies in the table twice; `insert_overwrite`, which replaces the partitions that the
                 rows touch; `insert_overwrite_table`, which replaces all of them.
-            engine: `local`, `spark`, or `auto`, which picks by bytes.
+            engine: `local`, `spark`, or `auto`: a DataFrame is written on its executors, a stream by this process, and rows in
+                memory as their bytes suggest.
             evolve: let the table take new columns and wider types from the rows; missing columns are null then. Rows need not be
                 there: an empty table with the wanted columns changes the schema alone.
 
         Raises:
             InvalidRequest: the rows do not fit the table; nothing was changed.
             Conflict: lost to overlapping writes again and again.
+            Unavailable: no room on disk for rows that do not fit into memory; nothing was changed.
         """
-        rows = as_rows(data)
         kind = parse_operation(operation)
-        refuse_unwritable(self.config)
-        chosen, reason = choose_engine(engine, rows.nbytes, self._ctx.engine)
-        batch = Batch(kind, rows=rows, evolve=evolve)
-        return self._retried(lambda started: ingest(self._session, batch, chosen, reason, started))
+        with GivenRows(data) as rows:
+            refuse_unwritable(self.config)
+            chosen, reason = (
+                choose_engine(engine, rows.size_bytes, self._ctx.engine)
+                if rows.frame is None
+                else choose_frame_engine(engine, rows.frame, self._ctx.engine)
+            )
+            batch = Batch(kind, rows=rows, evolve=evolve)
+            return retried(self._session, lambda started_s: ingest(self._session, batch, chosen, reason, started_s))
 
     def ingest_folder(
         self,
@@ -282,6 +288,8 @@ class Table:
         *,
         engine: EngineName = "auto",
         min_age_s: float = 0.0,
+        max_files: int | None = None,
+        max_bytes: int | None = None,
         evolve: bool = False,
     ) -> IngestResult:
         """Write the files of a folder that were not taken before, each exactly once.
@@ -291,41 +299,27 @@ class Table:
             operation: as in `ingest`.
             engine: as in `ingest`.
             min_age_s: files that changed more recently wait.
+            max_files: so many files in this commit, by path; the others are for the next call. None: all.
+            max_bytes: as many files as lie within so many bytes, one at least. None: all.
             evolve: as in `ingest`; the table takes the columns of all files together.
 
         Raises:
             InvalidRequest: a file does not fit the table, or changed after it was taken; nothing was changed.
             Conflict: lost to overlapping writes again and again.
         """
-        kind = parse_operation(operation)
-        source = open_folder(folder)
+        limits = Folder(open_folder(folder), min_age_s, max_files, max_bytes)
+        return ingest_folder(self._session, limits, parse_operation(operation), engine, evolve=evolve)
 
-        def attempt(started_s: float) -> IngestResult:
-            # Read again at each try: a conflict may mean that another writer took these very files; so may a decided commit
-            # whose writer died before it was visible.
-            refuse_unwritable(self.config)
-            finish_unfinished(self._session)
-            ledger, offer = self._offer(source, min_age_s)
-            total_bytes = sum(info.size_bytes for info in offer.files)
-            chosen, reason = choose_engine(engine, total_bytes, self._ctx.engine)
-            batch = Batch(kind, source=source, files=offer.files, ledger=ledger, evolve=evolve)
-            waiting = f"; {len(offer.waiting)} wait" if offer.waiting else ""
-            if not offer.files:
-                note = f"nothing new: {len(ledger.taken)} files were taken before{waiting}"
-                return nothing_new(self._session, batch, chosen, reason, note)
-            result = ingest(self._session, batch, chosen, reason, started_s)
-            return replace(result, note=waiting.removeprefix("; ")) if waiting else result
-
-        return self._retried(attempt)
-
-    def preview_folder(self, folder: str, *, min_age_s: float = 0.0) -> Offer:
+    def preview_folder(
+        self, folder: str, *, min_age_s: float = 0.0, max_files: int | None = None, max_bytes: int | None = None
+    ) -> Offer:
         """What `ingest_folder` would take now, and which names would wait for what reason; changes nothing.
 
         Raises:
             InvalidRequest: no such folder, or a file that was taken has changed since.
             Unsupported: the table cannot be written.
         """
-        return self._offer(open_folder(folder), min_age_s)[1]
+        return Folder(open_folder(folder), min_age_s, max_files, max_bytes).offer(self._session)[1]
 
     def delete_partition(self, paths: Sequence[str], *, dry_run: bool = False) -> RemovalResult:
         """Remove the rows of whole partitions, in one commit; earlier instants still show them.
@@ -357,26 +351,10 @@ class Table:
         refuse_unwritable(self.config)
         if dry_run:
             return preview_removal(self._session, operation, wanted)
-        return self._retried(lambda started: remove(self._session, operation, wanted, started))
+        return retried(self._session, lambda started_s: remove(self._session, operation, wanted, started_s))
 
     def _instant_of(self, as_of: str | None) -> str | None:
         return instant_meant(self._ctx.storage, as_of, self._session.terms.timezone) if as_of is not None else None
-
-    def _offer(self, source: Storage, min_age_s: float) -> tuple[Ledger, Offer]:
-        refuse_unwritable(self.config)
-        state = self._session.loader.load()
-        ledger = read_ledger(self._ctx.storage, self._session.newest_extra(state), source.uri)
-        return ledger, offer_of(source, ledger, self._ctx.clock.now_ms(), min_age_s)
-
-    def _retried(self, attempt: Callable[[float], R]) -> R:
-        started_s = self._ctx.clock.monotonic_s()
-        for left in range(RETRIES_ON_CONFLICT, -1, -1):
-            try:
-                return attempt(started_s)
-            except Conflict:
-                if left == 0:
-                    raise
-        raise AssertionError  # pragma: no cover
 
     def close(self) -> None:
         """Let go of the lock service, where one is connected."""

@@ -11,7 +11,7 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -104,7 +104,9 @@ class SubmittedSpark:
         """Results in the order of the inputs."""
         return self._engine("the next step").map(task, inputs)
 
-    def scatter(self, produce: Callable[[I], Produced], inputs: Sequence[I]) -> AbstractContextManager[Scattered]:
+    def scatter(
+        self, produce: Callable[[I], Iterable[Produced]], inputs: Iterable[I]
+    ) -> AbstractContextManager[Scattered]:
         """Run the first step, and keep its chunks until the context ends."""
         return self._engine("the source was read").scatter(produce, inputs)
 

@@ -41,8 +41,17 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--tables", help="the tables.yaml to use")
     parser.add_argument("--min-age-s", type=float, default=0.0, help="leave files younger than this for the next run")
+    parser.add_argument("--max-files", type=bound, help="take at most so many files in this commit; default: all")
+    parser.add_argument(
+        "--max-bytes", type=bound, help="take files of at most so many bytes, one at least; default: all"
+    )
     parser.add_argument("--stop-file", help="end, without a trace, as soon as this file exists")
     return parser.parse_args()
+
+
+def bound(text: str) -> int | None:
+    """A number; empty, as a form leaves it, for none."""
+    return int(text) if text else None
 
 
 def source_folder(given: str, location: TableLocation, tables_file: str | None) -> str:
@@ -88,6 +97,8 @@ def work() -> dict[str, Any]:
             engine=options.engine,
             min_age_s=options.min_age_s,
             evolve=options.evolve == "true",
+            max_files=options.max_files,
+            max_bytes=options.max_bytes,
         )
     finally:
         table.close()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from hudi_ops.table import Table
 
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>ms|s|m|h|d|)")
+_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SECONDS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -153,3 +155,22 @@ def parse_seconds(text: str, option: str) -> float:
             f"{option} is not a duration", expected="for example 500ms, 5s, 2m or 1h", found=repr(text)
         )
     return float(match["number"]) * _SECONDS[match["unit"]]
+
+
+def parse_bytes(text: str, option: str) -> int:
+    """A number of bytes as people write it: `500MB`, `1.5GB`, `2GiB`; a bare number is bytes.
+
+    Args:
+        text: the size.
+        option: named in the error.
+
+    Raises:
+        InvalidRequest: not a size, or less than one byte.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    size = (
+        float(match["number"]) * (1024 if match["binary"] else 1000) ** _POWERS[match["unit"].lower()] if match else 0
+    )
+    if size < 1:
+        raise InvalidRequest(f"{option} is not a size", expected="for example 500MB, 1.5GB or 2GiB", found=repr(text))
+    return int(size)

@@ -13,6 +13,7 @@ from hudi_ops.cli.arguments import (
     locate,
     locate_new,
     open_table,
+    parse_bytes,
     parse_seconds,
     split_names,
 )
@@ -51,7 +52,8 @@ hudi-ops create /data/trips --key id --partition-by city --like trips.parquet
 INGEST_HELP = """Take the new files of a folder into a table, each exactly once.
 
 Files are CSV, JSON lines or Parquet. Names that begin with _ or . wait, and so do files younger than --min-age. All
-files are taken in one commit, or none is. Running it again takes only what is new.
+files are taken in one commit, or none is. Running it again takes only what is new. --max-files and --max-bytes bound
+what one commit takes, by path; the next run goes on.
 
 \b
 hudi-ops ingest flights
@@ -170,6 +172,13 @@ def ingest(
     drop_metadata_table: Annotated[
         bool, typer.Option("--drop-metadata-table", help="First drop the table's metadata table, as `adopt` does.")
     ] = False,
+    max_files: Annotated[
+        int | None, typer.Option("--max-files", min=1, help="At most so many files in this commit. Default: all.")
+    ] = None,
+    max_bytes: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Files of so many bytes in this commit, one at least, for example 2GB."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the files that would be taken; change nothing.")
     ] = False,
@@ -179,12 +188,13 @@ def ingest(
     from hudi_ops.services.operations import parse_operation
 
     min_age_s = parse_seconds(min_age, "--min-age")
+    bounds = {"max_files": max_files, "max_bytes": parse_bytes(max_bytes, "--max-bytes") if max_bytes else None}
     parse_operation(operation)
     location = locate(table)
     folder = source or _declared_source(location)
     with open_table(location) as opened:
         if dry_run:
-            _tell_offer(location, folder, _preview(opened, folder, engine, min_age_s), as_json)
+            _tell_offer(location, folder, _preview(opened, folder, engine, min_age_s, bounds), as_json)
             return
         with working(f"ingesting {folder} into {location.name}"):
             if drop_metadata_table:
@@ -196,6 +206,7 @@ def ingest(
                 engine=engine,  # type: ignore[arg-type]
                 min_age_s=min_age_s,
                 evolve=evolve,
+                **bounds,
             )
     if as_json:
         write_json(result.as_dict())
@@ -278,13 +289,13 @@ def _declared_source(location: TableLocation) -> str:
     return location.declaration.source
 
 
-def _preview(table: Table, folder: str, engine: str, min_age_s: float) -> Offer:
+def _preview(table: Table, folder: str, engine: str, min_age_s: float, bounds: dict[str, int | None]) -> Offer:
     """What an ingest would take now, refused for the reasons for which it would be."""
     from hudi_ops.services.engine_choice import choose_engine
 
     if engine != "spark":  # asking for Spark starts it
         choose_engine(engine, 0, table.context.engine)
-    return table.preview_folder(folder, min_age_s=min_age_s)
+    return table.preview_folder(folder, min_age_s=min_age_s, **bounds)
 
 
 def _tell_offer(location: TableLocation, folder: str, offer: Offer, as_json: bool) -> None:
@@ -296,12 +307,15 @@ def _tell_offer(location: TableLocation, folder: str, offer: Offer, as_json: boo
             "dry_run": True,
             "files": [{"path": info.path, "size_bytes": info.size_bytes} for info in offer.files],
             "size_bytes": size_bytes,
+            "left": [{"path": info.path, "size_bytes": info.size_bytes} for info in offer.left],
             "waiting": [{"path": path, "reason": reason} for path, reason in sorted(offer.waiting.items())],
         })
         return
     write(f"{counted(len(offer.files), 'file')} of {folder} would be taken into {location.name}, {sized(size_bytes)}")
     for info in offer.files:
         write(f"  {info.path}  {sized(info.size_bytes)}")
+    for info in offer.left:
+        write(f"  {info.path}  {sized(info.size_bytes)}  is left for the next run")
     for path, reason in sorted(offer.waiting.items()):
         write(f"  {path}  waits: {reason}")
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
+from hudi_ops.engine.memory import memory_limit_bytes
 from hudi_ops.engine.protocol import I, Produced, R
+from hudi_ops.engine.spill import ChunkStore, Place
+
+_MEMORY_SHARE = 4
 
 
 class LocalEngine:
@@ -18,13 +24,25 @@ class LocalEngine:
 
     Args:
         threads: tasks at a time; 1 runs them one after the other in the calling thread, which simulations need.
+        memory_bytes: incoming rows of a step up to so many bytes stay in memory, beyond it they go to disk; None: a quarter of
+            what this process may use.
+        spill_folder: where they go; None: the system's folder for temporary files (`TMPDIR`).
     """
 
     name = "local"
 
-    def __init__(self, threads: int | None = None) -> None:
+    def __init__(
+        self, threads: int | None = None, *, memory_bytes: int | None = None, spill_folder: str | None = None
+    ) -> None:
         self.threads = threads or os.cpu_count() or 1
         """Tasks at a time."""
+        self._given_bytes = memory_bytes
+        self._spill_folder = spill_folder
+
+    @cached_property
+    def memory_bytes(self) -> int:
+        """Incoming rows up to so many bytes stay in memory."""
+        return self._given_bytes if self._given_bytes is not None else memory_limit_bytes() // _MEMORY_SHARE
 
     def map(self, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
         """Results in the order of the inputs; the first error stops the tasks that have not begun."""
@@ -38,28 +56,61 @@ class LocalEngine:
             pool.shutdown(wait=True, cancel_futures=True)
 
     @contextmanager
-    def scatter(self, produce: Callable[[I], Produced], inputs: Sequence[I]) -> Iterator[LocalScattered]:
-        """Chunks stay in this process's memory."""
-        yield LocalScattered(self, self.map(produce, inputs))
+    def scatter(self, produce: Callable[[I], Iterable[Produced]], inputs: Iterable[I]) -> Iterator[LocalScattered]:
+        """Chunks stay in this process's memory, or beyond `memory_bytes` in a temporary file, until the context ends."""
+        store = ChunkStore(self.memory_bytes, self._spill_folder)
+
+        def run(numbered: tuple[int, I]) -> list[tuple[Place, Any]]:
+            number, value = numbered
+            summaries = []
+            for run, produced in enumerate(produce(value)):
+                store.add((number, run), produced.chunks)
+                summaries.append(((number, run), produced.summary))
+            return summaries
+
+        try:
+            found = [one for summaries in self._stream(run, enumerate(inputs)) for one in summaries]
+            store.seal()
+            yield LocalScattered(self, store, [summary for _, summary in sorted(found, key=lambda one: one[0])])
+        finally:
+            store.close()
+
+    def _stream(self, task: Callable[[I], R], inputs: Iterable[I]) -> Iterator[R]:
+        """As `map`, for inputs that are made while it runs: one more than there are threads is in hand at a time."""
+        if self.threads == 1:
+            yield from map(task, inputs)
+            return
+        waiting: deque[Future[R]] = deque()
+        pool = ThreadPoolExecutor(max_workers=self.threads)
+        try:
+            for one in inputs:
+                waiting.append(pool.submit(task, one))
+                if len(waiting) > self.threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 class LocalScattered:
-    """Chunks of a first step in memory, grouped by key."""
+    """Chunks of a first step, held by this process."""
 
-    def __init__(self, engine: LocalEngine, produced: Sequence[Produced]) -> None:
+    def __init__(self, engine: LocalEngine, store: ChunkStore, summaries: list[Any]) -> None:
         self._engine = engine
-        self.summaries: list[Any] = [one.summary for one in produced]
-        self._chunks: dict[str, list[tuple[int, pa.Table]]] = {}
-        for one in produced:
-            for chunk in one.chunks:
-                self._chunks.setdefault(chunk.key, []).append((chunk.ordinal, chunk.rows))
+        self._store = store
+        self.summaries = summaries
 
-    def gather(self, consume: Callable[[I, Sequence[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
-        """Run the second step, one task a key."""
+    @property
+    def spilled_bytes(self) -> int:
+        """Bytes of chunks that lie on disk."""
+        return self._store.spilled_bytes
+
+    def gather(self, consume: Callable[[I, list[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
+        """Run the second step, one task a key: only the chunks of as many keys as there are threads are in memory again."""
 
         def run(task: tuple[str, I]) -> R:
             key, value = task
-            ordered = sorted(self._chunks.get(key, ()), key=lambda chunk: chunk[0])
-            return consume(value, [rows for _, rows in ordered])
+            return consume(value, self._store.read(key))
 
         return self._engine.map(run, tasks)

@@ -2,23 +2,32 @@
 
 Incoming rows pass the one shuffle as a few large binary values, not as rows: nothing is converted, so every Arrow type survives,
 and the JVM only moves bytes. Base files never come near it: tasks open them with pyarrow on the executor.
+
+No value is larger than a run of rows, about 32 MB: between the JVM and Python one of 2 GiB cannot pass.
 """
 
 from __future__ import annotations
 
 import gc
+import pickle
 import re
+import struct
 import sys
 import zipimport
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from hudi_ops.engine.protocol import I, Produced, R
-from hudi_ops.errors import HudiOpsError, Internal, Unavailable
+from hudi_ops.errors import Conflict, HudiOpsError, Internal, Unavailable
+
+_Made: TypeAlias = tuple[tuple[int, int], bool, Any, list[tuple[str, int, bytes]]]
+
+_SLICE_BYTES = 64 << 20
+"""Compressed incoming rows that one task of the second step should hold at most, unless one key has more."""
 
 
 class SparkEngine:
@@ -57,64 +66,101 @@ class SparkEngine:
         return _unwrap(self._collect(self._context.parallelize(list(inputs), slices).map(run)))
 
     @contextmanager
-    def scatter(self, produce: Callable[[I], Produced], inputs: Sequence[I]) -> Iterator[SparkScattered]:
-        """Chunks stay in the executors' block managers until the context ends."""
+    def scatter(self, produce: Callable[[I], Iterable[Produced]], inputs: Iterable[I]) -> Iterator[SparkScattered]:
+        """Chunks stay in the executors' block managers, on disk where memory ends, until the context ends.
+
+        Inputs that hold rows pass through the driver, and its memory bounds them.
+        """
+        numbered = list(enumerate(inputs))
+        if not numbered:
+            yield SparkScattered(self, None, [], {})
+            return
+        slices = min(len(numbered), self._slices)
+        with self._kept(self._context.parallelize(numbered, slices).flatMap(_Produce(produce))) as scattered:
+            yield scattered
+
+    @contextmanager
+    def scatter_frame(
+        self, produce: Callable[[Iterator[pa.RecordBatch], str], Iterable[Produced]], frame: Any
+    ) -> Iterator[SparkScattered]:
+        """As `scatter`; rows go from the JVM to Python once, as Arrow, in the tasks that make them.
+
+        An executor that is lost takes its chunks along, and its part of the frame is then evaluated again.
+        """
+        with failing():
+            made = frame.mapInArrow(_ProduceOfFrame(produce), "made binary").rdd.map(_unpacked)
+        with self._kept(made) as scattered:
+            yield scattered
+
+    @contextmanager
+    def _kept(self, made: Any) -> Iterator[SparkScattered]:
         from pyspark import StorageLevel
 
-        if not inputs:
-            yield SparkScattered(self, None, [])
-            return
-        slices = min(len(inputs), self._slices)
-        produced = (
-            self._context
-            .parallelize(list(enumerate(inputs)), slices)
-            .map(_Produce(produce))
-            .persist(StorageLevel.MEMORY_AND_DISK)
-        )
+        made = made.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            summaries = self._collect(produced.map(_summary))
-            failed = [value for _, ok, value in summaries if not ok]
+            summaries = sorted(self._collect(made.map(_summary)), key=lambda one: one[0])
+            failed = [value for _, ok, value, _ in summaries if not ok]
             if failed:
                 raise failed[0]
-            yield SparkScattered(self, produced, [value for _, _, value in sorted(summaries, key=lambda s: s[0])])
+            sizes: dict[str, tuple[int, int]] = {}
+            for _, _, _, chunks in summaries:
+                for key, rows, size_bytes in chunks:
+                    known = sizes.get(key, (0, 0))
+                    sizes[key] = (known[0] + rows, known[1] + size_bytes)
+            yield SparkScattered(self, made, [value for _, _, value, _ in summaries], sizes)
         finally:
-            produced.unpersist()
+            made.unpersist()
 
     def _collect(self, rdd: Any) -> list[Any]:
-        from py4j.protocol import Py4JError
-
-        try:
+        with failing():
             return list(rdd.collect())
-        except Py4JError as error:
-            raise Unavailable(
-                f"a Spark job failed: {_cause(error)}",
-                next_step="see the executors' log; the same call can be tried again",
-            ) from error
+
+    def _shuffled(self, chunks: Any, slices: int) -> Any:
+        """As `RDD.partitionBy`, but every pair travels alone: that one gathers up to a thousand for one value."""
+        from pyspark.core.rdd import RDD
+        from pyspark.serializers import BatchedSerializer, CPickleSerializer
+
+        jvm = self._context._jvm
+        keyed = chunks.mapPartitions(_Keyed(slices), preservesPartitioning=True)
+        keyed._bypass_serializer = True
+        pairs = jvm.PairwiseRDD(keyed._jrdd.rdd()).asJavaPairRDD()
+        moved = jvm.PythonRDD.valueOfPair(pairs.partitionBy(jvm.PythonPartitioner(slices, 0)))
+        return RDD(moved, self._context, BatchedSerializer(CPickleSerializer()))
 
 
 class SparkScattered:
-    """Chunks of a first step on the executors."""
+    """Chunks of a first step on the executors.
 
-    def __init__(self, engine: SparkEngine, produced: Any, summaries: list[Any]) -> None:
+    Args:
+        engine: runs the second step.
+        made: what the first step made, an RDD; None when it had no input.
+        summaries: of the first step.
+        sizes: of each key, rows and bytes of its chunks.
+    """
+
+    def __init__(self, engine: SparkEngine, made: Any, summaries: list[Any], sizes: dict[str, tuple[int, int]]) -> None:
         self._engine = engine
-        self._produced = produced
+        self._made = made
         self.summaries = summaries
+        self._sizes = sizes
 
-    def gather(self, consume: Callable[[I, Sequence[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
+    def gather(self, consume: Callable[[I, list[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
         """One shuffle of the chunks by key, then one task a key; results in the order of `tasks`.
 
         Raises:
             Internal: a task's chunks are not there.
         """
-        if not tasks or self._produced is None:
+        if not tasks or self._made is None:
             return []
         context = self._engine._context
-        slices = min(len(tasks), self._engine._slices)
+        sizes = [self._sizes.get(key, (0, 0)) for key, _ in tasks]
+        # A task holds the chunks of its slice: more rows mean more slices, down to one a key.
+        slices = min(len(tasks), max(self._engine._slices, sum(size for _, size in sizes) // _SLICE_BYTES))
         index = {key: place for place, (key, _) in enumerate(tasks)}
         wanted = context.broadcast(index)
-        inputs = context.broadcast([value for _, value in tasks])
+        inputs = context.broadcast([(value, rows) for (_, value), (rows, _) in zip(tasks, sizes, strict=True)])
         try:
-            grouped = self._produced.flatMap(_Chunks(wanted)).partitionBy(slices, _identity)
+            grouped = self._engine._shuffled(self._made.flatMap(_Chunks(wanted)), slices)
             results = dict(self._engine._collect(grouped.mapPartitions(_Consume(consume, inputs))))
             lost = [key for key, place in index.items() if place not in results]
             if lost:
@@ -123,6 +169,25 @@ class SparkScattered:
         finally:
             wanted.unpersist()
             inputs.unpersist()
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """Spark's own errors inside as ours.
+
+    Raises:
+        Unavailable: a Spark job failed.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        raise Unavailable(
+            f"a Spark job failed: {_cause(error)}",
+            next_step="see the executors' log; the same call can be tried again",
+        ) from error
 
 
 class _Guarded:
@@ -142,57 +207,110 @@ class _Guarded:
 
 
 class _Produce:
-    """First step: keeps chunks as (key, ordinal, IPC bytes) beside the summary."""
+    """First step: what a task makes, bit by bit: (place, whether it went well, summary or error, chunks as IPC bytes)."""
 
-    def __init__(self, produce: Callable[[Any], Produced]) -> None:
-        self._produce = _Guarded(produce)
+    def __init__(self, produce: Callable[[Any], Iterable[Produced]]) -> None:
+        self._produce = produce
 
-    def __call__(self, numbered: tuple[int, Any]) -> tuple[int, bool, Any, list[tuple[str, int, bytes]]]:
+    def __call__(self, numbered: tuple[int, Any]) -> Iterator[_Made]:
         number, value = numbered
-        ok, result = self._produce(value)
-        if not ok:
-            return number, False, result, []
-        return number, True, result.summary, [(c.key, c.ordinal, _to_bytes(c.rows)) for c in result.chunks]
+        return _made(number, self._produce(value))
+
+
+class _ProduceOfFrame:
+    """First step over the batches of one partition of a DataFrame; each bit is one pickled value."""
+
+    def __init__(self, produce: Callable[[Iterator[pa.RecordBatch], str], Iterable[Produced]]) -> None:
+        self._produce = produce
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        number = context.partitionId() if context is not None else 0
+        for made in _made(number, self._produce(batches, f"the DataFrame given, partition {number}")):
+            yield pa.record_batch({"made": pa.array([pickle.dumps(made, pickle.HIGHEST_PROTOCOL)], pa.binary())})
 
 
 class _Chunks:
-    """(place of the task, (ordinal, bytes)) for each chunk that a task wants."""
+    """(place of the task, (place of the chunk, bytes)) for each chunk that a task wants."""
 
     def __init__(self, wanted: Any) -> None:
         self._wanted = wanted
 
-    def __call__(self, produced: tuple[int, bool, Any, list[tuple[str, int, bytes]]]) -> Iterator[tuple[int, Any]]:
+    def __call__(self, made: _Made) -> Iterator[tuple[int, Any]]:
         places = self._wanted.value
-        for key, ordinal, body in produced[3]:
+        for key, _, body in made[3]:
             if key in places:
-                yield places[key], (ordinal, body)
+                yield places[key], (made[0], body)
+
+
+class _Keyed:
+    """Pairs as the shuffle takes them: number of the slice, then the pair, pickled as a batch of one."""
+
+    def __init__(self, slices: int) -> None:
+        self._slices = slices
+
+    def __call__(self, pairs: Iterable[tuple[int, Any]]) -> Iterator[bytes]:
+        for pair in pairs:
+            yield struct.pack("!q", pair[0] % self._slices)
+            yield pickle.dumps([pair], pickle.HIGHEST_PROTOCOL)
 
 
 class _Consume:
     """Second step over one slice: sort each key's chunks, run its task."""
 
-    def __init__(self, consume: Callable[[Any, Sequence[pa.Table]], Any], inputs: Any) -> None:
+    def __init__(self, consume: Callable[[Any, list[pa.Table]], Any], inputs: Any) -> None:
         self._consume = consume
         self._inputs = inputs
 
-    def __call__(self, rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, tuple[bool, Any]]]:
-        chunks: dict[int, list[tuple[int, bytes]]] = {}
-        for place, chunk in rows:
+    def __call__(self, pairs: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, tuple[bool, Any]]]:
+        chunks: dict[int, list[tuple[tuple[int, int], bytes]]] = {}
+        for place, chunk in pairs:
             chunks.setdefault(place, []).append(chunk)
         for place in sorted(chunks):
-            tables = [_from_bytes(body) for _, body in sorted(chunks.pop(place), key=lambda c: c[0])]
-            yield place, _Guarded(partial(self._consume_in_order, tables))(self._inputs.value[place])
+            value, rows = self._inputs.value[place]
+            tables = [_from_bytes(body) for _, body in sorted(chunks.pop(place), key=lambda chunk: chunk[0])]
+            yield place, _Guarded(partial(self._consume_in_order, tables, rows))(value)
 
-    def _consume_in_order(self, tables: list[pa.Table], value: Any) -> Any:
+    def _consume_in_order(self, tables: list[pa.Table], rows: int, value: Any) -> Any:
+        found = sum(table.num_rows for table in tables)
+        if found != rows:
+            raise Conflict(
+                "incoming rows were lost with an executor, and came out otherwise when they were read again",
+                expected=f"{rows} rows for one file group",
+                found=str(found),
+                next_step="run it again; a DataFrame that gives other rows each time is better stored first",
+            )
         return self._consume(value, tables)
 
 
-def _summary(produced: tuple[int, bool, Any, list[Any]]) -> tuple[int, bool, Any]:
-    return produced[:3]
+def _made(number: int, produced: Iterable[Produced]) -> Iterator[_Made]:
+    """What a first task makes, with its own errors as values: Spark would retry them and wrap their text.
+
+    Raises:
+        Unavailable: worth another try, which is Spark's business.
+    """
+    _tame_worker()
+    run = 0
+    try:
+        for one in produced:
+            yield (number, run), True, one.summary, [(c.key, c.rows.num_rows, _to_bytes(c.rows)) for c in one.chunks]
+            run += 1
+    except Unavailable:
+        raise
+    except HudiOpsError as error:
+        yield (number, run), False, error, []
 
 
-def _identity(place: int) -> int:
-    return place
+def _unpacked(row: Any) -> _Made:
+    made: _Made = pickle.loads(row[0])  # noqa: S301 - our own task on the executor wrote it
+    return made
+
+
+def _summary(made: _Made) -> tuple[tuple[int, int], bool, Any, list[tuple[str, int, int]]]:
+    place, ok, value, chunks = made
+    return place, ok, value, [(key, rows, len(body)) for key, rows, body in chunks]
 
 
 def _unwrap(results: Iterable[tuple[bool, Any]]) -> list[Any]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pacsv
-import pyarrow.json as pajson
-import pyarrow.parquet as pq
 
-from hudi_ops.errors import InvalidRequest, NotFound
-from hudi_ops.files.casts import first_infinite, fit_column
+from hudi_ops.errors import InvalidRequest, NotFound, Unavailable
+from hudi_ops.files.casts import fit_column
+from hudi_ops.files.parquet_source import parquet_runs
+from hudi_ops.files.runs import RUN_BYTES, Run
+from hudi_ops.files.text_source import TextSource
 from hudi_ops.storage.protocol import FileInfo, Storage
 
 _READERS = {
@@ -24,10 +22,13 @@ _READERS = {
     ".parquet": "parquet",
 }
 SUFFIXES = tuple(sorted(_READERS))
-_JSON_INFINITY = re.compile(rb"[:,\[]\s*-?Inf")
-_BLOCK_BYTES_MAX = 2**31 - 1
+PART_BYTES = 128 << 20
+"""Parquet files larger than this are read by several tasks."""
+
+_WHOLE_BYTES_MAX = 16 << 20
+_READ_BYTES = 8 << 20
 _EVOLVE = "let the table take new columns: evolve=True, --evolve on the command line"
-R = TypeVar("R")
+_ROW = re.compile(r"\b([Rr]ow )(\d+):")
 
 
 def source_format(name: str) -> str | None:
@@ -37,55 +38,93 @@ def source_format(name: str) -> str | None:
     return _READERS.get("." + plain.rpartition(".")[2])
 
 
-def read_source(
-    storage: Storage, file: FileInfo, schema: pa.Schema, required: Sequence[str], *, fill: bool = False
-) -> pa.Table:
-    """One source file as a table with the columns of `schema`, in its order.
+def read_runs(
+    storage: Storage,
+    file: FileInfo,
+    schema: pa.Schema,
+    required: Sequence[str],
+    part: tuple[int, int] = (0, 1),
+    run_bytes: int = RUN_BYTES,
+    *,
+    fill: bool = False,
+) -> Iterator[Run]:
+    """One source file, or a part of it, run by run, with the columns of `schema`, in its order.
 
     Args:
         storage: where the source lies.
-        file: as listed; a file that changed since is refused.
+        file: as listed; a file that changed since is refused, at the latest after its last run.
         schema: the table's columns, without meta columns.
         required: columns that must be there; others of `schema` may be missing only if this list leaves them out.
+        part: (i, n): the i-th of n parts. Only Parquet files have more than one.
+        run_bytes: size of a run; the file as a whole is never in memory.
         fill: as in `fit_rows`.
 
     Raises:
         InvalidRequest: the file cannot be parsed, has a column the table does not know, lacks a required one, holds a value that
             does not fit its column, or changed while it was read. Names the file and, where they can be told, field and row.
+        Unavailable: the disk or store did not give it.
+        NotFound: the store says now that the file is there, now that it is not.
     """
     where = f"{storage.uri}/{file.path}"
-    kind = source_format(file.name)
-    body = pa.py_buffer(b"")
+    done = 0
     try:
-        if file.size_bytes == 0 and kind != "parquet":
-            # Distributed writers leave empty part files where a partition had no rows.
-            rows = schema.empty_table()
-        elif kind == "parquet":
-            rows = pq.read_table(storage.open_input(file.path))
-        else:
-            body = pa.py_buffer(storage.get(file.path))
-            if file.name.lower().endswith(".gz"):
-                body = pa.input_stream(body, compression="gzip").read_buffer()
-            read_json = _read_json if not fill else _read_known_json
-            rows = in_larger_blocks(_read_csv if kind == "csv" else read_json, body, schema)
-    except NotFound as error:
-        raise InvalidRequest(**changed_while_read(where, "deleted")) from error
+        runs, text = _body_runs(storage, file, schema, part, run_bytes, fill)
+        for first, rows in runs:
+            try:
+                fitted = fit_rows(rows, schema, required, where, fill=fill)
+                if text is not None:
+                    text.refuse_overflow(fitted, where)
+            except InvalidRequest as error:
+                count_from(error, first)
+                raise
+            yield first, fitted
+            done = first + rows.num_rows
+    except NotFound:
+        refuse_changed(storage, file, where)
+        raise
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
+        refuse_changed(
+            storage, file, where
+        )  # half of another file is seldom well-formed: say what happened, not how it shows
+        if getattr(error, "errno", None) is not None:
+            raise Unavailable(
+                f"{where} could not be read: {error}", next_step="see to the disk, then try again"
+            ) from error
         raise InvalidRequest(
-            f"{where} cannot be parsed: {error}",
-            expected=f"a {kind} file that fits the table's schema",
+            f"{where} cannot be parsed{f', in row {done} or later' if done else ''}: {error}",
+            expected=f"a {source_format(file.name)} file that fits the table's schema",
             next_step="correct the file, or take it out of the source folder"
             if "unexpected field" not in str(error)
             else f"leave the field out, or {_EVOLVE}",
             file=where,
         ) from error
-    now = storage.head(file.path)
-    if now is None or (now.size_bytes, now.modified_ms) != (file.size_bytes, file.modified_ms):
-        raise InvalidRequest(**changed_while_read(where, "changed"))
-    fitted = fit_rows(rows, schema, required, where, fill=fill)
-    if kind != "parquet":
-        _refuse_overflow(fitted, body, kind, where)
-    return fitted
+    refuse_changed(storage, file, where)
+
+
+def read_source(storage: Storage, file: FileInfo, schema: pa.Schema, required: Sequence[str]) -> pa.Table:
+    """One source file as a table; errors as of `read_runs`."""
+    return pa.concat_tables([rows for _, rows in read_runs(storage, file, schema, required)])
+
+
+def parts_of(file: FileInfo) -> int:
+    """Into how many parts a file is cut, so that several tasks share it: by its size alone, without opening it."""
+    if source_format(file.name) != "parquet":
+        return 1
+    return max(1, -(-file.size_bytes // PART_BYTES))
+
+
+def count_from(error: InvalidRequest, first: int) -> None:
+    """Make an error about a run one about its source: rows are counted from the start of the source.
+
+    Args:
+        error: names a row of the run in its details, in its text (`row 5:`), in both or not at all.
+        first: number of the run's first row.
+    """
+    if first and "row" in error.details:
+        error.details["row"] += first
+    if first:
+        error.what = _ROW.sub(lambda found: f"{found[1]}{int(found[2]) + first}:", error.what, count=1)
+        error.args = (error.what,)
 
 
 def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: str, *, fill: bool = False) -> pa.Table:
@@ -136,133 +175,41 @@ def _filled(rows: pa.Table, schema: pa.Schema, required: Sequence[str]) -> pa.Ta
     return rows
 
 
-def as_rows(data: Any) -> pa.Table:
-    """Rows that this process holds, as an Arrow table.
+def _body_runs(
+    storage: Storage, file: FileInfo, schema: pa.Schema, part: tuple[int, int], run_bytes: int, fill: bool
+) -> tuple[Iterator[Run], TextSource | None]:
+    kind = source_format(file.name)
+    if kind == "parquet":
+        return parquet_runs(storage.open_input(file.path), part, run_bytes), None
+    if file.size_bytes == 0:
+        # Distributed writers leave empty part files where a partition had no rows.
+        return iter([(0, schema.empty_table())]), None
+    text = TextSource(lambda: open_text(storage, file), kind or "json", schema, takes_unknown=fill)
+    return text.runs(run_bytes), text
 
-    Args:
-        data: a `pyarrow.Table`, anything with the Arrow C stream interface, a data frame, or columns by name.
+
+def open_text(storage: Storage, file: FileInfo) -> pa.NativeFile:
+    """The bytes of a CSV or JSON lines file, uncompressed."""
+    body: pa.NativeFile
+    if file.size_bytes <= _WHOLE_BYTES_MAX:
+        body = pa.BufferReader(storage.get(file.path))
+    else:
+        body = pa.BufferedInputStream(storage.open_input(file.path), _READ_BYTES)
+    return pa.CompressedInputStream(body, "gzip") if file.name.lower().endswith(".gz") else body
+
+
+def refuse_changed(storage: Storage, file: FileInfo, where: str) -> None:
+    """Check that a source file is still the one that was listed.
 
     Raises:
-        InvalidRequest: it is none of these, or one of its columns mixes types.
+        InvalidRequest: it was changed or deleted.
     """
-    try:
-        return data if isinstance(data, pa.Table) else pa.table(data)
-    except (TypeError, ValueError, pa.ArrowException) as error:
+    now = storage.head(file.path)
+    if now is None or (now.size_bytes, now.modified_ms) != (file.size_bytes, file.modified_ms):
         raise InvalidRequest(
-            f"the rows given are no Arrow data: {error}",
-            expected="a pyarrow.Table, or anything with the Arrow C stream interface",
-            found=f"{type(data).__module__}.{type(data).__qualname__}",
-            next_step="make them a table, for example with pyarrow.Table.from_pylist or pyarrow.Table.from_pandas",
-        ) from error
-
-
-def in_larger_blocks(read: Callable[[pa.Buffer, pa.Schema, int | None], R], body: pa.Buffer, schema: pa.Schema) -> R:
-    """What `read` makes of the text; a row larger than the readers' own blocks is no error of the source.
-
-    Raises:
-        ArrowInvalid: the text cannot be parsed.
-    """
-    try:
-        return read(body, schema, None)
-    except pa.ArrowInvalid as error:
-        if "block size" not in str(error):
-            raise
-    return read(body, schema, min(body.size + 1, _BLOCK_BYTES_MAX))
-
-
-def _refuse_overflow(rows: pa.Table, body: pa.Buffer, kind: str | None, where: str) -> None:
-    """Both readers turn numbers that are too large into infinity.
-
-    Raises:
-        InvalidRequest: that happened.
-    """
-    for name in rows.column_names:
-        path = first_infinite(rows.column(name), name)
-        if path is None or (kind == "csv" and _spells_infinity(rows.column(name), body, name)):
-            continue
-        if kind == "json" and _JSON_INFINITY.search(memoryview(body)):
-            continue  # written in words, as Python and Spark do; a number that is too large beside it goes unnoticed
-        raise InvalidRequest(
-            f"{where}: column {path} holds a number that is too large for the table",
-            expected=f"values that fit {rows.schema.field(name).type}",
-            found="a number that would become infinity",
-            next_step="correct the source; values are never cut or turned into nulls",
+            f"{where} was {'deleted' if now is None else 'changed'} while it was read",
+            expected="files that stay as they are once they are in the source folder",
+            found="nothing" if now is None else f"{now.size_bytes} bytes instead of {file.size_bytes}",
+            next_step="write files elsewhere and move them in when they are whole; then run the ingest again",
             file=where,
-            field=path,
         )
-
-
-def _spells_infinity(column: pa.ChunkedArray, body: pa.Buffer, name: str) -> bool:
-    options = pacsv.ConvertOptions(column_types={name: pa.string()}, include_columns=[name])
-    texts = pacsv.read_csv(
-        pa.BufferReader(body),
-        read_options=pacsv.ReadOptions(block_size=min(body.size + 1, _BLOCK_BYTES_MAX)),
-        parse_options=pacsv.ParseOptions(newlines_in_values=True),
-        convert_options=options,
-    ).column(name)
-    infinite = texts.combine_chunks().filter(pc.is_inf(column.combine_chunks()))
-    return bool(pc.all(pc.match_substring_regex(infinite, r"^\s*[+-]?inf(inity)?\s*$", ignore_case=True)).as_py())
-
-
-def _read_csv(body: pa.Buffer, schema: pa.Schema, block_bytes: int | None) -> pa.Table:
-    # Empty and unquoted is null, a quoted empty string is an empty string: the only reading that loses neither.
-    options = pacsv.ConvertOptions(
-        column_types={field.name: _csv_type(field) for field in schema},
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-        null_values=[""],
-        timestamp_parsers=[pacsv.ISO8601],
-    )
-    # Costs a little parallel parsing; without it a quoted line break is an error, but only in files of several blocks.
-    lines = pacsv.ParseOptions(newlines_in_values=True)
-    blocks = pacsv.ReadOptions(block_size=block_bytes)
-    return pacsv.read_csv(pa.BufferReader(body), read_options=blocks, parse_options=lines, convert_options=options)
-
-
-def _csv_type(field: pa.Field) -> pa.DataType:
-    # Times are parsed later: the CSV reader refuses `2013-01-01T05:15:00` for a zoned column, text with a zone for a plain one,
-    # and microseconds for milliseconds.
-    if pa.types.is_timestamp(field.type):
-        return pa.string()
-    # CSV has no nested values; a text in such a column is refused when it is fitted.
-    return pa.string() if pa.types.is_nested(field.type) else field.type
-
-
-def _read_json(body: pa.Buffer, schema: pa.Schema, block_bytes: int | None, unexpected: str = "error") -> pa.Table:
-    # A field that a line lacks is null: writers in wide use, Spark among them, leave nulls out.
-    options = pajson.ParseOptions(
-        explicit_schema=pa.schema([(field.name, json_type(field.type)) for field in schema]),
-        unexpected_field_behavior=unexpected,
-    )
-    blocks = pajson.ReadOptions(block_size=block_bytes)
-    return pajson.read_json(pa.BufferReader(body), read_options=blocks, parse_options=options)
-
-
-def _read_known_json(body: pa.Buffer, schema: pa.Schema, block_bytes: int | None) -> pa.Table:
-    # The schema was made from this very file: what it lacks are fields that are null in every line.
-    return _read_json(body, schema, block_bytes, "ignore")
-
-
-def json_type(kind: pa.DataType) -> pa.DataType:
-    """The type in which Arrow's JSON reader takes values of a table's type."""
-    # The JSON reader takes a date for a number of days only: ISO text becomes one by the cast later.
-    if pa.types.is_date(kind):
-        return pa.string()
-    # Zeros after the milliseconds are no reason to refuse a time; the cast refuses other digits there.
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
-    if pa.types.is_list(kind):
-        return pa.list_(json_type(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([(kind.field(at).name, json_type(kind.field(at).type)) for at in range(kind.num_fields)])
-    return kind
-
-
-def changed_while_read(where: str, how: str) -> dict[str, str]:
-    """The error's fields when a source file did not stay as it was."""
-    return {
-        "what": f"{where} was {how} while it was read",
-        "expected": "files that stay as they are once they are in the source folder",
-        "next_step": "write files elsewhere and move them in when they are whole; then run the ingest again",
-        "file": where,
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,7 +11,8 @@ import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
 from hudi_ops.errors import InvalidRequest, NotFound
-from hudi_ops.files.source import changed_while_read, in_larger_blocks, json_type, source_format
+from hudi_ops.files.source import open_text, refuse_changed, source_format
+from hudi_ops.files.text_source import json_type
 from hudi_ops.storage.protocol import FileInfo, Storage
 
 _is = pa.types
@@ -37,20 +39,19 @@ def source_schema(task: SchemaTask) -> pa.Schema:
     show, and its texts stay texts. What only nulls are known of has the type null.
 
     Raises:
-        InvalidRequest: the file cannot be read.
+        InvalidRequest: the file cannot be read, or changed since it was listed.
+        NotFound: the store says now that the file is there, now that it is not.
     """
     kind = source_format(task.file.name)
     try:
         if kind == "parquet":
             return pq.read_schema(task.storage.open_input(task.file.path))
-        body = pa.py_buffer(task.storage.get(task.file.path))
-        if task.file.name.lower().endswith(".gz"):
-            body = pa.input_stream(body, compression="gzip").read_buffer()
-        if body.size == 0:
+        if task.file.size_bytes == 0:
             return task.table
-        return in_larger_blocks(_csv_schema if kind == "csv" else _json_schema, body, task.table)
-    except NotFound as error:
-        raise InvalidRequest(**changed_while_read(task.where, "deleted")) from error
+        return _in_larger_blocks(_csv_schema if kind == "csv" else _json_schema, task)
+    except NotFound:
+        refuse_changed(task.storage, task.file, task.where)
+        raise
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(
             f"{task.where} cannot be parsed: {error}",
@@ -60,19 +61,31 @@ def source_schema(task: SchemaTask) -> pa.Schema:
         ) from error
 
 
-def _csv_schema(body: pa.Buffer, table: pa.Schema, block_bytes: int | None) -> pa.Schema:
+def _in_larger_blocks(read: Callable[[pa.NativeFile, pa.Schema, int | None], pa.Schema], task: SchemaTask) -> pa.Schema:
+    # A row larger than the readers' own blocks is no error of the source.
+    for block_bytes in (None, 1 << 24, 1 << 28, 2**31 - 1):
+        try:
+            with open_text(task.storage, task.file) as body:
+                return read(body, task.table, block_bytes)
+        except pa.ArrowInvalid as error:
+            if "block size" not in str(error) or block_bytes == 2**31 - 1:
+                raise
+    raise AssertionError  # pragma: no cover
+
+
+def _csv_schema(body: pa.NativeFile, table: pa.Schema, block_bytes: int | None) -> pa.Schema:
     blocks = pacsv.ReadOptions(block_size=block_bytes)
-    names = pacsv.open_csv(pa.BufferReader(body), read_options=blocks).schema.names
+    names = pacsv.open_csv(body, read_options=blocks).schema.names
     return pa.schema([table.field(name) if name in table.names else pa.field(name, pa.string()) for name in names])
 
 
-def _json_schema(body: pa.Buffer, table: pa.Schema, block_bytes: int | None) -> pa.Schema:
+def _json_schema(body: pa.NativeFile, table: pa.Schema, block_bytes: int | None) -> pa.Schema:
     options = pajson.ParseOptions(
         explicit_schema=pa.schema([(field.name, json_type(field.type)) for field in table]),
         unexpected_field_behavior="infer",
     )
     blocks = pajson.ReadOptions(block_size=block_bytes)
-    found = pajson.read_json(pa.BufferReader(body), read_options=blocks, parse_options=options).schema
+    found = pajson.read_json(body, read_options=blocks, parse_options=options).schema
     known = {field.name: field.type for field in table}
     return pa.schema([field.with_type(_seen(field.type, known.get(field.name))) for field in found])
 

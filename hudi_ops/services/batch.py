@@ -1,49 +1,83 @@
-"""What to ingest, and the tasks that read it: one a source."""
+"""What to ingest, and the first step over it: files of a source are read at each attempt, given rows once for all of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from hudi_ops.config.table import TableConfig
+from hudi_ops.engine.protocol import Engine, Scattered
+from hudi_ops.files.source import parts_of
 from hudi_ops.index.simple_bucket import Tagger
 from hudi_ops.kernels.merge import Operation
+from hudi_ops.services.given_rows import GivenRows
 from hudi_ops.services.ledger import Ledger
 from hudi_ops.services.operations import WriteOperation
-from hudi_ops.services.tag_tasks import SourceTask
+from hudi_ops.services.tag_tasks import SourceTask, TagSpec, read_and_tag
 from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.state import TableState
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What to ingest: files of a source with the ledger they belong to, or rows in memory. `evolve` lets the columns change."""
+    """What to ingest: files of a source with the ledger they belong to, or rows that a program gave.
+
+    `rows` that outlive one attempt are `GivenRows`; a table is tagged for this attempt only. `evolve` lets the columns change.
+    """
 
     operation: WriteOperation
     source: Storage | None = None
     files: tuple[FileInfo, ...] = ()
     ledger: Ledger | None = None
-    rows: pa.Table | None = None
+    rows: GivenRows | pa.Table | None = None
     evolve: bool = False
 
 
-def source_tasks(state: TableState, batch: Batch, schema: pa.Schema) -> list[SourceTask]:
-    """The first tasks of an ingest; `schema` is the table's, without meta columns."""
+@contextmanager
+def tagged(engine: Engine, state: TableState, batch: Batch, schema: pa.Schema) -> Iterator[Scattered]:
+    """The batch, tagged and split by bucket; `schema` is the table's, without meta columns.
+
+    Raises:
+        InvalidRequest: the batch does not fit the table.
+        Conflict: the table changed so that rows which can be read only once would have to be tagged again.
+        Unavailable: no room for rows that do not fit into memory.
+    """
+    spec = tag_spec(state, batch, schema)
+    if isinstance(batch.rows, GivenRows):
+        yield batch.rows.tagged(engine, spec)
+        return
+    if batch.rows is not None:
+        with GivenRows(batch.rows) as rows:
+            yield rows.tagged(engine, spec)
+        return
+    with engine.scatter(read_and_tag, source_tasks(batch, spec)) as scattered:
+        yield scattered
+
+
+def tag_spec(state: TableState, batch: Batch, schema: pa.Schema) -> TagSpec:
+    """How rows are tagged for a table as it is now."""
     tagger = Tagger.of(state.config, state.log.properties.facts)
-    required = tuple(schema.names)
     ordering = next(iter(state.config.ordering_fields), None)
     if batch.operation.kernel is Operation.DELETE:
         # Only what routes a row must be there; other columns may be, and are checked, but say nothing.
-        required = tuple(dict.fromkeys(state.config.record_key_fields + state.config.partition_fields))
-    elif batch.evolve:
+        routing = tuple(dict.fromkeys(state.config.record_key_fields + state.config.partition_fields))
+        return TagSpec(tagger, schema, routing, ordering, kept=routing)
+    required = tuple(schema.names)
+    if batch.evolve:
         required = tuple(field.name for field in schema if not field.nullable or field.name in roles(state.config))
-    if batch.rows is not None:
-        return [SourceTask(0, tagger, schema, required, ordering, rows=batch.rows, fill=batch.evolve)]
-    return [
-        SourceTask(ordinal, tagger, schema, required, ordering, storage=batch.source, file=file, fill=batch.evolve)
-        for ordinal, file in enumerate(batch.files)
-    ]
+    return TagSpec(tagger, schema, required, ordering, fill=batch.evolve)
+
+
+def source_tasks(batch: Batch, spec: TagSpec) -> list[SourceTask]:
+    """The tasks that read a batch's files, in the order of their rows."""
+    tasks = []
+    for file in batch.files:
+        parts = parts_of(file)
+        tasks += [SourceTask(spec, batch.source, file, (number, parts)) for number in range(parts)]
+    return tasks
 
 
 def roles(config: TableConfig) -> dict[str, str]:

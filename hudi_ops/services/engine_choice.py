@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+from hudi_ops.engine.frames import has_executors
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.engine.protocol import Engine
+from hudi_ops.engine.protocol import Engine, FrameEngine
 from hudi_ops.errors import InvalidRequest
 
 EngineName = Literal["auto", "local", "spark"]
@@ -14,12 +15,12 @@ LOCAL_BYTES_MAX = 512 * 1024 * 1024
 """Incoming bytes up to which one process is taken: below it, handing work to Spark costs more than the work."""
 
 
-def choose_engine(name: str, incoming_bytes: int, given: Engine) -> tuple[Engine, str]:
+def choose_engine(name: str, incoming_bytes: int | None, given: Engine) -> tuple[Engine, str]:
     """The engine for an ingest.
 
     Args:
         name: `auto`, `local` or `spark`.
-        incoming_bytes: bytes of the source files, or of the rows in memory.
+        incoming_bytes: bytes of the source files, or of the rows in memory; None for a stream.
         given: the engine that the table was opened with.
 
     Returns:
@@ -31,16 +32,54 @@ def choose_engine(name: str, incoming_bytes: int, given: Engine) -> tuple[Engine
     if name not in get_args(EngineName):
         raise InvalidRequest(f"unknown engine {name!r}", expected="auto, local or spark", found=name)
     local = given if isinstance(given, LocalEngine) else LocalEngine()
-    size = f"{incoming_bytes / 1_000_000:.1f} MB incoming"
     if name == "local":
         return local, "asked for"
     if name == "spark":
         return (given if given.name == "spark" else _spark()), "asked for"
+    if incoming_bytes is None:
+        return local, "a stream, which passes through this process anyway"
+    size = f"{incoming_bytes / 1_000_000:.1f} MB incoming"
     if given.name != "spark":
         return local, f"{size}, and no Spark session is open"
     if incoming_bytes <= LOCAL_BYTES_MAX:
         return local, f"{size}, at most {LOCAL_BYTES_MAX // 1_000_000} MB: one process is faster than handing it out"
     return given, f"{size}, more than {LOCAL_BYTES_MAX // 1_000_000} MB"
+
+
+def choose_frame_engine(name: str, frame: Any, given: Engine) -> tuple[Engine, str]:
+    """The engine for an ingest of a PySpark DataFrame: unless told otherwise, the executors that its rows come to life on.
+
+    How large it is cannot be told before it is evaluated, which must happen once; Spark's estimates are off by orders.
+
+    Args:
+        name: `auto`, `local` or `spark`.
+        frame: the DataFrame.
+        given: the engine that the table was opened with.
+
+    Returns:
+        The engine, and the reason for people.
+
+    Raises:
+        InvalidRequest: an unknown name, or `spark` over Spark Connect.
+    """
+    local, reason = choose_engine("local" if name in get_args(EngineName) else name, None, given)
+    if name == "local":
+        return local, reason
+    if not has_executors(frame):
+        if name == "spark":
+            raise InvalidRequest(
+                "a DataFrame of Spark Connect cannot be written on its executors",
+                expected="a classic session, which runs tasks of ours",
+                found=f"{type(frame).__module__}.{type(frame).__qualname__}",
+                next_step="use engine auto or local, which collect it as Arrow; or a classic session",
+            )
+        return local, "a DataFrame of Spark Connect, whose executors run no tasks of ours"
+    reason = "asked for" if name == "spark" else "a DataFrame: its rows are with Spark's executors"
+    if isinstance(given, FrameEngine):
+        return given, reason
+    from hudi_ops.engine.spark import SparkEngine
+
+    return SparkEngine(frame.sparkSession), reason
 
 
 def _spark() -> Engine:

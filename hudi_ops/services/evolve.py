@@ -50,7 +50,8 @@ def columns_after(session: Session, state: TableState, batch: Batch, engine: Eng
             next_step="run the delete without evolve",
         )
     if batch.rows is not None:
-        sources = [(GIVEN, batch.rows.schema)]
+        given = batch.rows.schema
+        sources = [(GIVEN, given)] if given is not None else []
     else:
         tasks = [SchemaTask(batch.source, file, schema) for file in batch.files] if batch.source is not None else []
         sources = list(zip((task.where for task in tasks), engine.map(source_schema, tasks), strict=True))

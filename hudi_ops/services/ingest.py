@@ -20,7 +20,7 @@ from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupport
 from hudi_ops.files.names import bucket_file_id
 from hudi_ops.index.simple_bucket import computed_keys, groups_by_bucket
 from hudi_ops.kernels.merge import Operation, Ordering
-from hudi_ops.services.batch import Batch, source_tasks
+from hudi_ops.services.batch import Batch, tagged
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
 from hudi_ops.services.evolve import columns_after
@@ -32,7 +32,7 @@ from hudi_ops.services.recover import recover
 from hudi_ops.services.replace import replaced_by
 from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.services.session import Session
-from hudi_ops.services.tag_tasks import SourceSummary, read_and_tag
+from hudi_ops.services.tag_tasks import SourceSummary
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
@@ -86,7 +86,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
     refuse_unwritable(state.config)
     change = columns_after(session, state, batch, engine)
     schema = change.schema
-    with engine.scatter(read_and_tag, source_tasks(state, batch, schema)) as scattered:
+    with tagged(engine, state, batch, schema) as scattered:
         summaries: Sequence[SourceSummary] = scattered.summaries
         groups = sorted({(path, bucket) for summary in summaries for path, bucket, _ in summary.groups})
         rows_in = sum(summary.rows for summary in summaries)

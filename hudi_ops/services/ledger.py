@@ -47,10 +47,44 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a source holds: files to take now, and names that wait with the reason."""
+    """What a source holds: files to take now, names that wait with the reason, and files left for a next commit."""
 
     files: tuple[FileInfo, ...]
     waiting: Mapping[str, str]
+    left: tuple[FileInfo, ...] = ()
+
+    def within(self, max_files: int | None, max_bytes: int | None) -> Offer:
+        """The first files by path that stay within both bounds; one is offered however large, or nothing would ever move.
+
+        Args:
+            max_files: at least 1; None for no bound.
+            max_bytes: of the files as they lie, at least 1; None for no bound.
+
+        Raises:
+            InvalidRequest: a bound below 1.
+        """
+        for name, bound in (("max_files", max_files), ("max_bytes", max_bytes)):
+            if bound is not None and bound < 1:
+                raise InvalidRequest(f"{name} is below 1", expected="at least 1, or nothing", found=str(bound))
+        count, size_bytes = 0, 0
+        for info in self.files[:max_files]:
+            size_bytes += info.size_bytes
+            if count and max_bytes is not None and size_bytes > max_bytes:
+                break
+            count += 1
+        return Offer(self.files[:count], self.waiting, self.left + self.files[count:])
+
+    @property
+    def note(self) -> str:
+        """What was not offered, for people; empty when all was."""
+        parts = []
+        if self.left:
+            size_mb = sum(info.size_bytes for info in self.left) / 1_000_000
+            files = "file is" if len(self.left) == 1 else "files are"
+            parts.append(f"{len(self.left)} {files} left for the next run, {size_mb:.1f} MB")
+        if self.waiting:
+            parts.append(f"{len(self.waiting)} wait")
+        return "; ".join(parts)
 
 
 def source_id_of(uri: str) -> str:

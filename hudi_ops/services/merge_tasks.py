@@ -17,6 +17,7 @@ from hudi_ops.errors import Conflict, NotFound
 from hudi_ops.files.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, stored_schema
 from hudi_ops.files.names import base_file_name, data_path
 from hudi_ops.files.repeated_columns import concat_rows, decoded
+from hudi_ops.files.runs import joined
 from hudi_ops.formats import partition_metadata
 from hudi_ops.kernels.hashing import group_hash
 from hudi_ops.kernels.keys import KeySpec, record_keys
@@ -90,7 +91,7 @@ def find_duplicates(task: BucketTask, tables: Sequence[pa.Table]) -> str | None:
     return str(keys[int(np.flatnonzero(known)[0])]) if known.any() else None
 
 
-def merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResult:
+def merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
     """Second task: merge a bucket's incoming rows into its base file and write the next one, marker first.
 
     Raises:
@@ -107,8 +108,8 @@ def merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResul
         ) from error
 
 
-def _merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResult:
-    incoming = pa.concat_tables(tables).combine_chunks()
+def _merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
+    incoming = joined(tables)
     reader = BaseFileReader(task.storage, task.base.path, keep_encoded=True) if task.base is not None else None
     if task.operation is Operation.DELETE and (reader is None or not reader.might_hold(incoming.column(RECORD_KEY))):
         return BucketResult(None, 0, 0, 0, 0)
@@ -128,6 +129,7 @@ def _merge_and_write(task: BucketTask, tables: Sequence[pa.Table]) -> BucketResu
     if len(plan.take_incoming) < incoming.num_rows:
         incoming = incoming.take(pa.array(plan.take_incoming))
     fresh = _fresh_rows(task, incoming, name)
+    del incoming
     carried = _carried_rows(task, plan, reader, heads)
     rows = fresh if carried is None else concat_rows(carried, fresh)
     previous = reader.parquet if reader is not None else None

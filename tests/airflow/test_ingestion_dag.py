@@ -85,6 +85,8 @@ def test_the_form_offers_every_operation(tables_file: Path, load_dag) -> None:
         {"source": None},
         {"operation": "delete", "engine": "spark"},
         {"operation": "insert_overwrite_table"},
+        {"max_files": 10, "max_bytes": 2_000_000_000},
+        {"max_files": None},
     ],
 )
 def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) -> None:
@@ -103,6 +105,8 @@ def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) ->
         ("source", "--engine=spark"),
         ("source", "a\nb"),
         ("source", 7),
+        ("max_files", 0),
+        ("max_bytes", "2 GB"),
     ],
 )
 def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, value: object) -> None:

@@ -20,8 +20,19 @@ def test_quick_form_gives_right_rows(tmp_path):
     work, results = tmp_path / "work", tmp_path / "results"
     chosen = ["--variants", ",".join(VARIANTS), "--cases", ",".join(ROWS)]
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.ingest", "--quick", *chosen]
-        + ["--python", sys.executable, "--work", str(work), "--results", str(results)],
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.ingest",
+            "--quick",
+            *chosen,
+            "--python",
+            sys.executable,
+            "--work",
+            str(work),
+            "--results",
+            str(results),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,

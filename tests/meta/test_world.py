@@ -90,6 +90,8 @@ ALLOWED: dict[str, set[str]] = {
     "config/tables_file.py": {"environment", "files"},
     "context.py": {"environment", "files", "processes", "randomness", "threads"},
     "engine/local.py": {"threads"},
+    "engine/memory.py": {"files"},
+    "engine/spill.py": {"files", "threads"},
     "engine/stream.py": {"threads"},
     "storage/bucket.py": {"environment", "network"},
     "storage/disk.py": {"files"},

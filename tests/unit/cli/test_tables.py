@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.cli.arguments import declared_names, parse_seconds, split_names
+from hudi_ops.cli.arguments import declared_names, parse_bytes, parse_seconds, split_names
 from hudi_ops.errors import InvalidRequest
 
 
@@ -128,6 +128,29 @@ def test_a_dry_run_lists_and_changes_nothing(
     young = call("ingest", "trips", "--dry-run", "--min-age=1h", "--json").json
     assert young["files"] == []
     assert tree(home) == before
+
+
+def test_a_commit_may_be_bounded(trips: Path, home: Path, call: Callable[..., Any], rows: Callable[..., Any]) -> None:
+    for name in ("b", "c", "d"):
+        pq.write_table(rows(f"{name}@Rome"), home / "landing" / f"{name}.parquet")
+    offer = call("ingest", "trips", "--dry-run", "--max-files=2", "--json").json
+    assert [[file["path"] for file in offer[kind]] for kind in ("files", "left")] == [
+        ["b.parquet", "c.parquet"],
+        ["d.parquet"],
+    ]
+    assert "d.parquet" in call("ingest", "trips", "--dry-run", "--max-files=2").out
+    first = call("ingest", "trips", "--max-bytes=1kB", "--json").json
+    assert (first["files"], first["note"].partition(",")[0]) == (1, "2 files are left for the next run")
+    assert call("ingest", "trips", "--json").json["files"] == 2
+    assert "--max-bytes" in call("ingest", "trips", "--max-bytes=much").err
+
+
+def test_sizes_are_written_as_people_write_them() -> None:
+    sizes = {"500": 500, "1.5GB": 1_500_000_000, "2 GiB": 1 << 31, "64k": 64_000, "3mib": 3 << 20}
+    assert {text: parse_bytes(text, "--max-bytes") for text in sizes} == sizes
+    for text in ("", "-1", "0", "GB", "1 PB", "1e9"):
+        with pytest.raises(InvalidRequest, match="--max-bytes is not a size"):
+            parse_bytes(text, "--max-bytes")
 
 
 def test_a_source_may_be_given(trips: Path, home: Path, call: Callable[..., Any], rows: Callable[..., Any]) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.files.source import as_rows, read_source, source_format
+from hudi_ops.files.source import read_source, source_format
 from hudi_ops.storage.paths import open_storage
 
 MICROS, MILLIS = pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC")
@@ -120,19 +120,6 @@ def test_json_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"a\.json: column x .*row 1: .*UTF-8") as caught:
         read_source(storage, storage.list()[0], pa.schema([("x", pa.string())]), ["x"])
     assert caught.value.details["field"] == "x"
-
-
-@pytest.mark.parametrize("given", [5, [{"id": "a"}], None, "text", {"id": [1, "x"]}])
-def test_what_is_no_arrow_data_is_refused_by_its_type(given: Any) -> None:
-    with pytest.raises(InvalidRequest, match="no Arrow data") as caught:
-        as_rows(given)
-    assert type(given).__name__ in caught.value.found
-
-
-def test_arrow_data_comes_in_several_shapes() -> None:
-    rows = pa.table({"id": ["a"]})
-    for given in (rows, rows.to_reader(), rows.to_pandas(), {"id": ["a"]}, rows.to_batches()[0]):
-        assert as_rows(given).to_pylist() == rows.to_pylist()
 
 
 def test_infinity_in_words_is_no_overflow_in_json(tmp_path: Path) -> None:

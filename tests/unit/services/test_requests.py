@@ -56,3 +56,43 @@ def test_a_source_reached_by_a_link_is_the_same_source(table: Table, tmp_path: P
     (tmp_path / "link").symlink_to("in")
     assert table.ingest_folder(str(tmp_path / "in")).instant is not None
     assert table.ingest_folder(str(tmp_path / "link")).instant is None
+
+
+def landing(tmp_path: Path, count: int) -> Path:
+    (tmp_path / "in").mkdir()
+    for n in range(count):
+        (tmp_path / "in" / f"{n}.csv").write_text(f"id,p\n{n},x\n", encoding="utf-8")
+    return tmp_path / "in"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "taken"),
+    [
+        ({}, [5]),
+        ({"max_files": 2}, [2, 2, 1]),
+        ({"max_files": 9, "max_bytes": 10**9}, [5]),
+        ({"max_bytes": 20}, [2, 2, 1]),
+        ({"max_bytes": 1}, [1] * 5),
+        ({"max_files": 1, "max_bytes": 20}, [1] * 5),
+    ],
+)
+def test_a_commit_takes_no_more_than_its_bounds(
+    table: Table, tmp_path: Path, bounds: dict[str, int], taken: list[int]
+) -> None:
+    folder = str(landing(tmp_path, 5))
+    assert {len((tmp_path / "in" / f"{n}.csv").read_bytes()) for n in range(5)} == {9}
+    for number, count in enumerate(taken):
+        offer = table.preview_folder(folder, **bounds)
+        assert [info.name for info in offer.files] == [f"{sum(taken[:number]) + n}.csv" for n in range(count)]
+        result = table.ingest_folder(folder, **bounds)
+        left = 5 - sum(taken[: number + 1])
+        assert (result.files, len(offer.left)) == (count, left)
+        assert (f"{left} file" in result.note) == (left > 0)
+    assert table.ingest_folder(folder, **bounds).instant is None
+    assert table.read(["id"])["id"].to_pylist() == [str(n) for n in range(5)]
+
+
+@pytest.mark.parametrize("bounds", [{"max_files": 0}, {"max_bytes": -1}])
+def test_a_bound_below_one_is_refused(table: Table, tmp_path: Path, bounds: dict[str, int]) -> None:
+    with pytest.raises(InvalidRequest, match="below 1"):
+        table.ingest_folder(str(landing(tmp_path, 1)), **bounds)

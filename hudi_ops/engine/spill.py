@@ -1,0 +1,172 @@
+"""Chunks between two steps: in memory up to a bound, then in one temporary file, which has lost its name before it holds a byte.
+
+Whatever happens to the process, the system takes the file away: nothing has to be swept. It grows by rounds: each appends, key by
+key, all chunks that were held, as one Arrow IPC stream (lz4) for each key and schema.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from hudi_ops.engine.protocol import Chunk
+from hudi_ops.errors import Unavailable
+
+Place: TypeAlias = tuple[int, int]
+"""Where a chunk stands among those of its key: number of the input, number of what its task gave."""
+
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """One IPC stream in the file: its bytes, and of each chunk its place and the number of its record batches."""
+
+    offset: int
+    length: int
+    chunks: tuple[tuple[Place, int], ...]
+
+
+class ChunkStore:
+    """Chunks by key. `add` may be called from several threads; once sealed, `read` may.
+
+    Args:
+        memory_bytes: chunks beyond so many bytes go to disk; once some did, all do.
+        folder: where the temporary file lies; None: the system's folder for such files (`TMPDIR`).
+    """
+
+    def __init__(self, memory_bytes: int, folder: str | None = None) -> None:
+        self._memory_bytes = memory_bytes
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._held: dict[str, list[tuple[Place, pa.Table]]] = {}
+        self._held_bytes = 0
+        self._streams: dict[str, list[_Stream]] = {}
+        self._sink: pa.NativeFile | None = None
+        self._file: pa.NativeFile | None = None
+
+    @property
+    def spilled_bytes(self) -> int:
+        """Bytes written to disk so far."""
+        return self._sink.tell() if self._sink is not None else 0
+
+    def add(self, place: Place, chunks: Iterable[Chunk]) -> None:
+        """Keep chunks; whoever comes over the bound writes, and others wait meanwhile: that is what bounds them all.
+
+        Raises:
+            Unavailable: the disk did not take them.
+        """
+        with self._lock:
+            for chunk in chunks:
+                self._held.setdefault(chunk.key, []).append((place, chunk.rows))
+                self._held_bytes += chunk.rows.nbytes
+            if self._held_bytes > self._memory_bytes:
+                self._spill()
+
+    def seal(self) -> None:
+        """No more chunks come.
+
+        Raises:
+            Unavailable: the disk did not take the last ones.
+        """
+        with self._lock:
+            if self._sink is not None and self._held:
+                self._spill()
+            if self._sink is not None:
+                with self._failing("written"):
+                    self._sink.flush()
+
+    def read(self, key: str) -> list[pa.Table]:
+        """The chunks of a key, in their order.
+
+        Raises:
+            Unavailable: the disk did not give them.
+        """
+        found = list(self._held.get(key, ()))
+        for stream in self._streams.get(key, ()):
+            with self._failing("read"):
+                found += self._read(stream)
+        return [rows for _, rows in sorted(found, key=lambda one: one[0])]
+
+    def close(self) -> None:
+        """Give memory and disk back."""
+        self._held.clear()
+        for file in (self._sink, self._file):
+            if file is not None:
+                try:
+                    file.close()
+                except OSError:
+                    continue  # a full disk refuses the last bytes of a file that nobody wants any more
+        self._sink = self._file = None
+
+    def _spill(self) -> None:
+        held, self._held, self._held_bytes = self._held, {}, 0
+        with self._failing("written"):
+            sink = self._sink or self._open()
+            for key in sorted(held):
+                for schema, chunks in _by_schema(held.pop(key)):
+                    self._streams.setdefault(key, []).append(_write(sink, schema, chunks))
+        # What was held lay in many threads' arenas, which would keep it for more of the same.
+        pa.default_memory_pool().release_unused()
+
+    def _open(self) -> pa.NativeFile:
+        number, path = tempfile.mkstemp(prefix=f"hudi-ops-{os.getpid()}-", suffix=".arrow", dir=self._folder)
+        try:
+            os.close(number)
+            self._sink = pa.OSFile(path, "wb")
+            self._file = pa.OSFile(path, "rb")
+        finally:
+            Path(path).unlink()
+        return self._sink
+
+    def _read(self, stream: _Stream) -> Iterator[tuple[Place, pa.Table]]:
+        if self._file is None:
+            return
+        with pa.ipc.open_stream(self._file.get_stream(stream.offset, stream.length)) as reader:
+            for place, count in stream.chunks:
+                yield place, pa.Table.from_batches([reader.read_next_batch() for _ in range(count)], reader.schema)
+
+    @contextmanager
+    def _failing(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowInvalid) as error:
+            raise Unavailable(
+                f"incoming rows that exceed {self._memory_bytes} bytes could not be {done} in the folder "
+                f"{self._folder or tempfile.gettempdir()}: {error}",
+                expected="room for them on that disk, compressed",
+                next_step="make room there; or set TMPDIR, or the engine's spill_folder, to a larger disk. "
+                "The table was not touched",
+                folder=self._folder or tempfile.gettempdir(),
+            ) from error
+
+
+def _by_schema(chunks: list[tuple[Place, pa.Table]]) -> list[tuple[pa.Schema, list[tuple[Place, pa.Table]]]]:
+    groups: list[tuple[pa.Schema, list[tuple[Place, pa.Table]]]] = []
+    for place, rows in chunks:
+        for schema, members in groups:
+            if schema.equals(rows.schema):
+                members.append((place, rows))
+                break
+        else:
+            groups.append((rows.schema, [(place, rows)]))
+    return groups
+
+
+def _write(sink: pa.NativeFile, schema: pa.Schema, chunks: Sequence[tuple[Place, pa.Table]]) -> _Stream:
+    offset, index = sink.tell(), []
+    with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as writer:
+        for place, rows in chunks:
+            batches = rows.to_batches()
+            for batch in batches:
+                writer.write_batch(batch)
+            index.append((place, len(batches)))
+    return _Stream(offset, sink.tell() - offset, tuple(index))

@@ -1,0 +1,64 @@
+"""Cuts a stream of record batches into runs of bounded size: what is read, checked and routed in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+import pyarrow as pa
+
+RUN_BYTES = 32 << 20
+"""Arrow bytes of one run. Several threads hold a few runs each; what is written does not depend on where runs end."""
+
+Run: TypeAlias = tuple[int, pa.Table]
+"""Number of the first row in its source, from 0, and the rows."""
+
+
+def runs_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema, run_bytes: int = RUN_BYTES) -> Iterator[Run]:
+    """Small batches are joined, large ones sliced; a stream without rows gives one run without rows, for its columns.
+
+    Args:
+        batches: all of one schema.
+        schema: that schema.
+        run_bytes: about how large a run is; a single row may be larger.
+    """
+    held: list[pa.RecordBatch] = []
+    first, held_bytes = 0, 0
+    is_empty = True
+    for batch in batches:
+        for part in _slices(batch, run_bytes):
+            size_bytes = part.nbytes
+            if held and held_bytes + size_bytes > run_bytes:
+                rows = pa.Table.from_batches(held, schema)
+                yield first, rows
+                first, held, held_bytes, is_empty = first + rows.num_rows, [], 0, False
+            held.append(part)
+            held_bytes += size_bytes
+    if held or is_empty:
+        yield first, pa.Table.from_batches(held, schema)
+
+
+def joined(tables: list[pa.Table]) -> pa.Table:
+    """Tables of one schema as one without gaps; takes them out of the list, so that their memory goes column by column."""
+    whole = pa.concat_tables(tables)
+    schema, columns = whole.schema, whole.columns
+    tables.clear()
+    del whole
+    arrays = []
+    for _ in range(len(columns)):
+        column = columns.pop(0)
+        combined = column.combine_chunks()  # of a column of 2 GiB and more: in several pieces
+        is_one = isinstance(combined, pa.Array)
+        arrays.append(pa.chunked_array([combined], column.type) if is_one else combined)
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _slices(batch: pa.RecordBatch, run_bytes: int) -> Iterator[pa.RecordBatch]:
+    size_bytes = batch.nbytes
+    if size_bytes <= run_bytes or batch.num_rows < 2:
+        if batch.num_rows:
+            yield batch
+        return
+    step = max(1, batch.num_rows * run_bytes // size_bytes)
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)

@@ -1,0 +1,160 @@
+"""Source files that are read bit by bit: the same rows however they are cut, rows counted from the file's start, changes seen."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.files import source as source_module
+from hudi_ops.files import text_source
+from hudi_ops.files.parquet_source import groups_of_part
+from hudi_ops.files.source import parts_of, read_runs
+from hudi_ops.storage.local import LocalStorage
+from hudi_ops.storage.protocol import FileInfo
+
+SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string()), ("x", pa.float32())])
+COUNT = 30_000
+
+
+def table(texts: Callable[[int], str | None] = lambda n: f"text of row {n}") -> pa.Table:
+    return pa.table(
+        {"id": range(COUNT), "text": [texts(n) for n in range(COUNT)], "x": [n / 2 for n in range(COUNT)]},
+        schema=SCHEMA,
+    )
+
+
+def write(path: Path, rows: pa.Table) -> None:
+    if path.suffix == ".parquet":
+        pq.write_table(rows, path, row_group_size=1_700)
+        return
+    lines = (
+        "id,text,x\n" + "".join(f'{r["id"]},"{r["text"]}",{r["x"]}\n' for r in rows.to_pylist())
+        if ".csv" in path.name
+        else "".join(f'{{"id": {r["id"]}, "text": "{r["text"]}", "x": {r["x"]}}}\n' for r in rows.to_pylist())
+    )
+    path.write_bytes(gzip.compress(lines.encode()) if path.suffix == ".gz" else lines.encode())
+
+
+def info_of(path: Path) -> tuple[LocalStorage, FileInfo]:
+    storage = LocalStorage(path.parent)
+    info = storage.head(path.name)
+    assert info is not None
+    return storage, info
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.csv.gz", "a.parquet"])
+@pytest.mark.parametrize("whole_bytes", [0, 1 << 30])
+def test_runs_hold_the_rows_of_the_file_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, whole_bytes: int
+) -> None:
+    monkeypatch.setattr(source_module, "_WHOLE_BYTES_MAX", whole_bytes)
+    write(tmp_path / name, table())
+    runs = list(read_runs(*info_of(tmp_path / name), SCHEMA, SCHEMA.names, run_bytes=100_000))
+    assert len(runs) > 5
+    assert all(rows.nbytes < 1_100_000 for _, rows in runs)
+    assert pa.concat_tables([rows for _, rows in runs]).equals(table())
+    assert [first for first, _ in runs] == [rows["id"][0].as_py() for _, rows in runs]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7, 50])
+def test_parts_of_a_parquet_file_hold_each_row_once_in_order(tmp_path: Path, parts: int) -> None:
+    write(tmp_path / "a.parquet", table())
+    storage, info = info_of(tmp_path / "a.parquet")
+    runs = [run for n in range(parts) for run in read_runs(storage, info, SCHEMA, SCHEMA.names, (n, parts), 50_000)]
+    assert pa.concat_tables([rows for _, rows in runs]).equals(table())
+    assert [first for first, rows in runs if rows.num_rows] == [r["id"][0].as_py() for _, r in runs if r.num_rows]
+    metadata = pq.read_metadata(tmp_path / "a.parquet")
+    found = [group for n in range(parts) for group in groups_of_part(metadata, (n, parts))[0]]
+    assert found == list(range(metadata.num_row_groups))
+
+
+def test_only_large_parquet_files_are_cut() -> None:
+    assert [parts_of(FileInfo(name, size, 0)) for name, size in (("a.parquet", 0), ("a.parquet", 1 << 27))] == [1, 1]
+    assert parts_of(FileInfo("a.parquet", (1 << 27) * 5 + 1, 0)) == 6
+    assert parts_of(FileInfo("a.csv", 1 << 40, 0)) == 1
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_a_row_larger_than_a_block_far_into_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(text_source, "_BLOCKS_BYTES", (1 << 14, 1 << 17, 1 << 22))
+    long = table(lambda n: "x" * {20_000: 40_000, 25_000: 900_000}.get(n, 3))
+    write(tmp_path / f"a.{kind}", long)
+    runs = list(read_runs(*info_of(tmp_path / f"a.{kind}"), SCHEMA, SCHEMA.names, run_bytes=50_000))
+    assert pa.concat_tables([rows for _, rows in runs]).equals(long)
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_numbers_too_large_are_told_from_infinity_in_words_in_late_runs(tmp_path: Path, kind: str) -> None:
+    def file_with(value: str) -> list[pa.Table]:
+        write(tmp_path / f"a.{kind}", table())
+        text = (tmp_path / f"a.{kind}").read_text().replace("14500.0", value)
+        (tmp_path / f"a.{kind}").write_text(text)
+        runs = read_runs(*info_of(tmp_path / f"a.{kind}"), SCHEMA, SCHEMA.names, run_bytes=100_000)
+        return [rows for _, rows in runs]
+
+    assert (
+        float("-inf") in pa.concat_tables(file_with(" -Infinity" if kind == "json" else "-Infinity"))["x"].to_pylist()
+    )
+    with pytest.raises(InvalidRequest, match="column x holds a number that is too large"):
+        file_with("1e300")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.parquet"])
+def test_rows_are_counted_from_the_start_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(text_source, "_BLOCKS_BYTES", (1 << 14, 1 << 20))
+    write(tmp_path / name, table())
+    if name == "a.parquet":
+        # Uncompressed and plain, so that the text can be found.
+        pq.write_table(table(), tmp_path / name, row_group_size=1_700, compression="none", use_dictionary=False)
+    body = (tmp_path / name).read_bytes()
+    assert body.count(b"text of row 28123") >= 1
+    (tmp_path / name).write_bytes(body.replace(b"text of row 28123", b"text of row \xff8123"))
+    # The CSV reader itself refuses such text, and does not say where: only that what came before was fine.
+    says = r"row 2\d\d\d\d or later: .*invalid UTF8" if name == "a.csv" else "row 28123: its text is not UTF-8"
+    with pytest.raises(InvalidRequest, match=says):
+        list(read_runs(*info_of(tmp_path / name), SCHEMA, SCHEMA.names, run_bytes=100_000))
+
+
+def shorter(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def replaced(path: Path) -> None:
+    write(path.with_name(f"new-{path.name}"), table(lambda n: f"other {n}"))
+    path.with_name(f"new-{path.name}").replace(path)
+
+
+def longer(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(path.read_bytes()[-200:])
+
+
+@pytest.mark.parametrize("change", [shorter, replaced, longer, Path.unlink])
+@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.csv.gz", "a.parquet"])
+@pytest.mark.parametrize("when", ["before it is opened", "after its first run"])
+def test_a_file_that_changes_is_refused_whatever_could_be_read_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, when: str, change: Callable[[Path], None]
+) -> None:
+    monkeypatch.setattr(source_module, "_WHOLE_BYTES_MAX", 0)
+    write(tmp_path / name, table())
+    storage, info = info_of(tmp_path / name)
+    if when == "before it is opened":
+        change(tmp_path / name)
+    runs = read_runs(storage, info, SCHEMA, SCHEMA.names, run_bytes=100_000)
+    if when == "after its first run":
+        next(runs)
+        change(tmp_path / name)
+    with pytest.raises(InvalidRequest, match=f"{name} was (changed|deleted) while it was read") as caught:
+        list(runs)
+    assert caught.value.details["file"].endswith(name)
