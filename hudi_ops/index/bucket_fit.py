@@ -129,7 +129,10 @@ def other_hash_fields(
     """Key fields, other than those tried, with the one number of buckets that all sampled keys fit by them."""
     for length in range(len(key_fields), 0, -1):
         for fields in combinations(key_fields, length):
-            counts = fitting_counts(samples, fields) if fields != tuple(tried) else []
+            try:
+                counts = fitting_counts(samples, fields) if fields != tuple(tried) else []
+            except Unsupported:
+                continue  # Apache Hudi's own parser does not end on such keys, so it cannot have hashed them so
             if len(counts) == 1:
                 return fields, counts[0]
     return None

@@ -223,7 +223,7 @@ def test_a_path_that_is_no_table(
 UNWRITABLE = {
     "v6_nonpartitioned_mor": "version is 6",
     "v6_trips_8i1u_mor": "version is 6",
-    "v8_simplekeygen_nonhivestyle_cow": "not made by hudi-ops",
+    "v8_simplekeygen_nonhivestyle_cow": "index cannot be reproduced",
     "v9_txns_simple_meta_cow": "metadata table",
     "v9_record_index_bloom_filters": "metadata table",
 }

@@ -31,7 +31,11 @@ def test_a_few_keys_prove_the_number(buckets: int) -> None:
     assert first_misfit(samples, ("id",), buckets) is None
 
 
-@given(st.lists(st.text(min_size=1), min_size=1, max_size=30, unique=True), st.integers(1, 500), st.integers(1, 500))
+# A key with comma and colon is taken for several fields, on some of which Apache Hudi's own parser never ends.
+KEYS = st.text(st.characters(exclude_characters=",", exclude_categories=["Cs"]), min_size=1)
+
+
+@given(st.lists(KEYS, min_size=1, max_size=30, unique=True), st.integers(1, 500), st.integers(1, 500))
 def test_what_fits_is_what_has_no_misfit(keys: list[str], buckets: int, tried: int) -> None:
     samples = table_of(keys, ("id",), buckets)
     counts = fitting_counts(samples, ("id",))
@@ -54,6 +58,13 @@ def test_other_hash_fields_are_found() -> None:
     samples = table_of(keys, ("day",), 12)
     assert fitting_counts(samples, ("id", "day", "shop")) == []
     assert other_hash_fields(samples, ("id", "day", "shop"), ("id", "day", "shop")) == (("day",), 12)
+
+
+def test_fields_that_cannot_be_parsed_out_are_not_proposed() -> None:
+    """By `id` alone, Apache Hudi's parser would not end on these keys."""
+    samples = table_of([f"id:k{n},at:1{n}:30" for n in range(50)], ("id", "at"), 6)
+    assert other_hash_fields(samples, ("id", "at"), ("at",)) == (("id", "at"), 6)
+    assert other_hash_fields(samples, ("id", "at"), ("id", "at")) is None
 
 
 def test_without_keys_nothing_is_proved() -> None:
