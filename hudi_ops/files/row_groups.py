@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hudi_ops.errors import Corrupt
+from hudi_ops.files.widen import widen
 from hudi_ops.formats import parquet_footer
 from hudi_ops.kernels.bounds import ColumnBounds, bounds_table
 
@@ -123,7 +124,8 @@ def _ends(statistics: Any, stored: pa.DataType, kind: pa.DataType) -> tuple[pa.S
             ends = [pa.scalar(int(raw), pa.int64()).cast(stored) for raw in (statistics.min_raw, statistics.max_raw)]
         else:
             ends = [pa.scalar(one, stored) for one in (statistics.min, statistics.max)]
-        low, high = (one.cast(kind) for one in ends)
+        # As the rows are brought to the table's type: the double of a float is not what a cast makes of it.
+        low, high = widen(pa.chunked_array([pa.repeat(one, 1) for one in ends], stored), kind)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         return None, None  # bytes that are no text, a date out of Python's range: nothing is known then
     if pa.types.is_floating(kind) and not (low.as_py() <= high.as_py()):
