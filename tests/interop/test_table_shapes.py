@@ -43,9 +43,7 @@ SHAPES = [
         partitions=("seconds",), key_generator="timestamp", time=SECONDS_BY_HOUR, hive_style=False, ordering=None
     ),
     TableShape(partitions=("day",), key_generator="timestamp", time=DAYS_BY_MONTH, table_type="mor"),
-    TableShape(
-        partitions=("text_time",), key_generator="timestamp", time=TEXT_BY_DAY, meta_fields=False, url_encode=False
-    ),
+    TableShape(partitions=("text_time",), key_generator="timestamp", time=TEXT_BY_DAY, url_encode=False),
     TableShape(version=8),
     TableShape(version=8, partitions=("region", "month"), ordering=None, hive_style=False),
     TableShape(version=8, partitions=(), keys=("id", "number"), meta_fields=False, key_generator="complex"),

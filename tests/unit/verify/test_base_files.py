@@ -151,7 +151,9 @@ def test_key_in_two_groups_of_apache_hudi_may_be_meant(foreign):
 def without_meta() -> MemoryStorage:
     """A small table without meta columns."""
     storage = MemoryStorage("plain", SystemClock())
-    create_table(Session(context(storage)), Definition("plain", SCHEMA, ("id",), ("p",), "ts", buckets=2, meta_fields=False))
+    create_table(
+        Session(context(storage)), Definition("plain", SCHEMA, ("id",), ("p",), "ts", buckets=2, meta_fields=False)
+    )
     Table(context(storage)).ingest(rows_of(0, 40, 1))
     return storage
 
