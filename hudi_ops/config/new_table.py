@@ -35,7 +35,7 @@ def new_table_properties(
     create_schema: str,
     checksum: str,
 ) -> dict[str, str]:
-    """Every property of a new table.
+    """Every property of a new table (docs/format.md §1.5).
 
     Args:
         name: of the table.
@@ -43,7 +43,7 @@ def new_table_properties(
         version: 8 or 9.
         record_key: key fields.
         partition_by: partition fields.
-        ordering: the ordering field.
+        ordering: ordering field.
         key_generator: value of `hoodie.table.keygenerator.type`.
         time: how a column becomes a path, for the time-based key generator.
         hive_style: folders read `field=value`.
@@ -54,8 +54,6 @@ def new_table_properties(
 
     Raises:
         InvalidRequest: a name that not every reader could open.
-
-    Source: docs/format.md §1.5.
     """
     _check_name(name)
     mode = "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING"
@@ -88,9 +86,7 @@ def new_table_properties(
         properties["hoodie.table.partition.fields"] = ",".join(partition_by)
     if ordering:
         properties["hoodie.table.ordering.fields" if version >= 9 else "hoodie.table.precombine.field"] = ordering
-    if time is not None:
-        properties |= time.properties()
-    return properties
+    return properties | (time.properties() if time is not None else {})
 
 
 def _check_name(name: str) -> None:

@@ -192,6 +192,13 @@ def _check_kind(definition: Definition) -> None:
         )
     if definition.time is not None:
         check_time_partition(definition.time)
+        if not definition.meta_fields:
+            raise Unsupported(
+                "a table with the time-based key generator needs meta columns",
+                expected="meta columns, or another key generator",
+                found="key generator timestamp, without meta columns",
+                next_step="change one of the two: Apache Hudi refuses to write such a table",
+            )
     if (definition.version, definition.table_type, definition.meta_fields) == (8, "MERGE_ON_READ", False):
         raise Unsupported(
             "a merge-on-read table of version 8 needs meta columns",

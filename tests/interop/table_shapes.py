@@ -27,6 +27,7 @@ SCHEMA = pa.schema([
     ("number", pa.int64()),
     ("region", pa.string()),
     ("plain", pa.string()),
+    ("code", pa.string()),
     ("month", pa.int32()),
     ("week", pa.date32()),
     ("ms", pa.int64()),
@@ -44,6 +45,8 @@ SCHEMA = pa.schema([
 
 # Values whose folders must be escaped, one beyond ASCII, the default partition; and values that need no escape.
 REGIONS = ("a/b", "10:30 50%", "München 日本", None, "x=y", "#{'q'}", "a+b&c d")
+# Apache Hudi 1.0.2 cannot merge into a partition whose value is beyond ASCII, in tables that it made itself too.
+CODES = tuple(one for one in REGIONS if one is None or one.isascii())
 PLAIN = ("Oslo", "São Paulo", None, "a+b&c d", "0012")
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
 # Before 1970, at it, and in its first second; the rest are days of 2024. A null has the folder of 1970-01-01.
@@ -129,6 +132,7 @@ def row(number: int, version: int, seq: int, *, deleted: bool | None = None) -> 
         "number": number * 1_000_000_007 - 5_000_000_000,
         "region": REGIONS[number % len(REGIONS)],
         "plain": PLAIN[number % len(PLAIN)],
+        "code": CODES[number % len(CODES)],
         "month": 1 + number // 4 % 2,
         "week": date(2024, 1, 1) + timedelta(weeks=number % 3),
         "ms": ms,

@@ -37,17 +37,16 @@ SHAPES = [
     TableShape(partitions=(), ordering=None, meta_fields=False, key_generator="non_partitioned"),
     TableShape(partitions=("plain",), key_generator="complex", url_encode=False, ordering="at"),
     TableShape(partitions=(), keys=("number", "id"), table_type="mor"),
-    TableShape(partitions=("region", "week"), table_type="mor", meta_fields=False, ordering=None),
+    # With two partition fields and one key, hence named keys, the `hudi` package misses deletes in log files of such a table.
+    TableShape(partitions=("region",), table_type="mor", meta_fields=False, ordering=None),
     TableShape(partitions=("ms",), key_generator="timestamp", time=MS_BY_DAY),
     TableShape(
         partitions=("seconds",), key_generator="timestamp", time=SECONDS_BY_HOUR, hive_style=False, ordering=None
     ),
     TableShape(partitions=("day",), key_generator="timestamp", time=DAYS_BY_MONTH, table_type="mor"),
-    TableShape(
-        partitions=("text_time",), key_generator="timestamp", time=TEXT_BY_DAY, meta_fields=False, url_encode=False
-    ),
-    TableShape(version=8),
-    TableShape(version=8, partitions=("region", "month"), ordering=None, hive_style=False),
+    TableShape(partitions=("text_time",), key_generator="timestamp", time=TEXT_BY_DAY, url_encode=False),
+    TableShape(version=8, partitions=("code",)),
+    TableShape(version=8, partitions=("code", "month"), ordering=None, hive_style=False),
     TableShape(version=8, partitions=(), keys=("id", "number"), meta_fields=False, key_generator="complex"),
     TableShape(version=8, partitions=("plain",), key_generator="complex", table_type="mor", url_encode=False),
     TableShape(

@@ -208,13 +208,18 @@ tables:
     key_generator: timestamp
     time: {input: UNIX_TIMESTAMP, output: yyyy/MM}
     hive_style: false
+  bare:
+    path: bare
+    record_key: [id]
+    version: 8
     meta_fields: false
 """)
     made = call("create", "old", "--like", like(home, rows), "--json").json
-    assert (made["version"], made["key_generator"], made["meta_fields"]) == (8, "TIMESTAMP", False)
+    assert (made["version"], made["key_generator"], made["meta_fields"]) == (8, "TIMESTAMP", True)
     assert not Table.open(str(home / "old")).config.hive_style
-    shown = call("show", "old", "--json").json
-    assert (shown["version"], shown["key_generator"], shown["meta_fields"]) == (8, "TIMESTAMP", False)
+    assert call("create", "bare", "--like", home / "like.parquet").code == 0
+    shown = call("show", "bare", "--json").json
+    assert (shown["version"], shown["key_generator"], shown["meta_fields"]) == (8, "NON_PARTITION", False)
     options = ("--key-generator=timestamp", "--time-input=epochmilliseconds", "--time-output=yyyyMM", "--meta-fields")
     other = ("--key=id", "--partition-by=ts", "--table-version=9", "--hive-style", "--no-url-encode")
     made = call("create", "./new", *options, *other, "--like", home / "like.parquet", "--json").json

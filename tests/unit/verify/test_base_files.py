@@ -164,7 +164,7 @@ def test_keys_without_meta_columns_are_made_anew(without_meta):
 
 
 def test_buckets_without_meta_columns(without_meta):
-    rewrite_base(without_meta, lambda rows: set_column(rows, "id", lambda ids: [f"other{one}" for one in ids]))
+    rewrite_base(without_meta, lambda rows: set_column(rows, "id", lambda ids: [f"{one}1" for one in ids]))
     assert found(without_meta) == errors("bucket-wrong")
 
 
