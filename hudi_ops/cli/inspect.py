@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 TERMINAL_ROWS = 20
 
-_ROW_GROUP_BYTES = 128 << 20
+_ROW_GROUP_BYTES = 64 << 20
 
 _LESS_TELLING = ("completion_time", "bytes_written", "slot", "archived")
 

@@ -16,7 +16,7 @@ from hudi_ops.files.row_groups import may_hold_keys, row_group_bounds
 from hudi_ops.kernels.condition import Condition, possible_units
 from hudi_ops.storage.protocol import Storage
 
-BATCH_BYTES = 16 << 20
+BATCH_BYTES = 8 << 20
 """Size of a batch, about, by what its columns take in the file before compression."""
 
 BATCH_ROWS_MAX = 64 * 1024

@@ -1,4 +1,4 @@
-"""Scans: streams in order and in pieces, for every taker; what is left out is counted; a stream that is dropped ends its threads."""
+"""Scans: streams in order and in pieces, for every taker; what is left out is counted; a dropped stream ends its threads."""
 
 from __future__ import annotations
 
