@@ -18,21 +18,10 @@ ROWS = {"bulk": 20_000, "mix": 21_000, "ins": 22_000, "upd-1": 20_000, "few": 20
 
 def test_quick_form_gives_right_rows(tmp_path):
     work, results = tmp_path / "work", tmp_path / "results"
-    chosen = ["--variants", ",".join(VARIANTS), "--cases", ",".join(ROWS)]
+    chosen = ["--quick", "--variants", ",".join(VARIANTS), "--cases", ",".join(ROWS)]
+    places = ["--python", sys.executable, "--work", str(work), "--results", str(results)]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "benchmarks.ingest",
-            "--quick",
-            *chosen,
-            "--python",
-            sys.executable,
-            "--work",
-            str(work),
-            "--results",
-            str(results),
-        ],
+        [sys.executable, "-m", "benchmarks.ingest", *chosen, *places],
         cwd=ROOT,
         capture_output=True,
         text=True,
