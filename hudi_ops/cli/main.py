@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from hudi_ops.cli import adopt, inspect, remove, tables, zookeeper
+from hudi_ops.cli import adopt, create, ingest, inspect, remove, zookeeper
 from hudi_ops.cli.arguments import as_help
 from hudi_ops.cli.output import BROKEN_PIPE_EXIT_CODE, write, write_json
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
@@ -31,9 +31,9 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(help=as_help(tables.CREATE_HELP))(tables.create)
+app.command(help=as_help(create.CREATE_HELP))(create.create)
 app.command(help=as_help(adopt.ADOPT_HELP))(adopt.adopt)
-app.command(help=as_help(tables.INGEST_HELP))(tables.ingest)
+app.command(help=as_help(ingest.INGEST_HELP))(ingest.ingest)
 app.command(name="delete-partition", help=as_help(remove.DELETE_PARTITION_HELP))(remove.delete_partition)
 app.command(help=as_help(remove.TRUNCATE_HELP))(remove.truncate)
 app.command(help=as_help(inspect.READ_HELP))(inspect.read)

@@ -53,8 +53,7 @@ class StorageListing:
             folder = self._storage.list_folder(prefix)
             if prefix and any(info.name.startswith(partition_metadata.FILE_NAME) for info in folder.files):
                 found.append(prefix)
-            # A folder that begins with a dot may be a partition: other readers look into it too (docs/format.md §6.6).
-            todo += [f"{prefix}/{name}" if prefix else name for name in folder.folders if prefix or name != ".hoodie"]
+            todo += _below(prefix, folder)
         return sorted(found)
 
     def files(self, partition_path: str) -> list[DataFile]:
@@ -79,8 +78,7 @@ class StorageListing:
             for path, folder in zip(level, engine.map(self._storage.list_folder, level), strict=True):
                 if path and any(info.name.startswith(partition_metadata.FILE_NAME) for info in folder.files):
                     files[path] = _data_files(path, folder)
-                names = [name for name in folder.folders if not name.startswith(".")]
-                below += [f"{path}/{name}" if path else name for name in names]
+                below += _below(path, folder)
             level = below
             if keep is not None and may_prune_folders and level:
                 wanted = keep(level)
@@ -90,6 +88,11 @@ class StorageListing:
         wanted = keep(partitions) if keep is not None and partitions else [True] * len(partitions)
         kept = {path: files[path] for path, is_wanted in zip(partitions, wanted, strict=True) if is_wanted}
         return Walked(kept, tuple(sorted({*skipped, *(set(partitions) - set(kept))})))
+
+
+def _below(path: str, folder: Folder) -> list[str]:
+    # A folder that begins with a dot may be a partition: other readers look into it too (docs/format.md §6.6).
+    return [f"{path}/{name}" if path else name for name in folder.folders if path or name != ".hoodie"]
 
 
 def _data_files(partition_path: str, folder: Folder) -> list[DataFile]:
