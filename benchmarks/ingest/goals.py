@@ -51,7 +51,7 @@ GOALS = (
     Goal("local, CPU: at least 0.8x delta-rs MERGE", _UPSERTS, "local", "cpu_s", 0.8, over="delta"),
     Goal(
         "local without meta columns, CPU: at least 1.0x delta-rs MERGE",
-        _LIKE_LAYOUTS,
+        _UPSERTS,
         "local-bare",
         "cpu_s",
         1.0,
