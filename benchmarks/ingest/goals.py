@@ -41,8 +41,6 @@ class Goal:
 
 
 _UPSERTS = ("mix", "upd", "upd-1", "upd-256")
-_LIKE_LAYOUTS = ("mix", "upd", "upd-1")
-"""Where delta-rs writes about as many files as we do: it keeps to one a partition, whatever the buckets are."""
 _WRITES = ("bulk", *_UPSERTS, "ins")
 
 GOALS = (
@@ -50,10 +48,10 @@ GOALS = (
     Goal("local, CPU: at least 8x Apache Hudi (bloom)", ("mix", "upd"), "local", "cpu_s", 8.0, over="hudi-bloom"),
     Goal("Spark, CPU: at least 3.5x Apache Hudi (bucket)", _UPSERTS, "spark", "cpu_s", 3.5, over="hudi"),
     Goal("Spark, CPU: at least 3.5x Apache Hudi (bloom)", ("mix", "upd"), "spark", "cpu_s", 3.5, over="hudi-bloom"),
-    Goal("local, CPU: at least 0.8x delta-rs MERGE", _LIKE_LAYOUTS, "local", "cpu_s", 0.8, over="delta"),
+    Goal("local, CPU: at least 0.8x delta-rs MERGE", _UPSERTS, "local", "cpu_s", 0.8, over="delta"),
     Goal(
         "local without meta columns, CPU: at least 1.0x delta-rs MERGE",
-        _LIKE_LAYOUTS,
+        _UPSERTS,
         "local-bare",
         "cpu_s",
         1.0,
