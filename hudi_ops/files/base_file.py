@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hudi_ops.config.columns import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
@@ -95,13 +94,7 @@ class BaseFileReader:
 
     def might_hold(self, keys: pa.ChunkedArray) -> bool:
         """Whether any of these record keys may be in the file: asked of the footer alone, its key range first."""
-        footer = self.footer
-        if footer.min_key is not None and footer.max_key is not None:
-            inside = pc.and_(pc.greater_equal(keys, footer.min_key), pc.less_equal(keys, footer.max_key))
-            keys = keys.filter(inside)
-        if len(keys) == 0 or footer.bloom is None:
-            return len(keys) > 0
-        return bool(footer.bloom.might_contain(keys).any())
+        return self.footer.might_hold(keys)
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The named columns that the file has, all rows.

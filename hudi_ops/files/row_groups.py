@@ -60,16 +60,7 @@ def may_hold_keys(file: pq.ParquetFile, keys: pa.Array, path: str) -> bool:
         # The rows can be read without it; that it is broken is for `verify` to say.
         logger.warning("%s is read in full: %s", path, error)
         return True
-    low = footer.min_key.encode() if footer.min_key is not None else None
-    high = footer.max_key.encode() if footer.max_key is not None else None
-    inside = [
-        key
-        for key in keys.to_pylist()
-        if (low is None or low <= key.encode()) and (high is None or key.encode() <= high)
-    ]
-    if footer.bloom is None or not inside:
-        return bool(inside)
-    return bool(footer.bloom.might_contain(pa.array(inside, pa.string())).any())
+    return footer.might_hold(keys)
 
 
 def _leaf(file: pq.ParquetFile, name: str) -> int | None:

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from hudi_ops.errors import Corrupt
 from hudi_ops.formats import bloom
 from hudi_ops.formats.bloom import BloomFilter
@@ -34,6 +37,23 @@ class BaseFileFooter:
     min_key: str | None
     max_key: str | None
     avro_schema: str | None
+
+    def might_hold(self, keys: pa.Array | pa.ChunkedArray) -> bool:
+        """Whether any of these record keys may be in the file: False is certain.
+
+        Args:
+            keys: record keys without nulls.
+
+        Source: docs/format.md §7.
+        """
+        # A writer may have compared Java strings, by UTF-16 code units, where Arrow compares UTF-8 bytes: against bounds below
+        # U+E000 both agree.
+        bounds = (self.min_key, self.max_key)
+        if all(bound is not None and max(bound, default="") < "\ue000" for bound in bounds):
+            keys = keys.filter(pc.and_(pc.greater_equal(keys, self.min_key), pc.less_equal(keys, self.max_key)))
+        if len(keys) == 0 or self.bloom is None:
+            return len(keys) > 0
+        return bool(self.bloom.might_contain(keys).any())
 
 
 def encode(footer: BaseFileFooter) -> dict[str, str]:

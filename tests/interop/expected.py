@@ -85,7 +85,7 @@ def load_expected(name: str) -> pa.Table:
 def completed_instants(table: Path) -> list[str]:
     """Request times of the completed writes on the active timeline (layout 2), oldest first."""
     timeline = table / ".hoodie" / "timeline"
-    files = [file for action in ("commit", "replacecommit") for file in timeline.glob(f"*_*.{action}")]
+    files = [file for action in ("commit", "deltacommit", "replacecommit") for file in timeline.glob(f"*_*.{action}")]
     return sorted(file.name.split("_")[0] for file in files)
 
 

@@ -167,7 +167,11 @@ class ShapedModel(TableModel):
 
     def identity(self, row: Row) -> tuple[Any, ...]:
         """Partition and key."""
-        return (*self.table_shape.folder_of(row), *(row[name] for name in self.table_shape.keys))
+        return (*self.place(row), *(row[name] for name in self.table_shape.keys))
+
+    def place(self, row: Row) -> tuple[Any, ...]:
+        """The partition."""
+        return self.table_shape.folder_of(row)
 
 
 class ShapedTable:
@@ -180,12 +184,12 @@ class ShapedTable:
         plain = Shape(shape.keys, shape.partitions, shape.ordering, shape.buckets)
         self.model = ShapedModel(plain, table_shape=shape)
 
-    def ingest(self, operation: str, content: Sequence[Row]) -> None:
+    def ingest(self, operation: str, content: Sequence[Row], engine: str = "auto") -> None:
         """One ingest by us; its counts must be the model's."""
         data = as_table(content)
         if operation == "delete":
             data = data.select(list(dict.fromkeys(self.shape.keys + self.shape.partitions)))
-        result = self.table.ingest(data, operation)
+        result = self.table.ingest(data, operation, engine=engine)  # type: ignore[arg-type]
         counted = {name: getattr(result, name) for name in ("inserted", "updated", "deleted", "ignored")}
         assert counted == self.model.apply(operation, content, str(result.instant)), f"counts of {operation}"
 

@@ -66,3 +66,30 @@ def test_name_from_before_apache_is_read_as_simple():
 def test_damage_names_the_file(values):
     with pytest.raises(Corrupt, match=r"f\.parquet"):
         parquet_footer.decode(values, "f.parquet")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "key", "expected"),
+    [
+        ("b", "d", "c", True),
+        ("b", "d", "a", False),
+        ("b", "d", "😀", False),
+        ("b", "é", "日本", False),
+        # In UTF-16 the first sorts below the second, in UTF-8 above it: such a range proves nothing.
+        ("😀", "\ufffd", "😀", True),
+        ("😀", "\ufffd", "a", True),
+        ("a", "\ufffd", "😀", True),
+        (None, None, "a", True),
+    ],
+)
+def test_a_key_range_is_believed_where_both_orders_agree(
+    low: str | None, high: str | None, key: str, expected: bool
+) -> None:
+    assert BaseFileFooter(None, low, high, None).might_hold(pa.array([key])) is expected
+
+
+def test_the_filter_is_asked_of_the_keys_inside_the_range() -> None:
+    footer = BaseFileFooter(BloomFilter.build(pa.array(["b", "c"]), capacity=64, fpp=1e-9), "b", "c", None)
+    assert footer.might_hold(pa.array(["a", "c"]))
+    assert not footer.might_hold(pa.array(["a", "d", "bb"]))
+    assert not footer.might_hold(pa.array([], pa.string()))
