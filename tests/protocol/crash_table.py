@@ -56,7 +56,7 @@ class Job:
     operation: str
     new: dict[str, int]
     rows: pa.Table | None = None
-    points: int = 60
+    points: int = 54
 
     def __str__(self) -> str:
         return self.operation
