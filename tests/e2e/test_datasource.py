@@ -21,7 +21,7 @@ from tests.interop.compare import assert_same_rows
 from tests.interop.our_rows import SCHEMAS, as_table, row
 
 ROOT = Path(__file__).resolve().parents[2]
-APPLICATION = Path(__file__).with_name("read_application.py")
+APPLICATION = Path(__file__).with_name("user_application.py")
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("value", pa.int64())])
 
 
@@ -154,6 +154,7 @@ def submitted(options: list[str], zipped: Path, table: Path) -> dict[str, Any]:
 def check(answer: dict[str, Any], master: str, zipped: Path) -> None:
     sums = [[f"p{part}", len(ids), sum(ids)] for part in range(3) for ids in [range(part, 100_000, 3)]]
     assert answer["sums"] == sums
+    assert answer["written"] == ["spark", 1000, 0]
     assert answer["one"] == [7]
     assert answer["partitions"] > 1
     assert answer["master"].startswith(master)

@@ -1,4 +1,5 @@
-"""A Spark application of a user: reads a table through the data source on executors, and says what it found, as JSON."""
+"""A Spark application of a user: writes a DataFrame into a table and reads the table through the data source, both on executors,
+and says what it did and found, as JSON."""
 
 from __future__ import annotations
 
@@ -17,8 +18,12 @@ def where_from(_: int) -> str:
 def main(table: str) -> None:
     spark = SparkSession.builder.appName("reads").getOrCreate()
     import hudi_ops
+    from hudi_ops import Table
     from hudi_ops.datasource import register
 
+    # Rows that are there already, so that what is read does not depend on how often this runs.
+    rows = spark.range(0, 100_000, 100).selectExpr("id", "concat('p', id % 3) AS part", "id AS value")
+    written = Table.open(table).ingest(rows)
     register(spark)
     frame = spark.read.format("hudi_ops").load(table)
     frame.createOrReplaceTempView("rows")
@@ -29,6 +34,7 @@ def main(table: str) -> None:
         "driver": hudi_ops.__file__,
         "executors": executors,
         "partitions": frame.rdd.getNumPartitions(),
+        "written": [written.engine, written.updated, written.inserted],
         "sums": [list(row) for row in by_part],
         "one": [row.id for row in frame.where("id = 7").collect()],
     }
