@@ -103,3 +103,14 @@ def test_runs_join_small_batches_and_cut_large_ones() -> None:
     assert len(runs) <= 12
     assert [n for _, rows in runs for n in rows["n"].to_pylist()] == list(range(1_000))
     assert [first for first, _ in runs] == [rows["n"][0].as_py() for _, rows in runs]
+
+
+def test_the_index_of_a_data_frame_is_a_column_where_it_has_a_name() -> None:
+    frame = ROWS.to_pandas()
+    some = open_rows(frame[frame.index % 2 == 0].iloc[[0, -1]])
+    assert some.schema is not None and some.schema.names == ROWS.column_names  # not `__index_level_0__`
+    keyed = open_rows(frame.set_index(ROWS.column_names[0]))
+    assert keyed.schema is not None and set(keyed.schema.names) == set(ROWS.column_names)
+    frame.index.name = "even"  # a range, which Arrow would leave out
+    even = open_rows(frame).table
+    assert even is not None and even["even"].to_pylist() == list(range(ROWS.num_rows))
