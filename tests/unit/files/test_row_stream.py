@@ -12,7 +12,8 @@ import pytest
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.files.row_stream import open_rows
-from hudi_ops.files.runs import runs_of
+from hudi_ops.files.dictionary_columns import pays
+from hudi_ops.files.runs import joined, picked, runs_of
 
 ROWS = pa.table({"id": list(range(1_000)), "text": [None if n % 9 == 1 else f"t{n}" for n in range(1_000)]})
 
@@ -114,3 +115,20 @@ def test_the_index_of_a_data_frame_is_a_column_where_it_has_a_name() -> None:
     frame.index.name = "even"  # a range, which Arrow would leave out
     even = open_rows(frame).table
     assert even is not None and even["even"].to_pylist() == list(range(ROWS.num_rows))
+
+
+def test_rows_are_picked_from_columns_in_pieces() -> None:
+    pieces = pa.concat_tables([ROWS.slice(0, 300), ROWS.slice(300)])
+    for rows in (ROWS, pieces):
+        assert picked(rows, pa.array([0, 299, 300, 999])).to_pylist() == ROWS.take([0, 299, 300, 999]).to_pylist()
+
+
+def test_text_of_2_gib_stays_in_several_pieces() -> None:
+    half = pa.StringArray.from_buffers(
+        20, pa.array(range(0, 21 * (55 << 20), 55 << 20), pa.int32()).buffers()[1], pa.py_buffer(bytes(20 * (55 << 20)))
+    )
+    rows = joined([pa.table({"text": half}), pa.table({"text": half})])
+    assert rows.num_rows == 40
+    assert rows.column("text").num_chunks == 2
+    assert picked(rows, pa.array([0, 39])).num_rows == 2
+    assert not pays(pa.chunked_array([half, half]))
