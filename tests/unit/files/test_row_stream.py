@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.files.row_stream import open_rows
 from hudi_ops.files.dictionary_columns import pays
+from hudi_ops.files.row_stream import open_rows
 from hudi_ops.files.runs import joined, picked, runs_of
 
 ROWS = pa.table({"id": list(range(1_000)), "text": [None if n % 9 == 1 else f"t{n}" for n in range(1_000)]})
@@ -109,12 +109,15 @@ def test_runs_join_small_batches_and_cut_large_ones() -> None:
 def test_the_index_of_a_data_frame_is_a_column_where_it_has_a_name() -> None:
     frame = ROWS.to_pandas()
     some = open_rows(frame[frame.index % 2 == 0].iloc[[0, -1]])
-    assert some.schema is not None and some.schema.names == ROWS.column_names  # not `__index_level_0__`
+    assert some.schema is not None
+    assert some.schema.names == ROWS.column_names  # not `__index_level_0__`
     keyed = open_rows(frame.set_index(ROWS.column_names[0]))
-    assert keyed.schema is not None and set(keyed.schema.names) == set(ROWS.column_names)
+    assert keyed.schema is not None
+    assert set(keyed.schema.names) == set(ROWS.column_names)
     frame.index.name = "even"  # a range, which Arrow would leave out
     even = open_rows(frame).table
-    assert even is not None and even["even"].to_pylist() == list(range(ROWS.num_rows))
+    assert even is not None
+    assert even["even"].to_pylist() == list(range(ROWS.num_rows))
 
 
 def test_rows_are_picked_from_columns_in_pieces() -> None:
