@@ -120,11 +120,27 @@ def _some(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]
 def _plain_column(column: pa.Array) -> list[Any]:
     import pyarrow as pa
 
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        try:
+            return [plain(value) for value in column.to_pylist()]
+        except (OverflowError, ValueError):
+            return [_plain_time(value) for value in column]
     values: list[Any] = (
         column.to_pylist(maps_as_pydicts="lossy") if pa.types.is_map(column.type) else column.to_pylist()
     )
     is_plain = pa.types.is_integer(column.type) or pa.types.is_string(column.type) or pa.types.is_boolean(column.type)
     return values if is_plain else [plain(value) for value in values]
+
+
+def _plain_time(value: pa.Scalar) -> Any:
+    try:
+        return plain(value.as_py())
+    except (OverflowError, ValueError):  # Python knows the years 1 to 9999 only
+        import pyarrow as pa
+
+        unit = getattr(value.type, "unit", None)
+        unzoned = value if pa.types.is_date(value.type) else value.cast(pa.timestamp(unit))
+        return str(unzoned.cast(pa.string()).as_py()).replace(" ", "T", 1)
 
 
 def is_terminal() -> bool:

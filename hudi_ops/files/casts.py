@@ -96,7 +96,7 @@ def _fit(array: pa.Array, kind: pa.DataType, path: str, fill: bool) -> pa.Array:
     if source == kind:
         return array
     if _is.is_dictionary(source):
-        return _fit(array.dictionary_decode(), kind, path, fill)
+        return _fit(_decoded(array), kind, path, fill)
     if _is.is_run_end_encoded(source):
         return _fit(pc.run_end_decode(array), kind, path, fill)
     if _is.is_null(source):
@@ -114,6 +114,15 @@ def _fit(array: pa.Array, kind: pa.DataType, path: str, fill: bool) -> pa.Array:
         return cast(array, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise _Misfit(path, str(error), str(kind), str(source)) from error
+
+
+def _decoded(array: pa.DictionaryArray) -> pa.Array:
+    # Arrow cannot take from views, which is how the categories of Polars come.
+    values = array.dictionary
+    if _is.is_string_view(values.type) or _is.is_binary_view(values.type):
+        plain = pa.large_string() if _is.is_string_view(values.type) else pa.large_binary()
+        array = pa.DictionaryArray.from_arrays(array.indices, values.cast(plain))
+    return array.dictionary_decode()
 
 
 def _fit_struct(array: pa.StructArray, kind: pa.StructType, path: str, fill: bool) -> pa.Array:

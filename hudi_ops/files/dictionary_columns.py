@@ -13,6 +13,9 @@ SAMPLE_ROWS = 2048
 PAGE_BYTES_MAX = 1 << 20
 """Arrow's limit for a dictionary page; beyond it the writer falls back to plain values, having paid for both."""
 
+_TAKEN_BYTES_MAX = 1 << 30
+"""Arrow's take joins the pieces of a column first, and fails where they hold 2 GiB of text together; a filter does not."""
+
 GROWTH_MAX = 2.0
 """A file that grew by more than this is looked at anew: columns whose values were few may not be any more, and the reverse."""
 
@@ -52,11 +55,9 @@ def pays(column: pa.ChunkedArray) -> bool:
     count = len(column)
     if count < 16:
         return True
-    sample = (
-        column
-        if count <= SAMPLE_ROWS
-        else column.take(pa.array(np.linspace(0, count - 1, SAMPLE_ROWS).astype(np.int64)))
-    )
+    if column.nbytes > PAGE_BYTES_MAX * count:
+        return False  # not one value would fit
+    sample = column if count <= SAMPLE_ROWS else _sample(column)
     seen = pc.value_counts(sample.combine_chunks()).field("counts").to_numpy(zero_copy_only=False)
     distinct = float(len(seen))
     if count > SAMPLE_ROWS:
@@ -65,6 +66,15 @@ def pays(column: pa.ChunkedArray) -> bool:
         once, twice = int(np.count_nonzero(seen == 1)), int(np.count_nonzero(seen == 2))
         distinct += once * (once - 1) / (2 * (twice + 1))
     return distinct * 2 <= count and distinct * (sample.nbytes / len(sample)) <= PAGE_BYTES_MAX
+
+
+def _sample(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    rows = np.linspace(0, len(column) - 1, SAMPLE_ROWS).astype(np.int64)
+    if column.nbytes < _TAKEN_BYTES_MAX:
+        return column.take(pa.array(rows))
+    mask = np.zeros(len(column), bool)
+    mask[rows] = True
+    return column.filter(pa.array(mask))
 
 
 def _is_telling(previous: pq.FileMetaData, rows: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -12,6 +13,7 @@ import pyarrow as pa
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.files.runs import Run, runs_of
 
+_UNNAMED_LEVEL = re.compile(r"__index_level_\d+__")
 _EXPECTED = "a pyarrow.Table, anything with the Arrow C stream interface, or record batches of one schema"
 
 
@@ -70,7 +72,7 @@ def _open(data: Any) -> RowStream | Iterable[Any]:
     package = type(data).__module__.partition(".")[0]
     if isinstance(data, pa.Table | pa.RecordBatch | dict) or package == "pandas":
         # A data frame of pandas lies in memory, and its types show only when all of a column is seen.
-        table = data if isinstance(data, pa.Table) else pa.table(data)
+        table = data if isinstance(data, pa.Table) else _of_pandas(data) if package == "pandas" else pa.table(data)
         return RowStream(table.schema, table=table)
     if package == "polars" and hasattr(data, "collect_batches"):
         frames: Iterable[Any] = data.collect_batches(maintain_order=True)
@@ -84,6 +86,17 @@ def _open(data: Any) -> RowStream | Iterable[Any]:
         return _open(pa.table(data))
     parts: Iterable[Any] = data
     return parts
+
+
+def _of_pandas(frame: Any) -> pa.Table:
+    """The columns of a data frame, and those levels of its index that have a name of their own; others only number the rows."""
+    if not hasattr(frame, "columns"):
+        return pa.table(frame)
+    # Left to itself, Arrow writes an unnamed index as a column and leaves out a named one that counts evenly.
+    has_names = any(name is not None for name in frame.index.names)
+    table = pa.Table.from_pandas(frame, preserve_index=has_names)
+    given = set(map(str, frame.columns))
+    return table.select([name for name in table.column_names if name in given or not _UNNAMED_LEVEL.fullmatch(name)])
 
 
 def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

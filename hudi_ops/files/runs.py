@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 RUN_BYTES = 32 << 20
@@ -47,10 +48,26 @@ def joined(tables: list[pa.Table]) -> pa.Table:
     arrays = []
     for _ in range(len(columns)):
         column = columns.pop(0)
-        combined = column.combine_chunks()  # of a column of 2 GiB and more: in several pieces
-        is_one = isinstance(combined, pa.Array)
-        arrays.append(pa.chunked_array([combined], column.type) if is_one else combined)
+        try:
+            arrays.append(
+                pa.table({"": column}).combine_chunks().column(0)
+            )  # of text of 2 GiB and more: in several pieces
+        except pa.ArrowInvalid:
+            arrays.append(column)  # nested text of such a size stays as it came
+        del column
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def picked(rows: pa.Table, numbers: pa.Array) -> pa.Table:
+    """The rows of these numbers, which ascend, each once.
+
+    Arrow's take joins the pieces of a column first, and fails where they hold 2 GiB of text together; a filter does not.
+    """
+    if all(column.num_chunks <= 1 for column in rows.columns):
+        return rows.take(numbers)
+    mask = np.zeros(rows.num_rows, bool)
+    mask[np.asarray(numbers)] = True
+    return rows.filter(pa.array(mask))
 
 
 def _slices(batch: pa.RecordBatch, run_bytes: int) -> Iterator[pa.RecordBatch]:

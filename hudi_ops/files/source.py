@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -140,7 +141,8 @@ def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: 
     Raises:
         InvalidRequest: an unknown, missing or repeated column, or a value that does not fit.
     """
-    if fill:
+    twice = next((name for name, count in Counter(rows.column_names).items() if count > 1), None)
+    if fill and twice is None:
         rows = _filled(rows, schema, required)
     unknown = [name for name in rows.column_names if name not in schema.names]
     if unknown:
@@ -153,14 +155,14 @@ def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: 
             field=unknown[0],
         )
     missing = [name for name in required if name not in rows.column_names]
-    if missing or len(set(rows.column_names)) < rows.num_columns:
+    if missing or twice is not None:
         raise InvalidRequest(
             f"{where} lacks column {missing[0]}" if missing else f"{where} has a column twice",
             expected=f"columns {', '.join(required)}",
             found=", ".join(rows.column_names),
             next_step="rows are replaced as a whole, so every column must be there",
             file=where,
-            field=missing[0] if missing else "",
+            field=missing[0] if missing else twice,
         )
     fields = [field for field in schema if field.name in rows.column_names]
     columns = [fit_column(rows.column(field.name), field, where, fill=fill) for field in fields]

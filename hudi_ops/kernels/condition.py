@@ -22,6 +22,9 @@ from hudi_ops.kernels.bounds import HIGH, LOW, NANS, NULLS, VALUES
 _FIRST_SURROGATE, _LAST_SURROGATE, _LAST_CHARACTER = 0xD800, 0xDFFF, 0x10FFFF
 _OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
+BOUNDED_VALUES_MAX: Final = 100
+"""With more values than these, bounds meet their range only: Arrow takes a second a unit for thousands, and dies of more."""
+
 COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "=": lambda left, right: left == right,
     "!=": lambda left, right: left != right,
@@ -75,15 +78,25 @@ def compared(column: str, operator: str, value: Any) -> Condition:
 
 
 def member(column: str, values: Sequence[Any]) -> Condition:
-    """A column that has one of the values; null, as in SQL, for a null."""
-    # Arrow's own answer for a null is false, which NOT would turn into true.
+    """A column that has one of the values; null, as in SQL, for a null.
+
+    Raises:
+        ValueError: the values are not of one type; or TypeError.
+    """
     field_, unknown = pc.field(column), _unknown()
-    rows = pc.if_else(field_.is_valid(), field_.isin(list(values)), unknown)
-    each = [compared(column, "=", value) for value in values]
-    may_hold, may_fail = each[0].may_hold, each[0].may_fail
-    for one in each[1:]:
-        may_hold, may_fail = may_hold | one.may_hold, may_fail & one.may_fail
-    return Condition(rows, may_hold, may_fail, (column,), {column: tuple(values)})
+    compared_as = field_
+    if any(isinstance(value, float) for value in values):
+        # `isin` brings the values to the column's type, where 0.1 may be a single-precision number; `=` brings both to doubles.
+        compared_as, values = field_.cast(pa.float64(), safe=False), [float(value) for value in values]
+    # Arrow's own answer for a null is false, which NOT would turn into true.
+    rows = pc.if_else(field_.is_valid(), compared_as.isin(list(values)), unknown)
+    fixed = {column: tuple(values)}
+    if len(values) > BOUNDED_VALUES_MAX:
+        ends = pc.min_max(pa.array(values))
+        least, greatest = compared(column, ">=", ends["min"]), compared(column, "<=", ends["max"])
+        return Condition(rows, least.may_hold & greatest.may_hold, unknown, (column,), fixed)
+    bounds = joined(either, [compared(column, "=", value) for value in values])
+    return Condition(rows, bounds.may_hold, bounds.may_fail, (column,), fixed)
 
 
 def absent(column: str) -> Condition:
@@ -129,6 +142,15 @@ def either(left: Condition, right: Condition) -> Condition:
         _names(left, right),
         fixed,
     )
+
+
+def joined(join: Callable[[Condition, Condition], Condition], parts: Sequence[Condition]) -> Condition:
+    """Many conditions by AND or OR, as a tree of little depth: Arrow recurses into expressions."""
+    level = list(parts)
+    while len(level) > 1:
+        pairs = [join(one, other) for one, other in zip(level[::2], level[1::2], strict=False)]
+        level = [*pairs, *level[len(pairs) * 2 :]]
+    return level[0]
 
 
 def negated(one: Condition) -> Condition:

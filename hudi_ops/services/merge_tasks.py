@@ -17,7 +17,7 @@ from hudi_ops.errors import Conflict, NotFound
 from hudi_ops.files.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, stored_schema
 from hudi_ops.files.names import base_file_name, data_path
 from hudi_ops.files.repeated_columns import concat_rows, decoded
-from hudi_ops.files.runs import joined
+from hudi_ops.files.runs import joined, picked
 from hudi_ops.formats import partition_metadata
 from hudi_ops.kernels.hashing import group_hash
 from hudi_ops.kernels.keys import KeySpec, record_keys
@@ -127,7 +127,7 @@ def _merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
         return result
     name = base_file_name(task.file_id, group_hash(task.partition_path, task.bucket), task.epoch, task.instant)
     if len(plan.take_incoming) < incoming.num_rows:
-        incoming = incoming.take(pa.array(plan.take_incoming))
+        incoming = picked(incoming, pa.array(plan.take_incoming))
     fresh = _fresh_rows(task, incoming, name)
     del incoming
     carried = _carried_rows(task, plan, reader, heads)
@@ -178,7 +178,7 @@ def _resolve(task: BucketTask, incoming: pa.Table, heads: pa.Table | None) -> tu
     ordering = task.ordering if task.ordering in incoming.column_names else None
     winners = combine(_array(incoming, RECORD_KEY), _array(incoming, ordering), task.mode)
     if len(winners) < incoming.num_rows:
-        incoming = incoming.take(winners)
+        incoming = picked(incoming, winners)
     if task.operation is Operation.DELETE:
         # A delete by key says nothing of event time: it removes whatever is there.
         deletes, ordering = pa.repeat(True, incoming.num_rows), None

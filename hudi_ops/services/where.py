@@ -13,8 +13,12 @@ import sqlglot
 from sqlglot import exp
 
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.formats.arrow_types import MAX_PRECISION
 from hudi_ops.kernels import condition
 from hudi_ops.kernels.condition import Condition
+
+PARTS_MAX = 500
+"""Conditions that one AND or OR joins, at most."""
 
 _COMPARISONS: dict[type[exp.Expression], str] = {
     exp.EQ: "=",
@@ -29,9 +33,9 @@ _JOINS: dict[type[exp.Expression], Callable[[Condition, Condition], Condition]] 
     exp.Or: condition.either,
 }
 _ARITHMETIC: dict[type[exp.Expression], Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
-    exp.Add: lambda left, right: pc.add(left, right),
-    exp.Sub: lambda left, right: pc.subtract(left, right),
-    exp.Mul: lambda left, right: pc.multiply(left, right),
+    exp.Add: lambda left, right: pc.add_checked(left, right),
+    exp.Sub: lambda left, right: pc.subtract_checked(left, right),
+    exp.Mul: lambda left, right: pc.multiply_checked(left, right),
     exp.Div: lambda left, right: pc.divide(left, right),
 }
 _TIMESTAMPS = frozenset({
@@ -73,7 +77,8 @@ def _tree(text: str) -> exp.Expression:
 
 def _condition(node: exp.Expression, text: str) -> Condition:
     if type(node) in _JOINS:
-        return _JOINS[type(node)](_condition(node.left, text), _condition(node.right, text))
+        parts = [_condition(part, text) for part in _parts(node, text)]
+        return condition.joined(_JOINS[type(node)], parts)
     if type(node) in _COMPARISONS:
         return _comparison(node.left, _COMPARISONS[type(node)], node.right, text)
     match node:
@@ -84,7 +89,7 @@ def _condition(node: exp.Expression, text: str) -> Condition:
         case exp.Column():
             return condition.compared(node.name, "=", True)
         case exp.In(this=exp.Column() as column) if node.expressions:
-            return condition.member(column.name, [_value(item, text) for item in node.expressions])
+            return _member(column.name, [_value(item, text) for item in node.expressions], text)
         case exp.In() if node.expressions:
             values = [_value(item, text) for item in node.expressions]
             return condition.computed(_operand(node.this, text).isin(values), _columns(node))
@@ -96,7 +101,9 @@ def _condition(node: exp.Expression, text: str) -> Condition:
         case exp.Is() if isinstance(node.expression, exp.Null):
             return condition.computed(_operand(node.this, text).is_null(), _columns(node))
         case exp.Is() if isinstance(node.expression, exp.Boolean):
-            return _comparison(node.this, "=", node.expression, text)
+            # Never null, so that IS NOT TRUE holds for a null.
+            is_null = _condition(exp.Is(this=node.this, expression=exp.Null()), text)
+            return condition.both(_comparison(node.this, "=", node.expression, text), condition.negated(is_null))
         case exp.Like(this=exp.Column() as column):
             return condition.like(column.name, str(_value(node.expression, text)))
         case exp.Like():
@@ -105,6 +112,35 @@ def _condition(node: exp.Expression, text: str) -> Condition:
         case exp.Boolean():
             return condition.computed(pc.scalar(bool(node.this)), ())
     raise _unknown(node, text)
+
+
+def _member(column: str, values: list[Any], text: str) -> Condition:
+    try:
+        return condition.member(column, values)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(
+            f"the filter looks for {column} among values of several types: {error}",
+            expected="values of the column's type",
+            found=text[:80],
+            field=column,
+        ) from error
+
+
+def _parts(node: exp.Expression, text: str) -> list[exp.Expression]:
+    """What AND or OR joins, however often it stands there.
+
+    Raises:
+        InvalidRequest: more than Arrow can compute.
+    """
+    parts = list(node.flatten(unnest=False))
+    if len(parts) > PARTS_MAX:
+        raise InvalidRequest(
+            f"the filter joins too many conditions: {text[:80]}…",
+            expected=f"at most {PARTS_MAX} beside each other",
+            found=str(len(parts)),
+            next_step="write column IN (…) for many values of one column",
+        )
+    return parts
 
 
 def _comparison(left: exp.Expression, operator: str, right: exp.Expression, text: str) -> Condition:
@@ -144,7 +180,7 @@ def _value(node: exp.Expression, text: str) -> Any:
         case exp.Literal() if node.is_string:
             return node.this
         case exp.Literal():
-            return int(node.this) if node.this.isdigit() else float(node.this)
+            return _number(node.this, text)
         case exp.Boolean():
             return bool(node.this)
         case exp.Neg():
@@ -154,6 +190,18 @@ def _value(node: exp.Expression, text: str) -> Any:
         case exp.Paren():
             return _value(node.this, text)
     raise _unknown(node, text)
+
+
+def _number(digits: str, text: str) -> int | float | Decimal:
+    if not digits.isdigit():
+        return float(digits)
+    if int(digits) < 2**63:
+        return int(digits)
+    if len(digits) > MAX_PRECISION:
+        raise InvalidRequest(
+            f"{digits[:50]} in the filter is too large", expected=f"{MAX_PRECISION} digits", found=text
+        )
+    return Decimal(digits)
 
 
 def _typed(node: exp.Cast, text: str) -> Any:

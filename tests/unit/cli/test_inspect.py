@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from hudi_ops.cli.output import plain, to_json
+from hudi_ops.cli.output import plain, plain_rows, to_json
 
 
 def test_rows_as_one_object(trips: Path, call: Callable[..., Any]) -> None:
@@ -139,3 +139,18 @@ def test_values_that_json_has_no_word_for() -> None:
         "b": ["NaN", "Infinity", "-Infinity"],
     }
     assert to_json({"text": "ø\n"}) == '{"text": "\\u00f8\\n"}'
+
+
+def test_times_beyond_the_years_of_python_are_shown() -> None:
+    import pyarrow as pa
+
+    days = pa.array([-719_163, 0, None, 2_932_897], pa.date32())
+    times = pa.array([-62_135_596_800_000_001, 0, None, 253_402_300_800_000_000], pa.timestamp("us", "UTC"))
+    rows = list(plain_rows([pa.record_batch({"day": days, "at": times})]))
+    assert [row["day"] for row in rows] == ["0000-12-31", "1970-01-01", None, "10000-01-01"]
+    assert [row["at"] for row in rows] == [
+        "0000-12-31T23:59:59.999999",
+        "1970-01-01T00:00:00+00:00",
+        None,
+        "10000-01-01T00:00:00.000000",
+    ]

@@ -182,6 +182,14 @@ def test_text_that_is_not_utf8_is_refused_at_any_depth() -> None:
         assert "UTF-8" in refusal(array, kind).what
 
 
+def test_categories_of_polars_are_views() -> None:
+    codes = pa.array([1, None, 0], pa.uint32())
+    for kind, view in ((pa.string(), pa.string_view()), (pa.binary(), pa.binary_view())):
+        values = pa.array(["a", "b" * 20], pa.string()).cast(kind)
+        categories = pa.DictionaryArray.from_arrays(codes, values.cast(view))
+        assert fit(categories, kind) == [values[1].as_py(), None, values[0].as_py()]
+
+
 NESTED = st.lists(st.none() | st.lists(st.none() | st.integers(-9, 9), max_size=3), max_size=6)
 
 

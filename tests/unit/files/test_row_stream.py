@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.files.dictionary_columns import pays
 from hudi_ops.files.row_stream import open_rows
-from hudi_ops.files.runs import runs_of
+from hudi_ops.files.runs import joined, picked, runs_of
 
 ROWS = pa.table({"id": list(range(1_000)), "text": [None if n % 9 == 1 else f"t{n}" for n in range(1_000)]})
 
@@ -103,3 +104,34 @@ def test_runs_join_small_batches_and_cut_large_ones() -> None:
     assert len(runs) <= 12
     assert [n for _, rows in runs for n in rows["n"].to_pylist()] == list(range(1_000))
     assert [first for first, _ in runs] == [rows["n"][0].as_py() for _, rows in runs]
+
+
+def test_the_index_of_a_data_frame_is_a_column_where_it_has_a_name() -> None:
+    frame = ROWS.to_pandas()
+    some = open_rows(frame[frame.index % 2 == 0].iloc[[0, -1]])
+    assert some.schema is not None
+    assert some.schema.names == ROWS.column_names  # not `__index_level_0__`
+    keyed = open_rows(frame.set_index(ROWS.column_names[0]))
+    assert keyed.schema is not None
+    assert set(keyed.schema.names) == set(ROWS.column_names)
+    frame.index.name = "even"  # a range, which Arrow would leave out
+    even = open_rows(frame).table
+    assert even is not None
+    assert even["even"].to_pylist() == list(range(ROWS.num_rows))
+
+
+def test_rows_are_picked_from_columns_in_pieces() -> None:
+    pieces = pa.concat_tables([ROWS.slice(0, 300), ROWS.slice(300)])
+    for rows in (ROWS, pieces):
+        assert picked(rows, pa.array([0, 299, 300, 999])).to_pylist() == ROWS.take([0, 299, 300, 999]).to_pylist()
+
+
+def test_text_of_2_gib_stays_in_several_pieces() -> None:
+    half = pa.StringArray.from_buffers(
+        20, pa.array(range(0, 21 * (55 << 20), 55 << 20), pa.int32()).buffers()[1], pa.py_buffer(bytes(20 * (55 << 20)))
+    )
+    rows = joined([pa.table({"text": half}), pa.table({"text": half})])
+    assert rows.num_rows == 40
+    assert rows.column("text").num_chunks == 2
+    assert picked(rows, pa.array([0, 39])).num_rows == 2
+    assert not pays(pa.chunked_array([half, half]))

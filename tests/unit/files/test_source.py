@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.files.source import read_source, source_format
+from hudi_ops.files.source import fit_rows, read_source, source_format
 from hudi_ops.storage.paths import open_storage
 
 MICROS, MILLIS = pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC")
@@ -129,3 +129,10 @@ def test_infinity_in_words_is_no_overflow_in_json(tmp_path: Path) -> None:
     assert info is not None
     rows = read_source(storage, info, pa.schema([("a", pa.float32())]), ["a"])
     assert rows["a"].to_pylist() == [1.5, float("-inf")]
+
+
+@pytest.mark.parametrize("fill", [False, True])
+def test_a_column_twice_is_refused(fill: bool) -> None:
+    rows = pa.table([[1], ["a"], ["b"]], names=["id", "s", "s"])
+    with pytest.raises(InvalidRequest, match="twice"):
+        fit_rows(rows, pa.schema([("id", pa.int64()), ("s", pa.string())]), ["id"], "here", fill=fill)

@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.kernels.bounds import ColumnBounds, bounds_table
+from hudi_ops.kernels.condition import possible_units
 from hudi_ops.services.where import parse_where
 
 ROWS = pa.table({
@@ -35,6 +37,9 @@ ROWS = pa.table({
         ("ok = (id > 1)", [4]),
         ("id BETWEEN 2 AND 3", [2, 3]),
         ("name IS NULL", [3]),
+        ("ok IS NOT TRUE", [2, 3]),
+        ("NOT (ok IS FALSE)", [1, 3, 4]),
+        ("id < 99999999999999999999", [1, 2, 3, 4]),
         ("name IS NOT NULL AND price >= 2", [2]),
         ("name = 'a''b'", [4]),
         ("name LIKE 'a%'", [1, 4]),
@@ -77,3 +82,33 @@ def test_literals_that_are_no_dates(text: str) -> None:
 
 def test_referenced_columns() -> None:
     assert parse_where("a = 1 AND (b > a OR NOT c IS NULL)").columns == ("a", "b", "c")
+
+
+def test_a_list_finds_what_equality_finds() -> None:
+    rows = pa.table({"f": pa.array([0.1, 2.5], pa.float32())})
+    for text in ("f IN (0.1, 2.5)", "f = 0.1 OR f = 2.5"):
+        assert rows.filter(parse_where(text).rows).num_rows == 1, text
+
+
+def test_a_sum_that_overflows_is_no_small_number() -> None:
+    with pytest.raises(pa.ArrowInvalid, match="overflow"):
+        pa.table({"i": pa.array([2], pa.int32())}).filter(parse_where("i + 2147483647 > 0").rows)
+
+
+def test_long_lists() -> None:
+    """Arrow's own answer to 20,000 comparisons of bounds is the end of the process."""
+    found = parse_where(f"id IN ({', '.join(map(str, range(2, 20_000)))})")
+    unit = ColumnBounds(*(pa.array([one]) for one in (1, 4, False, True)))
+    assert ROWS.filter(found.rows)["id"].to_pylist() == [2, 3, 4]
+    assert possible_units(found, bounds_table({"id": unit}, 1)).tolist() == [True]
+    above = ColumnBounds(*(pa.array([one]) for one in (30_000, 40_000, False, True)))
+    assert possible_units(found, bounds_table({"id": above}, 1)).tolist() == [False]
+    with pytest.raises(InvalidRequest, match="too many conditions"):
+        parse_where(" OR ".join(f"id = {one}" for one in range(20_000)))
+    assert ROWS.filter(parse_where(" OR ".join(f"id = {one}" for one in range(2, 500))).rows).num_rows == 3
+
+
+@pytest.mark.parametrize("text", ["id IN (1, 'a')", "id IN (1.5, DATE '2026-01-01')", f"id < {'9' * 40}"])
+def test_values_that_do_not_go_together(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        parse_where(text)
