@@ -193,6 +193,8 @@ def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: B
     what = (
         "the table's index"
         if read.log.properties_slot != begun.log.properties_slot
+        # Another adopter took slot 0 with other facts than those proposed here, by which the rows were routed.
+        or read.log.properties.facts != begun.log.properties.facts
         else "the table's schema"
         if schemas[0] != schemas[1]
         else f"the ledger of source {ledger.uri}"
