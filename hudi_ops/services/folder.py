@@ -56,7 +56,7 @@ def ingest_folder(
         InvalidRequest: a file does not fit the table, or changed after it was taken; nothing was changed.
         Conflict: lost to overlapping writes again and again.
     """
-    _refuse_bounds(folder, operation)
+    refuse_bounds(operation, folder.max_files, folder.max_bytes)
 
     def attempt(started_s: float) -> IngestResult:
         # Read again at each try: a conflict may mean that another writer took these very files; so may a decided commit
@@ -75,10 +75,13 @@ def ingest_folder(
     return retried(session, attempt)
 
 
-def _refuse_bounds(folder: Folder, operation: WriteOperation) -> None:
-    bounds = [
-        name for name, bound in (("max_files", folder.max_files), ("max_bytes", folder.max_bytes)) if bound is not None
-    ]
+def refuse_bounds(operation: WriteOperation, max_files: int | None, max_bytes: int | None) -> None:
+    """Refuse to take a folder part by part where each part would replace the one before.
+
+    Raises:
+        InvalidRequest: a bound, and an operation that replaces the table.
+    """
+    bounds = [name for name, bound in (("max_files", max_files), ("max_bytes", max_bytes)) if bound is not None]
     if bounds and operation.replaces is Replaces.TABLE:
         # The next commit would replace what this one wrote, whose files would count as taken all the same.
         raise InvalidRequest(
