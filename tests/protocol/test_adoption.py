@@ -342,6 +342,22 @@ def test_rows_are_routed_by_the_facts_of_whoever_adopted_the_table(empty: Memory
     assert verify_table(empty, deep=True, clock=clock).findings == ()
 
 
+def test_a_program_that_counts_buckets_otherwise_is_found_out_by_its_files(empty: MemoryStorage) -> None:
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    other = make_foreign(empty)
+
+    def write() -> None:
+        opened(other, clock, "other", Terms(buckets=8)).ingest(SOME)
+        for path, body in snapshot(make_foreign(other)).items():
+            empty.put(path, body)
+
+    plan = Meanwhile("put_if_absent:.hoodie/.commit_log/0", write)
+    with pytest.raises(Unsupported, match="of a bucket that a table of 4 buckets does not have"):
+        opened(FaultyStorage(empty, plan), clock, "writer", Terms(buckets=4)).ingest(SOME)
+    assert visible(empty, clock) == {f"k{n}": n for n in range(20)}
+    assert not load_timeline(empty, load_config(empty)).pending
+
+
 @pytest.mark.parametrize("point", ["put_if_absent:.hoodie/.commit_log/0", "put_if_absent:.hoodie/.heartbeat"])
 def test_a_first_write_that_begins_while_we_adopt_is_not_shown_too_early(empty: MemoryStorage, point: str) -> None:
     clock = ManualClock(NOW_MS, tick_ms=1)
