@@ -82,11 +82,13 @@ def ingest(
     as_json: JsonOption = False,
 ) -> None:
     """Take the new files of a folder into a table."""
+    from hudi_ops.services.folder import refuse_bounds
     from hudi_ops.services.operations import parse_operation
 
     min_age_s = parse_seconds(min_age, "--min-age")
     bounds = {"max_files": max_files, "max_bytes": parse_bytes(max_bytes, "--max-bytes") if max_bytes else None}
-    parse_operation(operation)
+    # Before anything is asked of the table, or dropped from it.
+    refuse_bounds(parse_operation(operation), **bounds)
     location = locate(table)
     folder = source or _declared_source(location)
     with open_table(location) as opened:

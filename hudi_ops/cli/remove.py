@@ -86,7 +86,7 @@ def _truncated(table: Table, name: str) -> RemovalResult:
 def _ask(planned: RemovalResult, yes: bool, as_json: bool) -> None:
     if yes or not planned.partitions:
         return
-    if as_json or not sys.stdin.isatty():
+    if as_json or sys.stdin is None or not sys.stdin.isatty():  # None: the caller closed it
         raise InvalidRequest(
             f"{planned.operation} removes {_amount(planned)}, and nobody can be asked",
             table=planned.table,

@@ -139,13 +139,14 @@ class ChunkStore:
         try:
             yield
         except (OSError, pa.ArrowInvalid) as error:
+            # Asking Python for its folder fails where none can be written, as on a full disk.
+            folder = self._folder or tempfile.tempdir or "of the system for temporary files"
             raise Unavailable(
-                f"incoming rows that exceed {self._memory_bytes} bytes could not be {done} in the folder "
-                f"{self._folder or tempfile.gettempdir()}: {error}",
+                f"incoming rows that exceed {self._memory_bytes} bytes could not be {done} in the folder {folder}: {error}",
                 expected="room for them on that disk, compressed",
                 next_step="make room there; or set TMPDIR, or the engine's spill_folder, to a larger disk. "
                 "The table was not touched",
-                folder=self._folder or tempfile.gettempdir(),
+                folder=folder,
             ) from error
 
 

@@ -29,7 +29,7 @@ from hudi_ops.index.simple_bucket import Tagger, bucket_of, groups_by_bucket
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.entries import Properties
-from hudi_ops.timeline.names import instant_of_ms, ms_of_instant, parse_file_name, zone_named
+from hudi_ops.timeline.names import ahead_ms, instant_of_ms, ms_of_instant, parse_file_name, zone_named
 from hudi_ops.timeline.reserve import CLOCK_AHEAD_MS_MAX
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.file_group import DataFile
@@ -153,7 +153,7 @@ class Adopter:
     def _refuse_future(self, config: TableConfig, timeline: Timeline, zone: str) -> None:
         newest = max((time for time in timeline.known_times if len(time) == 17), default="")
         now_ms = self.ctx.clock.now_ms()
-        if config.is_in_local_time and newest and ms_of_instant(newest, zone) - now_ms > CLOCK_AHEAD_MS_MAX:
+        if config.is_in_local_time and newest and ahead_ms(newest, now_ms, zone) > CLOCK_AHEAD_MS_MAX:
             raise InvalidRequest(
                 f"in time zone {zone} the table's newest instant lies in the future",
                 table=config.name,

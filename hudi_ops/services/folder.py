@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.engine_choice import EngineName, choose_engine
 from hudi_ops.services.ingest import IngestResult, ingest, nothing_new
 from hudi_ops.services.ledger import Ledger, Offer, offer_of, read_ledger
-from hudi_ops.services.operations import WriteOperation
+from hudi_ops.services.operations import Replaces, WriteOperation
 from hudi_ops.services.recover import finish_unfinished
 from hudi_ops.services.retry import retried
 from hudi_ops.services.session import Session
@@ -55,6 +56,7 @@ def ingest_folder(
         InvalidRequest: a file does not fit the table, or changed after it was taken; nothing was changed.
         Conflict: lost to overlapping writes again and again.
     """
+    refuse_bounds(operation, folder.max_files, folder.max_bytes)
 
     def attempt(started_s: float) -> IngestResult:
         # Read again at each try: a conflict may mean that another writer took these very files; so may a decided commit
@@ -71,3 +73,21 @@ def ingest_folder(
         return replace(result, note=offer.note) if offer.note else result
 
     return retried(session, attempt)
+
+
+def refuse_bounds(operation: WriteOperation, max_files: int | None, max_bytes: int | None) -> None:
+    """Refuse to take a folder part by part where each part would replace the one before.
+
+    Raises:
+        InvalidRequest: a bound, and an operation that replaces the table.
+    """
+    bounds = [name for name, bound in (("max_files", max_files), ("max_bytes", max_bytes)) if bound is not None]
+    if bounds and operation.replaces is Replaces.TABLE:
+        # The next commit would replace what this one wrote, whose files would count as taken all the same.
+        raise InvalidRequest(
+            f"{operation.name} cannot be bounded by {bounds[0]}: each commit would replace the rows of the one before",
+            expected="all new files in one commit",
+            found=" and ".join(bounds),
+            next_step="leave the bounds out; or use upsert, insert or bulk_insert",
+            field=bounds[0],
+        )

@@ -37,6 +37,7 @@ class GivenRows:
         self._held = ExitStack()
         self._spec: TagSpec | None = None
         self._tagged: Scattered | None = None
+        self._failure: BaseException | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -44,6 +45,7 @@ class GivenRows:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._failure = None
         self._held.close()
 
     @property
@@ -62,7 +64,10 @@ class GivenRows:
         Raises:
             InvalidRequest: the rows do not fit the table.
             Conflict: the table asks for something else now, and the rows can be read only once.
+            BaseException: whatever their generator raised, at every attempt: what is left of it is not the rows that were given.
         """
+        if self._failure is not None:
+            raise self._failure
         if self._tagged is not None and spec == self._spec:
             return self._tagged
         if self._tagged is not None and (self._stream is None or self._stream.table is None):
@@ -71,7 +76,12 @@ class GivenRows:
                 next_step="run the same call again, with rows to be read from the start",
             )
         self._held.close()
-        self._tagged, self._spec = self._held.enter_context(self._scatter(engine, spec)), spec
+        self._tagged = None
+        try:
+            self._tagged, self._spec = self._held.enter_context(self._scatter(engine, spec)), spec
+        except BaseException as error:
+            self._failure = error
+            raise
         return self._tagged
 
     def _scatter(self, engine: Engine, spec: TagSpec) -> Any:

@@ -193,6 +193,8 @@ def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: B
     what = (
         "the table's index"
         if read.log.properties_slot != begun.log.properties_slot
+        # Another adopter took slot 0 with other facts than those proposed here, by which the rows were routed.
+        or read.log.properties.facts != begun.log.properties.facts
         else "the table's schema"
         if schemas[0] != schemas[1]
         else f"the ledger of source {ledger.uri}"
@@ -212,7 +214,20 @@ def _live_buckets(
 ) -> dict[tuple[str, int], DataFile]:
     listing = StorageListing(session.ctx.storage, is_partitioned=bool(state.config.partition_fields))
     view = TableView(state.config, state.timeline, session.commits, listing)
-    return groups_by_bucket(view.base_files(sorted({partition for partition, _ in groups})), state.config.name)
+    live = groups_by_bucket(view.base_files(sorted({partition for partition, _ in groups})), state.config.name)
+    buckets = state.log.properties.facts.buckets
+    other = next((file for (_, bucket), file in live.items() if bucket >= buckets), None)
+    if other is not None:
+        # Another program counts otherwise, perhaps since before the table was adopted: what either writes the other misses.
+        raise Unsupported(
+            f"{other.path} is of a bucket that a table of {buckets} buckets does not have",
+            table=state.config.name,
+            expected=f"buckets 0 to {buckets - 1}, as the commit log says",
+            found=other.file_id,
+            next_step="run `hudi-ops verify`, and give all writers of the table one hoodie.bucket.index.num.buckets",
+            file=other.path,
+        )
+    return live
 
 
 def _refuse_duplicates(

@@ -146,6 +146,17 @@ def ms_of_instant(time: str, zone: str = "UTC") -> int:
     return int(moment.timestamp()) * 1000 + int(padded[14:])
 
 
+def ahead_ms(time: str, now_ms: int, zone: str = "UTC") -> int:
+    """How far an instant time lies ahead of now, in ms; negative when it lies behind.
+
+    While a clock that was put back goes through an hour for the second time, names of the first time and those that rose above
+    them, past the end of that hour too, are not ahead.
+    """
+    moment = datetime.fromtimestamp(now_ms // 1000, tz=UTC if zone == "UTC" else zone_named(zone))
+    put_back = (moment.replace(fold=0).utcoffset() or timedelta()) - (moment.utcoffset() or timedelta())
+    return ms_of_instant(time, zone) - now_ms - put_back // timedelta(milliseconds=1)
+
+
 def is_instant(text: str) -> bool:
     """Whether a text is an instant's digits rather than an ISO time."""
     return re.fullmatch(r"\d{17}|\d{14}", text) is not None

@@ -6,7 +6,7 @@ from hudi_ops.errors import Unavailable
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.commit_log import Log
 from hudi_ops.timeline.entries import Complete, Plan
-from hudi_ops.timeline.names import instant_of_ms, ms_of_instant
+from hudi_ops.timeline.names import ahead_ms, instant_of_ms, ms_of_instant
 
 CLOCK_AHEAD_MS_MAX = 60_000
 """How far the table's newest time may lie ahead of this machine's clock before we refuse to decide."""
@@ -42,10 +42,10 @@ def next_after(times: frozenset[str], now_ms: int, table: str, zone: str) -> str
     now = instant_of_ms(now_ms, zone)
     if newest < now:
         return now
-    ahead_ms = ms_of_instant(newest, zone) - now_ms
-    if ahead_ms > CLOCK_AHEAD_MS_MAX:
+    behind_ms = ahead_ms(newest, now_ms, zone)
+    if behind_ms > CLOCK_AHEAD_MS_MAX:
         raise Unavailable(
-            f"this machine's clock is {ahead_ms / 1000:.0f} s behind the table's newest instant",
+            f"this machine's clock is {behind_ms / 1000:.0f} s behind the table's newest instant",
             table=table,
             instant=newest,
             expected=f"a clock at or after {newest}",

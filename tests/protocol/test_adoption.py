@@ -12,15 +12,19 @@ import pytest
 from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Conflict, Corrupt, HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.services.adopter import Terms
+from hudi_ops.services.create import Definition, create_table
 from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.commit_log import load_log, read_slot, slot_path
 from hudi_ops.timeline.entries import Properties
 from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.verify import verify_table
-from tests.protocol.crash_table import NEW, OLD, SECOND, START_MS, make_base, rows, unaccounted, visible
+from tests.protocol.crash_table import NEW, OLD, SCHEMA, SECOND, START_MS, make_base, rows, unaccounted, visible
 from tests.protocol.foreign_table import (
     METADATA,
     METADATA_FILES,
@@ -310,3 +314,63 @@ def test_a_table_whose_first_write_is_under_way_is_waited_for(foreign: MemorySto
     with pytest.raises(Busy, match="first write is under way"):
         opened(foreign, ManualClock(NOW_MS), "writer").adopt()
     assert snapshot(foreign) == before
+
+
+@pytest.fixture
+def empty() -> MemoryStorage:
+    """A table that Apache Hudi has made and not written to yet; its key has two fields."""
+    clock = ManualClock(START_MS)
+    storage = MemoryStorage("empty", clock)
+    create_table(Table(simulated_context(storage, clock, "creator"))._session, EMPTY)
+    found = make_foreign(storage)
+    for info in found.list(TIMELINE):
+        found.delete(info.path)
+    return found
+
+
+EMPTY = Definition("empty", SCHEMA, ("id", "value"), ("part",), None, buckets=4)
+SOME = rows(*[(f"k{n}", "p0", n, 1, None) for n in range(20)])
+
+
+def test_rows_are_routed_by_the_facts_of_whoever_adopted_the_table(empty: MemoryStorage) -> None:
+    clock = ManualClock(NOW_MS)
+    other = opened(empty, clock, "other", Terms(buckets=4, hash_fields=("id",)))
+    plan = Meanwhile("put_if_absent:.hoodie/.commit_log/0", lambda: other.ingest(SOME))
+    opened(FaultyStorage(empty, plan), clock, "writer", Terms(buckets=4)).ingest(SOME)
+    assert plan.moved
+    assert visible(empty, clock) == {f"k{n}": n for n in range(20)}
+    assert verify_table(empty, deep=True, clock=clock).findings == ()
+
+
+def test_a_program_that_counts_buckets_otherwise_is_found_out_by_its_files(empty: MemoryStorage) -> None:
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    other = make_foreign(empty)
+
+    def write() -> None:
+        opened(other, clock, "other", Terms(buckets=8)).ingest(SOME)
+        for path, body in snapshot(make_foreign(other)).items():
+            empty.put(path, body)
+
+    plan = Meanwhile("put_if_absent:.hoodie/.commit_log/0", write)
+    with pytest.raises(Unsupported, match="of a bucket that a table of 4 buckets does not have"):
+        opened(FaultyStorage(empty, plan), clock, "writer", Terms(buckets=4)).ingest(SOME)
+    assert visible(empty, clock) == {f"k{n}": n for n in range(20)}
+    assert not load_timeline(empty, load_config(empty)).pending
+
+
+@pytest.mark.parametrize("point", ["put_if_absent:.hoodie/.commit_log/0", "put_if_absent:.hoodie/.heartbeat"])
+def test_a_first_write_that_begins_while_we_adopt_is_not_shown_too_early(empty: MemoryStorage, point: str) -> None:
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    first = instant_of_ms(NOW_MS - 1)
+
+    def begin() -> None:
+        for name in (f"{first}.commit.requested", f"{first}.inflight"):
+            empty.put(f"{TIMELINE}/{name}", b"")
+
+    plan = Meanwhile(point, begin)
+    with pytest.raises(Busy, match="another program began the table's first write"):
+        opened(FaultyStorage(empty, plan), clock, "writer", Terms(buckets=4)).ingest(SOME)
+    assert plan.moved
+    timeline = load_timeline(empty, load_config(empty))
+    assert not timeline.completed_writes
+    assert [one.time for one in timeline.pending] == [first]

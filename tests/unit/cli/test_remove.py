@@ -142,3 +142,12 @@ def at_terminal(home: Path, typed: str, *arguments: str) -> tuple[int, str]:
             os.write(controller, typed.encode())
     os.close(controller)
     return process.wait(60), seen.decode()
+
+
+def test_a_caller_that_closed_its_input_is_told_to_pass_yes(
+    trips: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    told = call("truncate", "trips")
+    assert (told.code, "--yes" in told.err) == (2, True)
+    assert cities(trips) == ["Oslo", "Oslo", "Rome"]

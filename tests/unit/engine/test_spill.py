@@ -115,6 +115,18 @@ def test_a_disk_that_takes_no_more_is_named_and_the_table_is_as_it_was(tmp_path:
     assert not list((tmp_path / "t" / ".hoodie" / "timeline").glob("*.inflight"))[1:]
 
 
+def test_no_folder_for_temporary_files_at_all_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python finds its folder by writing to it: on a full disk it finds none, and says so when it is asked again."""
+
+    def nowhere() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._get_default_tempdir", nowhere)
+    with pytest.raises(Unavailable, match="No usable temporary directory"):
+        ChunkStore(0).add((0, 0), [Chunk("k", rows(3))])
+
+
 KILLED = """
 import sys, threading
 import pyarrow as pa

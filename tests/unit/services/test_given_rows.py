@@ -201,6 +201,20 @@ def test_a_stream_that_breaks_off_leaves_the_table_as_it_was(tmp_path: Path, kin
     assert tree(table) == before
 
 
+def test_a_conflict_inside_a_generator_is_not_answered_with_what_is_left_of_it(tmp_path: Path) -> None:
+    table, told = on_disk(tmp_path), Conflict("another table's")
+
+    def given() -> Iterator[pa.Table]:
+        yield rows(1)
+        raise told
+
+    before = tree(table)
+    with pytest.raises(Conflict, match="another table's") as caught:
+        table.ingest(given())
+    assert caught.value is told
+    assert tree(table) == before
+
+
 def test_nothing_is_nothing_new(tmp_path: Path) -> None:
     table = on_disk(tmp_path)
     assert table.ingest(iter(())).instant is None

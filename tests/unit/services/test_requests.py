@@ -96,3 +96,11 @@ def test_a_commit_takes_no_more_than_its_bounds(
 def test_a_bound_below_one_is_refused(table: Table, tmp_path: Path, bounds: dict[str, int]) -> None:
     with pytest.raises(InvalidRequest, match="below 1"):
         table.ingest_folder(str(landing(tmp_path, 1)), **bounds)
+
+
+@pytest.mark.parametrize("bounds", [{"max_files": 2}, {"max_bytes": 10}])
+def test_a_table_is_not_overwritten_part_by_part(table: Table, tmp_path: Path, bounds: dict[str, int]) -> None:
+    folder = str(landing(tmp_path, 3))
+    with pytest.raises(InvalidRequest, match=f"insert_overwrite_table cannot be bounded by {next(iter(bounds))}"):
+        table.ingest_folder(folder, "insert_overwrite_table", **bounds)
+    assert table.ingest_folder(folder, "insert_overwrite_table").files == 3

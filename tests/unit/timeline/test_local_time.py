@@ -47,6 +47,18 @@ def test_times_rise_through_the_hour_that_comes_twice() -> None:
     assert taken[-1] == "20261025032900000", "the clock has caught up"
 
 
+def test_names_that_rose_past_the_end_of_the_hour_that_comes_twice_stop_nobody() -> None:
+    """A commit a second, of two names each, brings the names past three o'clock long before the clock is there."""
+    taken = {"20261025025959990"}
+    for second in range(3_600):
+        for _ in range(2):
+            taken = {next_after(frozenset(taken), ms("2026-10-25T01:00:00") + second * 1_000, "t", BERLIN)}
+    assert taken == {"20261025030007190"}
+    assert next_after(frozenset(taken), ms("2026-10-25T02:00:08"), "t", BERLIN) == "20261025030008000"
+    with pytest.raises(Unavailable, match="clock is 120 s behind"):
+        next_after(frozenset({"20261025040200000"}), ms("2026-10-25T03:00:00"), "t", BERLIN)
+
+
 def test_times_go_on_through_the_hour_that_is_left_out() -> None:
     before = next_after(frozenset(), ms("2026-03-29T00:59:59.999"), "t", BERLIN)
     after = next_after(frozenset({before}), ms("2026-03-29T01:00:00"), "t", BERLIN)
