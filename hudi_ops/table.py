@@ -27,7 +27,7 @@ from hudi_ops.services.given_rows import GivenRows
 from hudi_ops.services.ingest import IngestResult, ingest
 from hudi_ops.services.ledger import Offer
 from hudi_ops.services.operations import DELETE_PARTITION, TRUNCATE, WriteOperation, parse_operation
-from hudi_ops.services.read import OpenView, plan_read, request_of
+from hudi_ops.services.read import Opened, plan_read, request_of
 from hudi_ops.services.remove import RemovalResult, preview_removal, remove
 from hudi_ops.services.retry import retried
 from hudi_ops.services.scan import Scan
@@ -176,7 +176,7 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         """The table's columns as they are now, without meta columns."""
-        opened = OpenView.of(self._ctx.storage, self._session.commits)
+        opened = Opened.of(self._ctx.storage, self._session.commits)
         return table_schema(opened.config, opened.timeline, opened.commits)
 
     def read(
