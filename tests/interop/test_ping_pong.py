@@ -81,6 +81,8 @@ class Game:
     def turn(self, table: Table, time: int, *, ours: bool) -> None:
         """One random write by one of the two, and by the model."""
         operation = self.dice.choice(OURS if ours else THEIRS)
+        if operation == "delete_partition" and not self.model.rows:
+            operation = "upsert"  # there is none to delete: to us the name is wrong then
         rows = self.rows(operation, time)
         self.played.append(f"{'we' if ours else 'they'} {operation} {len(rows)}")
         months = sorted({one["month"] for one in rows})
@@ -115,7 +117,7 @@ class Game:
             return [row(n, time, time) for n in self.dice.sample(free, min(len(free), 9))]
         if operation == "delete_partition":
             known = sorted({identity[0] for identity in self.model.rows})
-            month = self.dice.choice(known) if known else 1
+            month = self.dice.choice(known)
             return [next(row(n, time, time) for n in NUMBERS if row(n, 0, 0)["month"] == month)]
         chosen = self.dice.sample(NUMBERS, self.dice.randint(1, 25))
         if operation != "upsert":
