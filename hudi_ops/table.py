@@ -22,12 +22,12 @@ from hudi_ops.services.as_of import instant_meant
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.engine_choice import EngineName, choose_engine, choose_frame_engine
-from hudi_ops.services.folder import Folder, ingest_folder
+from hudi_ops.services.folder import SourceFolder, ingest_folder
 from hudi_ops.services.given_rows import GivenRows
 from hudi_ops.services.ingest import IngestResult, ingest
 from hudi_ops.services.ledger import Offer
 from hudi_ops.services.operations import DELETE_PARTITION, TRUNCATE, WriteOperation, parse_operation
-from hudi_ops.services.read import OpenView, plan_read, request_of
+from hudi_ops.services.read import Opened, plan_read, request_of
 from hudi_ops.services.remove import RemovalResult, preview_removal, remove
 from hudi_ops.services.retry import retried
 from hudi_ops.services.scan import Scan
@@ -176,7 +176,7 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         """The table's columns as they are now, without meta columns."""
-        opened = OpenView.of(self._ctx.storage, self._session.commits)
+        opened = Opened.of(self._ctx.storage, self._session.commits)
         return table_schema(opened.config, opened.timeline, opened.commits)
 
     def read(
@@ -307,7 +307,7 @@ class Table:
             InvalidRequest: a file does not fit the table, or changed after it was taken; nothing was changed.
             Conflict: lost to overlapping writes again and again.
         """
-        limits = Folder(open_folder(folder), min_age_s, max_files, max_bytes)
+        limits = SourceFolder(open_folder(folder), min_age_s, max_files, max_bytes)
         return ingest_folder(self._session, limits, parse_operation(operation), engine, evolve=evolve)
 
     def preview_folder(
@@ -319,7 +319,7 @@ class Table:
             InvalidRequest: no such folder, or a file that was taken has changed since.
             Unsupported: the table cannot be written.
         """
-        return Folder(open_folder(folder), min_age_s, max_files, max_bytes).offer(self._session)[1]
+        return SourceFolder(open_folder(folder), min_age_s, max_files, max_bytes).offer(self._session)[1]
 
     def delete_partition(self, paths: Sequence[str], *, dry_run: bool = False) -> RemovalResult:
         """Remove the rows of whole partitions, in one commit; earlier instants still show them.

@@ -32,7 +32,7 @@ class TimePartition(BaseModel):
 
     Attributes:
         input: what the column holds: a time since 1970 in milli-, microseconds, seconds or `unit`, or text in `input_format`.
-        output: Java date pattern of the path; a slash in it makes another level.
+        output: Java date pattern of the path; a slash in it makes another level, unless paths are URL-encoded.
         unit: for `SCALAR`.
         input_format: Java date pattern, for `DATE_STRING`.
         input_timezone: zone of texts.

@@ -102,11 +102,6 @@ def read_runs(
     refuse_changed(storage, file, where)
 
 
-def read_source(storage: Storage, file: FileInfo, schema: pa.Schema, required: Sequence[str]) -> pa.Table:
-    """One source file as a table; errors as of `read_runs`."""
-    return pa.concat_tables([rows for _, rows in read_runs(storage, file, schema, required)])
-
-
 def parts_of(file: FileInfo) -> int:
     """Into how many parts a file is cut, so that several tasks share it: by its size alone, without opening it."""
     if source_format(file.name) != "parquet":

@@ -19,7 +19,7 @@ from hudi_ops.view.schema import table_schema
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnChange:
     """The table's columns that an ingest works in, and in words what it changes."""
 
     schema: pa.Schema
@@ -31,7 +31,7 @@ class Columns:
         return self.schema if self.phrases else None
 
 
-def columns_after(session: Session, state: TableState, batch: Batch, engine: Engine) -> Columns:
+def columns_after(session: Session, state: TableState, batch: Batch, engine: Engine) -> ColumnChange:
     """The table's columns after a batch: as they are, unless the batch may change them.
 
     Raises:
@@ -40,7 +40,7 @@ def columns_after(session: Session, state: TableState, batch: Batch, engine: Eng
     """
     schema = table_schema(state.config, state.timeline, session.commits)
     if not batch.evolve:
-        return Columns(schema)
+        return ColumnChange(schema)
     if batch.operation.kernel is Operation.DELETE:
         raise InvalidRequest(
             "a delete changes no columns",
@@ -59,4 +59,4 @@ def columns_after(session: Session, state: TableState, batch: Batch, engine: Eng
         merged = merge_schemas(schema, sources, roles(state.config))
     except HudiOpsError as error:
         raise error.at(table=state.config.name) from error
-    return Columns(merged, schema_changes(schema, merged))
+    return ColumnChange(merged, schema_changes(schema, merged))

@@ -32,8 +32,6 @@ def fixed_keys(condition: Condition, config: TableConfig, schema: pa.Schema) -> 
     fields = config.record_key_fields
     if not fields or config.key_generator not in _PLAIN_GENERATORS or not config.populate_meta_fields:
         return None
-    if config.key_generator == "COMPLEX" and len(fields) == 1 and config.version < 9:
-        return None  # releases differ in whether such a key names its field
     lists = [condition.fixed.get(name, ()) for name in fields]
     count = 1
     for name, values in zip(fields, lists, strict=True):
@@ -42,12 +40,15 @@ def fixed_keys(condition: Condition, config: TableConfig, schema: pa.Schema) -> 
             return None
     if not 0 < count <= KEYS_MAX:
         return None
+    # Releases differ in whether such a key names its field, and no upgrade of a table changes its keys: either may be there.
+    is_either = config.key_generator == "COMPLEX" and len(fields) == 1
+    namings = (True, False) if is_either else (config.encodes_key_names,)
     columns = zip(*product(*lists), strict=True)
     try:
         rows = pa.table({
             name: pa.array(column, schema.field(name).type) for name, column in zip(fields, columns, strict=True)
         })
-        found = record_keys(rows, KeySpec(fields, config.encodes_key_names)).to_pylist()
+        found = [key for names in namings for key in record_keys(rows, KeySpec(fields, names)).to_pylist()]
     except (pa.ArrowInvalid, OverflowError, HudiOpsError):
         return None  # a value that can be no key: the condition itself will find no row
     return tuple(dict.fromkeys(found))

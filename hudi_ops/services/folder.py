@@ -18,7 +18,7 @@ from hudi_ops.storage.protocol import Storage
 
 
 @dataclass(frozen=True)
-class Folder:
+class SourceFolder:
     """A source folder, and how much of it one commit takes.
 
     Attributes:
@@ -48,7 +48,7 @@ class Folder:
 
 
 def ingest_folder(
-    session: Session, folder: Folder, operation: WriteOperation, engine: EngineName, *, evolve: bool
+    session: Session, folder: SourceFolder, operation: WriteOperation, engine: EngineName, *, evolve: bool
 ) -> IngestResult:
     """Write what a folder offers; each file exactly once.
 

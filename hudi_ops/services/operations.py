@@ -1,4 +1,4 @@
-"""The write operations as users name them: what each is in Apache Hudi's metadata, whether it merges, and what it replaces."""
+"""The write operations as users name them: what each is in Apache Hudi's metadata, and what it replaces."""
 
 from __future__ import annotations
 
@@ -38,11 +38,6 @@ class WriteOperation:
     hudi_name: str
     kernel: Operation | None
     replaces: Replaces = Replaces.NOTHING
-
-    @property
-    def merges(self) -> bool:
-        """Whether incoming rows meet those of the base file by key; the others look nothing up."""
-        return self.replaces is Replaces.NOTHING and self.kernel is not Operation.APPEND
 
     def action(self, config: TableConfig) -> str:
         """The action under which the operation is requested and completes, whatever the table's type."""

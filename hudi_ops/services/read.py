@@ -25,7 +25,6 @@ from hudi_ops.view.listing import StorageListing, Walked
 from hudi_ops.view.partition_values import PartitionPaths
 from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import is_partitioned, visible_slices
-from hudi_ops.view.snapshot import TableView
 
 
 @dataclass(frozen=True)
@@ -60,16 +59,15 @@ class ReadPlan:
 
 
 @dataclass(frozen=True)
-class OpenView:
-    """A table opened for reading: settings, timeline, and its view."""
+class Opened:
+    """A table opened for reading: its settings and its timeline, at one moment."""
 
     config: TableConfig
     timeline: Timeline
     commits: CommitReader
-    view: TableView
 
     @classmethod
-    def of(cls, storage: Storage, commits: CommitReader | None = None) -> OpenView:
+    def of(cls, storage: Storage, commits: CommitReader | None = None) -> Opened:
         """Open the table that lies at a storage's root; no commit log is needed to read.
 
         Raises:
@@ -77,10 +75,7 @@ class OpenView:
             Corrupt: its settings cannot be read.
         """
         config = load_config(storage)
-        timeline = load_timeline(storage, config)
-        commits = commits or CommitReader(storage)
-        listing = StorageListing(storage, is_partitioned=bool(config.partition_fields))
-        return cls(config, timeline, commits, TableView(config, timeline, commits, listing))
+        return cls(config, load_timeline(storage, config), commits or CommitReader(storage))
 
 
 def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | None = None) -> ReadPlan:
@@ -90,7 +85,7 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
         InvalidRequest: an unknown column, a filter that does not fit its columns, or an instant from before the timeline's start.
         Unsupported: rows of the table lie in log files, or a column is not in the files.
     """
-    opened = OpenView.of(storage, commits)
+    opened = Opened.of(storage, commits)
     config = opened.config
     _check_as_of(storage, opened, request.as_of)
     plain = table_schema(config, opened.timeline, opened.commits, request.as_of)
@@ -189,7 +184,7 @@ def _refuse_dropped(config: TableConfig, needed: pa.Schema) -> None:
         )
 
 
-def _check_as_of(storage: Storage, opened: OpenView, as_of: str | None) -> None:
+def _check_as_of(storage: Storage, opened: Opened, as_of: str | None) -> None:
     if as_of is None:
         return
     start, cleaned = opened.timeline.start, _earliest_retained(storage, opened.timeline)

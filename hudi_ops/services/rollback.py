@@ -161,7 +161,7 @@ def _may_resume(session: Session, rollback: Instant) -> bool:
 
 def _resume(session: Session, state: TableState, rollback: Instant) -> Attempt:
     """One plan a target: what somebody began is finished under its own instant."""
-    session.adopt(rollback.time)
+    session.take_lease(rollback.time)
     if State.INFLIGHT not in rollback.states:
         ensure(session.ctx.storage, state.timeline.path(inflight_name(rollback.time, "rollback")), b"")
     return Attempt(rollback.time, "rollback", state)

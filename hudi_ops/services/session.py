@@ -104,7 +104,7 @@ class Session:
             fate = whole.fate(instant) if whole is not None else None
         return isinstance(fate[1] if fate else None, Cancel)
 
-    def adopt(self, instant: str) -> None:
+    def take_lease(self, instant: str) -> None:
         """Put our name on the lease of an instant whose owner is gone."""
         beat(self.ctx, instant)
 

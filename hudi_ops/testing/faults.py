@@ -52,7 +52,7 @@ class Crash(BaseException):
     """The process died at this storage call. Not an `Exception`: nothing but the test may catch it."""
 
 
-class Plan(Protocol):
+class Faults(Protocol):
     """Decides which call goes wrong, and how."""
 
     def fault_at(self, number: int, point: str) -> Fault | None:
@@ -92,7 +92,7 @@ class FaultyStorage:
     def __init__(
         self,
         inner: Storage,
-        plan: Plan | None = None,
+        plan: Faults | None = None,
         *,
         only_mutations: bool = False,
         lag_operations: int | None = None,

@@ -61,8 +61,8 @@ class TableState:
         return self.log.properties.facts.timezone if self.config.is_in_local_time else "UTC"
 
 
-class Adoption(Protocol):
-    """What becomes of a table without a commit log; `services.adopter` is the one implementation."""
+class SlotZero(Protocol):
+    """Knows what slot 0 of a table without a commit log will say; `services.adopter` is the one implementation."""
 
     def propose(self, config: TableConfig, timeline: Timeline) -> Properties:
         """The entry that slot 0 will hold. Raises when the table cannot be written, or not with what is known of it."""
@@ -83,7 +83,7 @@ class StateLoader:
 
     storage: Storage
     commits: CommitReader
-    adoption: Adoption | None = None
+    adopter: SlotZero | None = None
     _log: Log | None = None
     _proposed: Properties | None = None
 
@@ -153,13 +153,13 @@ class StateLoader:
                 found="no such slot",
                 next_step="restore .hoodie/.commit_log from a copy of the table: without it nobody can tell what was cancelled",
             )
-        if log is not None and self.adoption is not None:
-            self.adoption.accept(config, log.properties.facts)
+        if log is not None and self.adopter is not None:
+            self.adopter.accept(config, log.properties.facts)
         self._log = log
         return log
 
     def _begin(self, config: TableConfig, timeline: Timeline) -> Log:
-        if self.adoption is None:
+        if self.adopter is None:
             raise Unsupported(
                 "this table was not made by hudi-ops and was not adopted yet",
                 table=config.name,
@@ -167,7 +167,7 @@ class StateLoader:
                 found="none",
                 next_step="run `hudi-ops adopt`",
             )
-        self._proposed = self._proposed or self.adoption.propose(config, timeline)
+        self._proposed = self._proposed or self.adopter.propose(config, timeline)
         return Log(self._proposed.table_id, base=0, entries=(), properties_slot=0, properties=self._proposed)
 
     def _refuse_replaced(self, state: TableState) -> None:

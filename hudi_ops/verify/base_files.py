@@ -33,7 +33,7 @@ _META = (RECORD_KEY, PARTITION_PATH, FILE_NAME)
 
 
 @dataclass(frozen=True)
-class FileTask:
+class FileCheck:
     """One base file to check. `facts` is None for tables whose buckets are not known; `may_double`: keys may lie in it twice.
 
     `keys` says how keys are made in a table without meta columns; None where they cannot be told, or where a column holds them.
@@ -72,7 +72,7 @@ def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findi
     may_double = any(metadata.operation == "BULK_INSERT" for _, metadata in subject.writes)
     step = 1 if subject.deep else max(1, len(files) // SAMPLED_FILES)
     tasks = [
-        FileTask(
+        FileCheck(
             storage=subject.storage,
             path=file.path,
             partition_path=file.partition_path,
@@ -97,7 +97,7 @@ def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findi
             _check_across(batch, results, findings)
 
 
-def check_base_file(task: FileTask) -> FileResult:
+def check_base_file(task: FileCheck) -> FileResult:
     """Check one base file; picklable in and out, so that any engine can run it."""
     report = Findings()
     try:
@@ -148,7 +148,7 @@ def check_base_file(task: FileTask) -> FileResult:
     return FileResult(tuple(report.found), keys)
 
 
-def _check_without_meta(report: Findings, task: FileTask, reader: BaseFileReader) -> FileResult:
+def _check_without_meta(report: Findings, task: FileCheck, reader: BaseFileReader) -> FileResult:
     """Keys are made anew of their fields, as writers do; there is neither filter nor key range to hold them against."""
     if task.keys is None or not task.reads_keys:
         return FileResult(tuple(report.found))
@@ -170,7 +170,7 @@ def _check_constant(report: Findings, path: str, rows: pa.Table, column: str, ex
         )
 
 
-def _check_keys(report: Findings, task: FileTask, keys: pa.ChunkedArray, low: str | None, high: str | None) -> None:
+def _check_keys(report: Findings, task: FileCheck, keys: pa.ChunkedArray, low: str | None, high: str | None) -> None:
     bounds = key_range(keys)
     if low is not None and high is not None and bounds != (low, high):
         said, found = f"{low!r} to {high!r}", "no keys" if bounds is None else f"{bounds[0]!r} to {bounds[1]!r}"
@@ -225,9 +225,9 @@ def _check_buckets(files: Sequence[LiveFile], facts: TableFacts | None, findings
             )
 
 
-def _check_across(batch: Sequence[FileTask], results: Sequence[FileResult], findings: Findings) -> None:
+def _check_across(batch: Sequence[FileCheck], results: Sequence[FileResult], findings: Findings) -> None:
     """No record key in two live file groups of a partition; whole partitions only."""
-    grouped: dict[str, list[tuple[FileTask, pa.ChunkedArray]]] = defaultdict(list)
+    grouped: dict[str, list[tuple[FileCheck, pa.ChunkedArray]]] = defaultdict(list)
     for task, result in zip(batch, results, strict=True):
         if result.keys is not None and len(result.keys):
             grouped[task.partition_path].append((task, pc.unique(result.keys)))
@@ -249,9 +249,9 @@ def _check_across(batch: Sequence[FileTask], results: Sequence[FileResult], find
         )
 
 
-def _batches(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
+def _batches(tasks: Sequence[FileCheck]) -> Iterator[list[FileCheck]]:
     """Tasks are ordered by path, so a partition's files lie side by side."""
-    batch: list[FileTask] = []
+    batch: list[FileCheck] = []
     for task in tasks:
         if len(batch) >= BATCH_FILES and task.partition_path != batch[-1].partition_path:
             yield batch

@@ -76,15 +76,18 @@ def finish(storage: MemoryStorage, source: Path, clock: ManualClock, actor: str,
 @pytest.mark.parametrize("fault", CRASHES)
 @pytest.mark.parametrize("job", JOBS, ids=str)
 def test_crash_at_every_storage_operation(source: Path, fault: Fault, job: Job) -> None:
-    base = make_base(source, job.rows)
+    base, writes = make_base(source, job.rows), 0
     for number in itertools.count(1):
         clock, storage = ManualClock(START_MS + 60_000), base.copy()
         story = disturbed(storage, source, clock, "writer", number, fault, job)
         finish(storage, source, clock, "second", story, job)
         if not story:
             break
-    print(f"crash points of one {job}, {fault.name}: {number - 1}")
+        point = story.split()[-1]
+        writes += point.startswith(("put:", "put_if_absent:", "delete:"))
+    print(f"crash points of one {job}, {fault.name}: {number - 1}, {writes} of them write")
     assert number > job.points
+    assert writes >= job.writes
 
 
 @pytest.mark.parametrize("fault", CRASHES)

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.files.source import fit_rows, read_source, source_format
+from hudi_ops.files.source import fit_rows, read_runs, source_format
 from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.protocol import FileInfo, Storage
 
 MICROS, MILLIS = pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC")
 TIMES = {
@@ -24,6 +25,10 @@ TIMES = {
     "2024-01-02 03:04:05-0130": datetime(2024, 1, 2, 4, 34, 5, tzinfo=UTC),
     "2024-01-02": datetime(2024, 1, 2, tzinfo=UTC),
 }
+
+
+def read_source(storage: Storage, file: FileInfo, schema: pa.Schema, required: list[str]) -> pa.Table:
+    return pa.concat_tables([rows for _, rows in read_runs(storage, file, schema, required)])
 
 
 def values(folder: Path, kind: str, column: pa.DataType, texts: list[Any]) -> list[Any]:

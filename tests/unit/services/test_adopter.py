@@ -131,7 +131,7 @@ def test_partition_paths_that_are_made_otherwise_are_refused(theirs: MemoryStora
 def test_two_groups_of_one_bucket_are_refused(theirs: MemoryStorage) -> None:
     path = next(info.path for info in theirs.list() if info.path.endswith(".parquet"))
     digits, _, rest = path.rpartition("/")[2].partition("-")
-    twin = f"{path.rpartition('/')[0]}/{digits}-9{rest[1:]}"
+    twin = f"{path.rpartition('/')[0]}/{digits}-{'8' if rest[0] == '9' else '9'}{rest[1:]}"
     theirs.put(twin, theirs.get(path))
     commit = max(info.path for info in theirs.list(".hoodie/timeline") if info.path.endswith(".commit"))
     from hudi_ops.timeline.commit_metadata import CommitMetadata

@@ -301,7 +301,6 @@ def test_an_unknown_operation_names_the_known_ones(table: Table, name: str) -> N
 
 
 def test_operations_know_what_they_do() -> None:
-    assert [name for name, one in INGESTING.items() if one.merges] == ["upsert", "insert", "delete"]
     assert [name for name, one in INGESTING.items() if one.replaces is not Replaces.NOTHING] == [
         "insert_overwrite",
         "insert_overwrite_table",

@@ -122,6 +122,10 @@ def test_one_complex_key_stands_bare_in_version_8(version: int, key: str, tmp_pa
     assert table.read(["_hoodie_record_key"]).column(0).to_pylist() == [key]
     # An upgrade by another program must not change how keys are made.
     assert table._session.loader.load().log.properties.facts.encodes_key_names is (version == 9)
+    file = Path(table.context.storage.uri.removeprefix("file://")) / ".hoodie/hoodie.properties"
+    file.write_text(file.read_text().replace(f"hoodie.table.version={version}", f"hoodie.table.version={17 - version}"))
+    assert table.config.version == 17 - version
+    assert table.read(["id"], where="id = 'k0'").num_rows == 1
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from hudi_ops.services.read import OpenView
+from hudi_ops.services.read import Opened
 from hudi_ops.table import Table
 from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.listing import StorageListing
+from hudi_ops.view.snapshot import TableView
 
 
 class CountingReader(CommitReader):
@@ -27,7 +29,9 @@ def test_names_of_a_commit_are_put_together_once(tmp_path: Any) -> None:
     )
     table.ingest(pa.table({"id": list(range(500))}))
     commits = CountingReader(table.context.storage)
-    view = OpenView.of(table.context.storage, commits).view
+    opened = Opened.of(table.context.storage, commits)
+    listing = StorageListing(table.context.storage, is_partitioned=False)
+    view = TableView(opened.config, opened.timeline, commits, listing)
     assert len(view.base_files()) == 30
     assert len(view.base_files()) == 30
     assert commits.asked <= 2

@@ -1,0 +1,57 @@
+"""What is tried together does not shrink unnoticed: the covering set of tables, the game with Apache Hudi, the crash sweeps.
+
+Goal: an operation or a kind of table that is added is tried with the rest, and none is dropped. Method: the lists that those tests
+run over are held against what the product offers and against sizes written down here, without running them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, get_args
+
+from hudi_ops.config.key_generators import KeyGenerator
+from hudi_ops.config.table import TABLE_TYPES, WRITABLE_VERSIONS
+from hudi_ops.services.operations import DELETE_PARTITION, INGESTING, TRUNCATE
+from tests.interop import test_ping_pong, test_table_shapes
+from tests.interop.test_covering_set import AXES, covering, is_possible
+from tests.protocol.crash_table import JOBS
+
+OPERATIONS = {*INGESTING, DELETE_PARTITION.name, TRUNCATE.name}
+
+POSSIBLE = [values for values in itertools.product(*AXES.values()) if is_possible(values)]
+
+
+def pairs(values: tuple[Any, ...]) -> set[Any]:
+    return set(itertools.combinations(zip(AXES, values, strict=True), 2))
+
+
+def test_the_covering_set_knows_every_choice() -> None:
+    assert set(AXES["operation"]) == OPERATIONS
+    assert {*AXES["key_generator"], "auto"} == set(get_args(KeyGenerator))
+    assert set(AXES["table_type"]) == set(TABLE_TYPES)
+    assert set(AXES["version"]) == set(WRITABLE_VERSIONS)
+    assert len(AXES["partitioning"]) >= 6
+    assert set(AXES) >= {"operation", "partitioning", "key_generator", "ordering", "engine", "meta_fields"}
+    assert len(POSSIBLE) >= 5_500
+
+
+def test_the_covering_set_covers_every_possible_pair() -> None:
+    chosen = covering(POSSIBLE)
+    assert set().union(*map(pairs, chosen)) == set().union(*map(pairs, POSSIBLE))
+    assert len(chosen) >= 47  # each operation with each partitioning that it can have
+    assert {value for values in chosen for value in values} == {value for axis in AXES.values() for value in axis}
+
+
+def test_both_players_have_every_operation_that_they_can_have() -> None:
+    # Truncating is left to the covering set.
+    assert set(test_ping_pong.OURS) >= OPERATIONS - {"truncate"}
+    assert set(test_ping_pong.THEIRS) >= {"upsert", "insert", "delete", "insert_overwrite", "delete_partition"}
+    assert test_ping_pong.ROUNDS >= 20
+    assert len(test_table_shapes.SHAPES) >= 15
+
+
+def test_every_operation_is_crashed_at_every_point() -> None:
+    assert {job.operation for job in JOBS} == OPERATIONS
+    removing = {"delete_partition", "truncate"}
+    assert all(job.points >= (40 if job.operation in removing else 54) for job in JOBS)
+    assert all(job.writes >= (7 if job.operation in removing else 14) for job in JOBS)
