@@ -123,7 +123,7 @@ class Unavailable(HudiOpsError):
 
 
 class OutcomeUnknown(HudiOpsError):
-    """The write may have landed or not. Delete nothing; open the table again, which settles it."""
+    """The write may have landed or not. Delete nothing; the next write settles it."""
 
     exit_code = 14
     retryable = True

@@ -43,3 +43,4 @@ def hudi_fixture_names() -> list[str]:
 def pytest_unconfigure() -> None:
     """pytest's streams are closed by now, and py4j still has farewells to log; they would follow the closing line."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.raiseExceptions = False  # it says some of them to the root logger

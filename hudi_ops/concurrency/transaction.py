@@ -66,7 +66,7 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
     Raises:
         Busy: the lock was not to be had in time, or was lost again.
         Conflict: raised by `prepare`; nothing of this decision landed.
-        OutcomeUnknown: the slot may hold the entry or not; opening the table again settles it.
+        OutcomeUnknown: the slot may hold the entry or not; the next write settles it.
         Internal: slot after slot was taken by others, far beyond what contention explains.
     """
     loader.seed()

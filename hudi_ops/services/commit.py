@@ -55,7 +55,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
             visible.
         Busy: a plan of Apache Hudi that touches the same file groups is pending.
         Cancelled: somebody cancelled the attempt.
-        OutcomeUnknown: decided or not; opening the table again settles it.
+        OutcomeUnknown: decided or not; the next write settles it.
     """
     footprint = footprint_of(write.metadata({}), sources=write.sources)
 

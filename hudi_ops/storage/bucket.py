@@ -262,7 +262,7 @@ def fail_writing(error: Exception, path: str, uri: str) -> NoReturn:
         fail_untouched(error, path, uri, "written")
     raise OutcomeUnknown(
         f"{path} may have been written to {uri} or not: {cause(error)}",
-        next_step="open the table again, which settles it",
+        next_step="delete nothing; the next write settles it (see `hudi-ops timeline` before a bulk_insert is repeated)",
     ) from error
 
 

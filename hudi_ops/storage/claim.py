@@ -91,7 +91,7 @@ def claim(
         f"{path} could not be settled in {attempts} tries",
         expected="an entry, ours or another's",
         found=f"{type(unsettled).__name__} on putting, nothing on reading back",
-        next_step="delete nothing; open the table again, which settles it",
+        next_step="delete nothing; the next write settles it (see `hudi-ops timeline` before a bulk_insert is repeated)",
     ) from unsettled
 
 

@@ -90,7 +90,7 @@ def fail_naming(error: OSError, path: str, *, by_link: bool) -> NoReturn:
         fail_untouched(error, path, "written")
     raise OutcomeUnknown(
         f"{path} may have been written or not: {_cause(error)}",
-        next_step="open the table again, which settles it",
+        next_step="delete nothing; the next write settles it (see `hudi-ops timeline` before a bulk_insert is repeated)",
     ) from error
 
 

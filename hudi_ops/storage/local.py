@@ -274,7 +274,7 @@ class LocalStorage:
         except OSError as error:
             raise OutcomeUnknown(
                 f"{path} has its name, but the disk did not confirm it: {error.strerror}",
-                next_step="open the table again, which settles it",
+                next_step="delete nothing; the next write settles it (see `hudi-ops timeline` before a bulk_insert is repeated)",
             ) from error
 
     def _prune(self, folder: Path) -> Path:
