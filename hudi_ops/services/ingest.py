@@ -18,14 +18,14 @@ from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
 from hudi_ops.files.names import bucket_file_id
-from hudi_ops.index.simple_bucket import computed_keys, groups_by_bucket
+from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.kernels.merge import Operation, Ordering
 from hudi_ops.services.batch import Batch, tagged
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
 from hudi_ops.services.evolve import columns_after
-from hudi_ops.services.foreign_logs import refuse_log_files
 from hudi_ops.services.ledger import POINTER_PREFIX, TAKEN_KEY, ledger_path
+from hudi_ops.services.live_groups import live_buckets
 from hudi_ops.services.merge_tasks import BucketResult, BucketTask, find_duplicates, merge_and_write
 from hudi_ops.services.operations import INSERT, INSERT_OVERWRITE_TABLE, Replaces
 from hudi_ops.services.recover import recover
@@ -36,9 +36,7 @@ from hudi_ops.services.tag_tasks import SourceSummary
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.listing import StorageListing
 from hudi_ops.view.schema import table_schema
-from hudi_ops.view.snapshot import TableView
 
 logger = logging.getLogger(__name__)
 
@@ -90,13 +88,10 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         summaries: Sequence[SourceSummary] = scattered.summaries
         groups = sorted({(path, bucket) for summary in summaries for path, bucket, _ in summary.groups})
         rows_in = sum(summary.rows for summary in summaries)
-        if batch.operation is INSERT:
-            _refuse_duplicates(session, state, schema, scattered, groups)
+        _refuse_before_it_begins(session, state, batch, schema, scattered, groups)
         _refuse_emptying(state, batch, rows_in)
         if not rows_in and batch.ledger is None and not change.phrases:
             return _nothing(state, batch, engine, reason, "nothing new: the batch has no rows")
-        if batch.operation.replaces is Replaces.NOTHING:
-            refuse_log_files(session, state, groups)
         recover(session)
         if not state.timeline.completed_writes:
             ensure_first_commit(session)
@@ -152,8 +147,7 @@ def _bucket_tasks(
     # What an overwrite writes has no base: even a bucket that exists gets a file group of its own.
     live: dict[tuple[str, int], DataFile] = {}
     if batch.operation.replaces is Replaces.NOTHING:
-        refuse_log_files(session, state, groups)
-        live = _live_buckets(session, state, groups)
+        live = live_buckets(session, state, groups)
     keys = computed_keys(state.config, state.log.properties.facts)
     tasks = []
     for partition, bucket in groups:
@@ -209,31 +203,30 @@ def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: B
         )
 
 
-def _live_buckets(
-    session: Session, state: TableState, groups: Sequence[tuple[str, int]]
-) -> dict[tuple[str, int], DataFile]:
-    listing = StorageListing(session.ctx.storage, is_partitioned=bool(state.config.partition_fields))
-    view = TableView(state.config, state.timeline, session.commits, listing)
-    live = groups_by_bucket(view.base_files(sorted({partition for partition, _ in groups})), state.config.name)
-    buckets = state.log.properties.facts.buckets
-    other = next((file for (_, bucket), file in live.items() if bucket >= buckets), None)
-    if other is not None:
-        # Another program counts otherwise, perhaps since before the table was adopted: what either writes the other misses.
-        raise Unsupported(
-            f"{other.path} is of a bucket that a table of {buckets} buckets does not have",
-            table=state.config.name,
-            expected=f"buckets 0 to {buckets - 1}, as the commit log says",
-            found=other.file_id,
-            next_step="run `hudi-ops verify`, and give all writers of the table one hoodie.bucket.index.num.buckets",
-            file=other.path,
-        )
-    return live
+def _refuse_before_it_begins(
+    session: Session,
+    state: TableState,
+    batch: Batch,
+    schema: pa.Schema,
+    scattered: Scattered,
+    groups: Sequence[tuple[str, int]],
+) -> None:
+    """What a listing tells against the batch is told before an instant is taken, where a table can have it at all."""
+    is_insert = batch.operation is INSERT
+    if is_insert or (batch.operation.replaces is Replaces.NOTHING and state.config.table_type == "MERGE_ON_READ"):
+        live = live_buckets(session, state, groups)
+        if is_insert:
+            _refuse_duplicates(session, state, schema, scattered, live, groups)
 
 
 def _refuse_duplicates(
-    session: Session, state: TableState, schema: pa.Schema, scattered: Scattered, groups: Sequence[tuple[str, int]]
+    session: Session,
+    state: TableState,
+    schema: pa.Schema,
+    scattered: Scattered,
+    live: Mapping[tuple[str, int], DataFile],
+    groups: Sequence[tuple[str, int]],
 ) -> None:
-    live = _live_buckets(session, state, groups)
     tasks = [
         BucketTask(
             storage=session.ctx.storage,

@@ -13,12 +13,12 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import InvalidRequest, NotFound
 from hudi_ops.files.base_file import BaseFileReader
+from hudi_ops.services.live_groups import live_slices
 from hudi_ops.services.operations import Replaces, WriteOperation
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.listing import StorageListing
-from hudi_ops.view.slices import Slice, is_partitioned, visible_slices
+from hudi_ops.view.slices import Slice, is_partitioned
 
 NAMES_SHOWN_MAX = 20
 
@@ -43,12 +43,8 @@ def groups_of(
         state: decides what is visible.
         partitions: paths to look into; None for all.
     """
-    storage, engine = session.ctx.storage, _engine(session)
-    listing = StorageListing(storage, is_partitioned=is_partitioned(state.config))
-    paths = listing.partitions() if partitions is None else list(partitions)
-    listed = dict(zip(paths, engine.map(listing.files, paths), strict=True))
     held: dict[str, tuple[Slice, ...]] = {}
-    for one in visible_slices(state.config, state.timeline, session.commits, listed):
+    for one in live_slices(session, state, partitions):
         held[one.partition_path] = (*held.get(one.partition_path, ()), one)
     return held
 
@@ -150,7 +146,9 @@ def measured(session: Session, state: TableState, held: Mapping[str, Sequence[Sl
         except NotFound:
             return 0  # cleaned while we looked: it was no newest slice any more
 
-    rows |= dict(zip(unknown, _engine(session).map(count, unknown), strict=True))
+    # Footers cost waiting, not work: executors would not help.
+    engine = session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else LocalEngine()
+    rows |= dict(zip(unknown, engine.map(count, unknown), strict=True))
     found = []
     for path, slices in sorted(held.items()):
         files = [file for one in slices for file in (*((one.base,) if one.base else ()), *one.logs)]
@@ -171,8 +169,3 @@ def _rows_by_statistics(session: Session, state: TableState, files: Iterable[Dat
             if stat.path.lstrip("/") in wanted:
                 rows[stat.path.lstrip("/")] = stat.num_writes
     return rows
-
-
-def _engine(session: Session) -> LocalEngine:
-    # Listing costs waiting, not work: executors would not help.
-    return session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else LocalEngine()

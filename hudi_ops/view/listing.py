@@ -27,55 +27,49 @@ class Walked:
 class Listing(Protocol):
     """Files of a table, visible or not."""
 
-    def partitions(self) -> list[str]:
-        """Partition paths, sorted; `""` for a table without partitions."""
-        ...
-
-    def files(self, partition_path: str) -> list[DataFile]:
-        """Base and log files of one partition, sorted by path; names that Apache Hudi would not read are left out."""
-        ...
-
-
-class StorageListing:
-    """Lists folders. A partition is a folder with a `.hoodie_partition_metadata` file (docs/format.md §1.1)."""
-
-    def __init__(self, storage: Storage, *, is_partitioned: bool) -> None:
-        self._storage = storage
-        self._is_partitioned = is_partitioned
-
-    def partitions(self) -> list[str]:
-        """Partition paths, sorted; walks the tree below the root, without `.hoodie`."""
-        if not self._is_partitioned:
-            return [""]
-        found, todo = [], [""]
-        while todo:
-            prefix = todo.pop()
-            folder = self._storage.list_folder(prefix)
-            if prefix and any(info.name.startswith(partition_metadata.FILE_NAME) for info in folder.files):
-                found.append(prefix)
-            todo += _below(prefix, folder)
-        return sorted(found)
-
-    def files(self, partition_path: str) -> list[DataFile]:
-        """Base and log files of one partition."""
-        return _data_files(partition_path, self._storage.list_folder(partition_path))
-
     def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
-        """All partitions with their files, each folder listed once, those of one depth at a time in parallel.
+        """All partitions with their base and log files.
 
         Args:
             keep: which partitions are wanted; None for all.
             may_prune_folders: ask `keep` of every folder before it is listed, not of partitions only.
         """
+        ...
+
+    def files(self, partitions: Sequence[str]) -> dict[str, list[DataFile]]:
+        """Base and log files by partition path, sorted by path; names that Apache Hudi would not read are left out."""
+        ...
+
+
+class StorageListing:
+    """Lists folders. A partition is a folder with a `.hoodie_partition_metadata` file (docs/format.md §1.1).
+
+    Args:
+        storage: the table's.
+        is_partitioned: whether rows lie in folders below the table's root.
+        engine: how many folders are listed at a time; listing costs waiting, not work.
+    """
+
+    def __init__(self, storage: Storage, *, is_partitioned: bool, engine: LocalEngine | None = None) -> None:
+        self._storage = storage
+        self._is_partitioned = is_partitioned
+        self._engine = engine or LocalEngine()
+
+    def files(self, partitions: Sequence[str]) -> dict[str, list[DataFile]]:
+        """Base and log files by partition path; a folder that is not there has none."""
+        folders = self._engine.map(self._storage.list_folder, list(partitions))
+        return {path: _data_files(path, folder) for path, folder in zip(partitions, folders, strict=True)}
+
+    def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
+        """All partitions with their files, as `Listing` says; each folder is listed once, those of one depth in parallel."""
         if not self._is_partitioned:
-            return Walked({"": self.files("")})
-        engine = LocalEngine()
+            return Walked(self.files([""]))
         files: dict[str, list[DataFile]] = {}
         skipped: list[str] = []
         level = [""]
         while level:
             below: list[str] = []
-            for path, folder in zip(level, engine.map(self._storage.list_folder, level), strict=True):
+            for path, folder in zip(level, self._engine.map(self._storage.list_folder, level), strict=True):
                 if path and any(info.name.startswith(partition_metadata.FILE_NAME) for info in folder.files):
                     files[path] = _data_files(path, folder)
                 below += _below(path, folder)

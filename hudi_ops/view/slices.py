@@ -49,7 +49,7 @@ def visible_slices(
     A log file belongs to the newest slice if it completed after that slice's base file was requested; in version 6 if it names
     that base file's instant, or a later one while a compaction is pending.
     """
-    view = TableView(config, timeline, commits, _Listed(listed))
+    view = TableView(config, timeline, commits, listed)
     bases = {(file.partition_path, file.file_id): file for file in view.base_files(as_of=as_of)}
     logs: dict[tuple[str, str], list[DataFile]] = {key: [] for key in bases}
     for file in view.log_files(as_of=as_of):
@@ -63,16 +63,3 @@ def visible_slices(
 def _counted_from(timeline: Timeline, config: TableConfig, file: DataFile) -> str:
     writer = timeline.find(file.instant) if config.layout == 2 else None
     return writer.completion_time if writer is not None and writer.completion_time else file.instant
-
-
-@dataclass(frozen=True)
-class _Listed:
-    """A listing that was made already."""
-
-    by_partition: Mapping[str, list[DataFile]]
-
-    def partitions(self) -> list[str]:
-        return sorted(self.by_partition)
-
-    def files(self, partition_path: str) -> list[DataFile]:
-        return self.by_partition.get(partition_path, [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +10,6 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.listing import Listing
 
 
 @dataclass(frozen=True)
@@ -24,19 +23,18 @@ class TableView:
     config: TableConfig
     timeline: Timeline
     commits: CommitReader
-    listing: Listing
+    files: Mapping[str, Sequence[DataFile]]
 
-    def base_files(self, partitions: Sequence[str] | None = None, as_of: str | None = None) -> list[DataFile]:
+    def base_files(self, as_of: str | None = None) -> list[DataFile]:
         """The visible base file of each file group, by partition and file id.
 
         Args:
-            partitions: partition paths to look into; None for all.
             as_of: request time of the newest instant that counts; None for the newest there is.
         """
         found: list[DataFile] = []
-        for partition in self.listing.partitions() if partitions is None else partitions:
+        for _, files in sorted(self.files.items()):
             newest: dict[str, DataFile] = {}
-            for file in self.listing.files(partition):
+            for file in files:
                 if file.is_log or not self._is_visible(file, as_of):
                     continue
                 held = newest.get(file.file_id)
@@ -45,12 +43,12 @@ class TableView:
             found += [file for _, file in sorted(newest.items()) if not self._is_replaced(file, as_of)]
         return found
 
-    def log_files(self, partitions: Sequence[str] | None = None, as_of: str | None = None) -> list[DataFile]:
+    def log_files(self, as_of: str | None = None) -> list[DataFile]:
         """Log files whose writer completed; what they hold is not merged by this view."""
         return [
             file
-            for partition in (self.listing.partitions() if partitions is None else partitions)
-            for file in self.listing.files(partition)
+            for _, files in sorted(self.files.items())
+            for file in files
             if file.is_log and self._instant_counts(file.instant, as_of) and not self._is_replaced(file, as_of)
         ]
 

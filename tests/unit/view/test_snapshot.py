@@ -30,8 +30,8 @@ def test_names_of_a_commit_are_put_together_once(tmp_path: Any) -> None:
     table.ingest(pa.table({"id": list(range(500))}))
     commits = CountingReader(table.context.storage)
     opened = Opened.of(table.context.storage, commits)
-    listing = StorageListing(table.context.storage, is_partitioned=False)
-    view = TableView(opened.config, opened.timeline, commits, listing)
+    files = StorageListing(table.context.storage, is_partitioned=False).files([""])
+    view = TableView(opened.config, opened.timeline, commits, files)
     assert len(view.base_files()) == 30
     assert len(view.base_files()) == 30
     assert commits.asked <= 2
