@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from benchmarks.ingest import machine, report, run_delta, run_floor
 from benchmarks.ingest.cases import CASES, ON_SPARK, SINGLE, VARIANTS, Case, Variant
 from benchmarks.ingest.data import ORDERING, Answer, Inputs, make_inputs
-from benchmarks.ingest.run_ours import can_leave_meta_columns_out
 from benchmarks.ingest.runner import ROOT, Runner
 from hudi_ops import Table
 
@@ -141,8 +140,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
             parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     options.variants = [one for one in VARIANTS if one.name in options.variants]
     options.cases = [one for one in CASES if one.name in options.cases]
-    if not can_leave_meta_columns_out():
-        options.variants = [one for one in options.variants if one.name != "local-bare"]
     options.report = options.report or options.results / "RESULTS.md"
     if options.quick:
         options.rows, options.batch_rows, options.runs, options.warmup = 20_000, 2_000, 1, 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,7 @@ from benchmarks.ingest.storage_calls import CountingStorage
 from hudi_ops import Table
 from hudi_ops.concurrency.in_process import in_process_lock
 from hudi_ops.context import TableContext
-from hudi_ops.errors import InvalidRequest
 from hudi_ops.storage.paths import open_storage
-
-try:
-    from hudi_ops.services.operations import parse_operation
-except ImportError:  # until all operations are there
-    from hudi_ops.services.ingest import parse_operation
 
 
 class Ours:
@@ -56,7 +49,7 @@ class Ours:
             **job.options,
         )
         if job.source is not None:
-            made.ingest_folder(job.source, _known("bulk_insert"), engine="local")
+            made.ingest_folder(job.source, "bulk_insert", engine="local")
         made.close()
 
     def write(self, job: Job) -> None:
@@ -77,7 +70,7 @@ class Ours:
 
 
 def _write(opened: Table, job: Job, engine: Any) -> None:
-    operation = _known(job.operation)
+    operation = job.operation
     if job.in_memory:
         result = opened.ingest(pa.concat_tables([pq.read_table(file) for file in job.files]), operation, engine=engine)
     else:
@@ -85,20 +78,6 @@ def _write(opened: Table, job: Job, engine: Any) -> None:
         result = opened.ingest_folder(job.source, operation, engine=engine)
     opened.close()
     assert result.instant is not None, result
-
-
-def _known(operation: str) -> str:
-    """`bulk_insert` where it is there; an insert into an empty table does the same, and looks for duplicates as well."""
-    try:
-        parse_operation(operation)
-    except InvalidRequest:
-        return "insert"
-    return operation
-
-
-def can_leave_meta_columns_out() -> bool:
-    """Whether tables without meta columns can be made."""
-    return "meta_fields" in inspect.signature(Table.create).parameters
 
 
 def main() -> None:
