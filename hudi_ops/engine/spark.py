@@ -117,7 +117,7 @@ class SparkEngine:
 
     def _shuffled(self, chunks: Any, slices: int) -> Any:
         """As `RDD.partitionBy`, but every pair travels alone: that one gathers up to a thousand for one value."""
-        from pyspark.core.rdd import RDD
+        from pyspark import RDD
         from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
         jvm = self._context._jvm
