@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, beat, drop_lease
+from hudi_ops.concurrency.keeper import Keeper
+from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, Renewal, Role, drop_lease, inherit_lease
 from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
 from hudi_ops.context import TableContext
@@ -30,6 +31,8 @@ class EntryFields(TypedDict):
     decision_id: str
     owner: str
     at_ms: int
+    properties_slot: int
+    archive_slot: int
 
 
 @dataclass
@@ -42,6 +45,7 @@ class Session:
     commits: CommitReader = field(init=False)
     loader: StateLoader = field(init=False)
     applier: TimelineApplier = field(init=False)
+    _keepers: dict[str, Keeper] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.commits = CommitReader(self.ctx.storage)
@@ -58,17 +62,43 @@ class Session:
         return finish_decided(self.loader, self.applier)
 
     def entry(self, state: TableState, decision_id: str) -> EntryFields:
-        """The common fields of an entry. A decision's id is the same for every try, by whoever makes it."""
+        """The common fields of an entry for the slot after the state's head.
+
+        A decision's id is the same for every try, by whoever makes it.
+        """
         return EntryFields(
             table_id=state.log.table_id,
             decision_id=decision_id,
             owner=str(self.ctx.owner),
             at_ms=self.ctx.clock.now_ms(),
+            properties_slot=state.log.properties_slot,
+            archive_slot=state.log.archive_slot,
         )
 
-    def keep(self, instant: str) -> AbstractContextManager[None]:
-        """Renew an instant's lease until the context ends."""
-        return self.ctx.beats.every(BEAT_INTERVAL_S, lambda: beat(self.ctx, instant))
+    @contextmanager
+    def keep(
+        self, instant: str, role: Role = "write", *, epoch: int | None = None, leased_s: float | None = None
+    ) -> Iterator[Keeper]:
+        """Renew an instant's lease until the context ends.
+
+        Args:
+            instant: one whose lease is ours.
+            role: what is done with it.
+            epoch: the attempt's; None: the newest that the log, as far as it was read, gives the instant.
+            leased_s: the monotonic clock just before the lease was taken; None: now.
+
+        Yields:
+            What to ask between steps of long work.
+        """
+        renewal = Renewal(self.ctx, instant, role, self.ctx.clock.monotonic_s() if leased_s is None else leased_s)
+        keeper = self._keepers[instant] = Keeper(self.ctx, renewal, epoch, self.loader.known_log)
+        with self.ctx.beats.every(BEAT_INTERVAL_S, renewal):
+            yield keeper
+
+    def longest_gap_s(self, instant: str) -> float:
+        """Longest time in which no beat of an instant landed; 0 for one that is not kept."""
+        keeper = self._keepers.get(instant)
+        return keeper.longest_gap_s if keeper is not None else 0.0
 
     def drop_lost_payloads(self, instant: str, decided: Decided | None) -> None:
         """Remove the payloads of tries that lost their slot; the one that a slot names stays."""
@@ -81,6 +111,9 @@ class Session:
 
     def settle(self, instant: str) -> None:
         """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed."""
+        keeper = self._keepers.pop(instant, None)
+        if keeper is not None:
+            keeper.renewal.settle()
         with _best_effort(instant):
             delete_markers(self.ctx.storage, instant)
             drop_lease(self.ctx, instant)
@@ -104,9 +137,9 @@ class Session:
             fate = whole.fate(instant) if whole is not None else None
         return isinstance(fate[1] if fate else None, Cancel)
 
-    def take_lease(self, instant: str) -> None:
+    def take_lease(self, instant: str, role: Role = "rollback") -> None:
         """Put our name on the lease of an instant whose owner is gone."""
-        beat(self.ctx, instant)
+        inherit_lease(self.ctx, instant, role)
 
 
 @contextmanager
