@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from hudi_ops.clock import Clock
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.testing.faults import Fault, FaultyStorage
+from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from tests.protocol.scenarios.check import Outcome
 
@@ -28,6 +29,22 @@ class Before:
             self.point = point
             self._move()
         return None
+
+
+class _DiesAt:
+    def __init__(self, point: str) -> None:
+        self._point = point
+
+    def fault_at(self, number: int, point: str) -> Fault | None:
+        return Fault.CRASH_BEFORE if point.startswith(self._point) else None
+
+
+def die_at(storage: MemoryStorage, actor: str, run: Callable[[TableContext], object], at: str) -> None:
+    """Let an actor's process end right before its first operation at a point."""
+    faulty = FaultyStorage(storage, _DiesAt(at))
+    with contextlib.suppress(Crash):
+        run(simulated_context(faulty, clock_of(storage), actor))
+    assert faulty.dead, f"{actor} never came to {at}"
 
 
 def context(storage: MemoryStorage, actor: str) -> TableContext:

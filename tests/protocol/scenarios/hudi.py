@@ -1,8 +1,8 @@
 """A writer of Apache Hudi as an actor: it takes the table's lock, knows no slots, and rolls back what it takes for dead.
 
-Optimistic concurrency with the LAZY policy, as docs/protocol.md §10 asks of writers beside ours: the instant and its completion time
-are taken under the lock, file groups are compared with what completed since the start, heartbeats are empty files, and failed writes
-are judged *before* the lock is taken (docs/format.md §8.3, §9.4, §9.5).
+Optimistic concurrency with the LAZY policy, as docs/protocol.md §10 asks of writers beside ours: instant and completion time are
+taken under the lock, file groups are compared with what completed since the start and with planned clusterings, heartbeats are
+empty files, and failed writes are judged *before* the lock is taken (docs/format.md §8.3, §9.4, §9.5).
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
-
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.concurrency.markers import delete_markers, list_markers, put_marker
 from hudi_ops.config.table import TableConfig
 from hudi_ops.context import TableContext
 from hudi_ops.files.base_file import WriterSettings, encode_base_file
-from hudi_ops.files.names import base_file_name, data_path, parse_data_file
+from hudi_ops.files.names import DataFileName, base_file_name, data_path, parse_data_file
 from hudi_ops.formats import avro
 from hudi_ops.formats.service_schemas import ROLLBACK_METADATA, ROLLBACK_PLAN
+from hudi_ops.formats.timeline_schemas import REQUESTED_REPLACE_METADATA
 from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, completed_name, inflight_name, instant_of_ms, ms_of_instant, requested_name
+from hudi_ops.timeline.plans import ReplacePlan, read_plan
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.rollbacks import rollback_of
 from tests.protocol.scenarios.actors import Landed
-from tests.protocol.scenarios.listing_reader import rows_in
+from tests.protocol.scenarios.listing_reader import replaced_groups, rows_in
 from tests.protocol.scenarios.worlds import SCHEMA, Job, Rows, rows_of
 
 WRITER_KEY = "scenarios.writer"
@@ -62,14 +63,16 @@ class Hudi:
         Raises:
             WriteConflict: as Apache Hudi does, after its heartbeat is gone.
         """
-        writer = _Writer(ctx, self.name)
+        writer = Writer(ctx, self.name)
         landed = writer.write(self.job) if self.job is not None else None
         if self.cleans:
             writer.clean()
         return landed
 
 
-class _Writer:
+class Writer:
+    """One process of Apache Hudi on one table."""
+
     def __init__(self, ctx: TableContext, name: str) -> None:
         self._ctx = ctx
         self._storage = ctx.storage
@@ -77,6 +80,11 @@ class _Writer:
         self._config: TableConfig = load_config(ctx.storage)
 
     def write(self, job: Job) -> Landed:
+        """Write a job.
+
+        Raises:
+            WriteConflict: an overlapping write completed since it began.
+        """
         seen = self._timeline()
         with self._locked("new instant"):
             time = self._next_time()
@@ -86,7 +94,8 @@ class _Writer:
         self._put(inflight_name(time, "commit"))
         (partition,) = job.paths
         base, held = self._base(seen, partition)
-        stat = self._write_base_file(time, partition, base, job.applied(held))
+        previous = base.rpartition("/")[2]
+        stat = self._put_base_file(time, partition, _named(previous).file_id, job.applied(held), previous)
         try:
             with self._locked("commit"):
                 self._refuse_conflicts(seen, time, stat)
@@ -102,6 +111,33 @@ class _Writer:
         delete_markers(self._storage, time)
         self._storage.delete(heartbeat)
         return Landed(time, job)
+
+    def plan_clustering(self, partition: str) -> str:
+        """Plan to rewrite a partition's file group under another id, as it is now; returns the plan's instant."""
+        with self._locked("plan clustering"):
+            path, _ = self._base(self._timeline(), partition)
+            time = self._next_time()
+            self._put(requested_name(time, "clustering"), _clustering_plan(partition, path))
+        return time
+
+    def cluster(self, time: str, partition: str) -> None:
+        """Execute a plan: the rows of its input as they were planned; the input is replaced. Nothing is looked at again."""
+        timeline = self._timeline()
+        planned_at = timeline.find(time)
+        assert planned_at is not None
+        plan = read_plan(self._storage, timeline, planned_at)
+        assert isinstance(plan, ReplacePlan)
+        ((planned,),) = plan.groups
+        self._put(inflight_name(time, "clustering"))
+        rows = dict(rows_in(self._storage.get(data_path(partition, planned.base_file))))
+        fresh_id = f"{planned.file_id[:8]}-0000-4000-8000-{time[-12:]}-0"
+        stat = self._put_base_file(time, partition, fresh_id, rows, previous="")
+        with self._locked("complete clustering"):
+            replaced = {partition: (planned.file_id,)}
+            extra = {**self._carried(), WRITER_KEY: self._name}
+            metadata = CommitMetadata(operation="CLUSTER", stats=(stat,), extra=extra, replaced=replaced)
+            self._put(completed_name(time, "clustering", self._next_time()), metadata.to_bytes())
+        delete_markers(self._storage, time)
 
     def clean(self) -> None:
         """Roll back failed writes: whom it took for dead before the lock is rolled back under it, without another look."""
@@ -147,31 +183,38 @@ class _Writer:
             touched |= {(path, file_id) for path, ids in (metadata.replaced or {}).items() for file_id in ids}
             if (mine.partition_path, mine.file_id) in touched:
                 raise WriteConflict(f"{time} and {one.time} wrote {mine.file_id}")
+        for one in timeline.pending:
+            plan = read_plan(self._storage, timeline, one) if one.action == "clustering" else None
+            groups = plan.groups if isinstance(plan, ReplacePlan) else ()
+            if any(planned.file_id == mine.file_id for group in groups for planned in group):
+                raise WriteConflict(f"{one.time} will replace {mine.file_id}")
 
     def _base(self, seen: Timeline, partition: str) -> tuple[str, Rows]:
         """Path and rows of the one visible base file of a partition, as of the timeline that it began with."""
         completed = {one.time for one in seen.completed_writes}
         files = [info.path for info in self._storage.list_folder(partition).files if info.name.endswith(".parquet")]
         parsed = {path: parse_data_file(path.rpartition("/")[2]) for path in files}
-        visible = sorted((name.instant, path) for path, name in parsed.items() if name and name.instant in completed)
+        hidden = replaced_groups(self._storage, seen)
+        visible = sorted(
+            (name.instant, path)
+            for path, name in parsed.items()
+            if name and name.instant in completed and (partition, name.file_id) not in hidden
+        )
         path = visible[-1][1]
         return path, dict(rows_in(self._storage.get(path)))
 
-    def _write_base_file(self, time: str, partition: str, base: str, rows: Rows) -> WriteStat:
-        old = base.rpartition("/")[2]
-        parsed = parse_data_file(old)
-        assert parsed is not None
-        name = base_file_name(parsed.file_id, 7, 1, time)
+    def _put_base_file(self, time: str, partition: str, file_id: str, rows: Rows, previous: str) -> WriteStat:
+        name = base_file_name(file_id, 7, 1, time)
         path = data_path(partition, name)
         body = _base_file(rows, partition, time, name, self._config.name)
-        put_marker(self._storage, time, path, replaces=True)
+        put_marker(self._storage, time, path, replaces=bool(previous))
         self._storage.put(path, body)
         return WriteStat(
-            file_id=parsed.file_id,
+            file_id=file_id,
             path=path,
             partition_path=partition,
-            prev_commit=parsed.instant,
-            prev_base_file=old,
+            prev_commit=_named(previous).instant if previous else "null",
+            prev_base_file=previous or None,
             num_writes=len(rows),
             total_write_bytes=len(body),
             file_size_in_bytes=len(body),
@@ -219,6 +262,21 @@ def _base_file(rows: Rows, partition: str, time: str, name: str, table: str) -> 
         name,
     )
     return bytes(memoryview(encode_base_file(full, table, WriterSettings())))
+
+
+def _named(name: str) -> DataFileName:
+    parsed = parse_data_file(name)
+    assert parsed is not None, name
+    return parsed
+
+
+def _clustering_plan(partition: str, path: str) -> bytes:
+    file_id = _named(path.rpartition("/")[2]).file_id
+    one = {"dataFilePath": path, "deltaFilePaths": [], "fileId": file_id, "partitionPath": partition, "version": 1}
+    plan = {"inputGroups": [{"slices": [one], "metrics": {}, "numOutputFileGroups": 1, "version": 1}], "version": 1}
+    return avro.write_one(
+        REQUESTED_REPLACE_METADATA, {"operationType": "CLUSTER", "clusteringPlan": plan, "version": 1}
+    )
 
 
 def _rollback_plan(target: Instant) -> bytes:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.properties_file import load_config
@@ -21,7 +22,7 @@ def listed_rows(storage: MemoryStorage) -> dict[str, int]:
     """Rows by key; a key that shows twice is an error."""
     timeline = load_timeline(storage, load_config(storage))
     completed = {instant.time for instant in timeline.completed_writes}
-    hidden = _replaced(storage, timeline)
+    hidden = replaced_groups(storage, timeline)
     newest: dict[tuple[str, str], tuple[str, str]] = {}
     for info in storage.list():
         if info.path.startswith(".hoodie/") or not info.path.endswith(".parquet"):
@@ -50,7 +51,7 @@ def rows_in(body: bytes) -> tuple[tuple[str, int], ...]:
     return tuple(zip(table["id"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
-def _replaced(storage: MemoryStorage, timeline: Timeline) -> set[tuple[str, str]]:
+def replaced_groups(storage: Storage, timeline: Timeline) -> set[tuple[str, str]]:
     """File groups that a completed replace commit names, as partition path and file id."""
     found: set[tuple[str, str]] = set()
     for instant in timeline.completed_writes:
