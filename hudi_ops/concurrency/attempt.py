@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass
 
 from hudi_ops.concurrency.lease import Role, drop_lease, take_lease
+from hudi_ops.concurrency.strangers import alone_with_the_clock
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Internal
 from hudi_ops.storage.claim import ensure
@@ -84,13 +85,13 @@ def begin(
     while True:
         state = loader.load()
         leased_s = ctx.clock.monotonic_s()
-        instant = reserve_instant(ctx, state, "rollback" if action == "rollback" else "write")
-        folder = state.config.timeline_folder
-        requested = f"{folder}/{requested_name(instant, action)}"
-        inflight = f"{folder}/{inflight_name(instant, action)}"
-        for path, body in ((requested, plan), (inflight, inflight_body)):
+        with alone_with_the_clock(ctx, loader.commits, state):
+            instant = reserve_instant(ctx, state, "rollback" if action == "rollback" else "write")
+            requested = state.timeline.path(requested_name(instant, action))
             # The instant is ours by its lease: a retried request may have put the very file that is found.
-            ensure(ctx.storage, path, body)
+            ensure(ctx.storage, requested, plan)
+        inflight = state.timeline.path(inflight_name(instant, action))
+        ensure(ctx.storage, inflight, inflight_body)
         # A sleeper may have been cancelled, or archived past, before its files appeared (docs/protocol.md §4).
         after = loader.load()
         if not was_passed(after, instant):

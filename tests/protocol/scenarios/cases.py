@@ -14,10 +14,10 @@ from hudi_ops.context import TableContext
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.faults import Fault
 from tests.protocol.scenarios.actors import Recovers, Writes
-from tests.protocol.scenarios.between import die_at
+from tests.protocol.scenarios.between import context, die_at
 from tests.protocol.scenarios.check import Oracle, Outcome
 from tests.protocol.scenarios.hudi import Hudi
-from tests.protocol.scenarios.worlds import NOW_MS, Job, small_table
+from tests.protocol.scenarios.worlds import NOW_MS, Job, at, small_table
 
 Run = Callable[[TableContext], object]
 
@@ -80,6 +80,18 @@ def _ended(simulation: Simulation, name: str) -> Callable[[], bool]:
     return lambda: simulation.outcome(name) is not None
 
 
+@cache
+def _mixed() -> MemoryStorage:
+    storage = at(small_table(), NOW_MS - 30_000)
+    Hudi("creator", Job("upsert", (("b2", 2),)))(context(storage, "creator"))
+    return at(storage, NOW_MS)
+
+
+def mixed_table() -> MemoryStorage:
+    """The same rows, in a table that Apache Hudi was seen writing to."""
+    return _mixed().copy()
+
+
 def of_jobs(name: str, one: Job, two: Job, troubles: frozenset[Trouble] = EVERYTHING) -> Case:
     """Two of our writers."""
     return Case(name, {"one": Writes(one), "two": Writes(two)}, Oracle({"one": one, "two": two}), troubles=troubles)
@@ -91,6 +103,7 @@ def beside_hudi(name: str, ours: Job, theirs: Job, troubles: frozenset[Trouble] 
         name,
         {"ours": Writes(ours), "theirs": Hudi("theirs", theirs)},
         Oracle({"ours": ours}, {"theirs": theirs}),
+        base=mixed_table,
         troubles=troubles,
     )
 

@@ -16,6 +16,7 @@ from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.concurrency.markers import delete_markers, list_markers, put_marker
 from hudi_ops.config.table import TableConfig
 from hudi_ops.context import TableContext
+from hudi_ops.errors import HudiOpsError
 from hudi_ops.files.base_file import WriterSettings, encode_base_file
 from hudi_ops.files.names import DataFileName, base_file_name, data_path, parse_data_file
 from hudi_ops.formats import avro
@@ -39,7 +40,7 @@ HEARTBEATS = ".hoodie/.heartbeat"
 EXPIRY_MS = 120_000
 
 
-class WriteConflict(Exception):
+class WriteConflict(HudiOpsError):
     """`HoodieWriteConflictException`: an overlapping write completed since it began; nothing of this one is visible."""
 
 
