@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
 from hudi_ops.services.session import Session
 from hudi_ops.storage.memory import MemoryStorage
@@ -27,6 +26,8 @@ from tests.protocol.scenarios.hudi import WRITER_KEY, Hudi, WriteConflict
 from tests.protocol.scenarios.listing_reader import listed_rows
 from tests.protocol.scenarios.worlds import HELD, LATER, Job, Rows, at, newest_ms
 
+SETTLED_MS = 7_200_000
+"""After that time every lease is dead, also one that a clock an hour ahead has written."""
 PROMISES = (InvalidRequest, Unsupported, Conflict, Busy, Cancelled, WriteConflict)
 """After one of these nothing of the write has landed, and nothing will."""
 
@@ -144,7 +145,7 @@ class Oracle:
     def _check_settled(
         self, storage: MemoryStorage, before: Sequence[Counted], outcomes: Mapping[str, Outcome]
     ) -> None:
-        settled = at(storage, newest_ms(storage) + 10 * EXPIRY_MS)
+        settled = at(storage, newest_ms(storage) + SETTLED_MS)
         assert settled._clock is not None
         ctx = simulated_context(settled, settled._clock, "settler")
         if self.strangers:
