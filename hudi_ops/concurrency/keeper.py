@@ -10,7 +10,7 @@ from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, EXPIRY_MS, Renewal
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Cancelled, Unavailable
 from hudi_ops.timeline.commit_log import Log, refresh_log
-from hudi_ops.timeline.entries import Cancel, Takeover
+from hudi_ops.timeline.entries import Cancel, Entry, Takeover
 
 logger = logging.getLogger(__name__)
 
@@ -71,23 +71,22 @@ def refuse_superseded(log: Log, instant: str, epoch: int) -> None:
         Cancelled: names who did it.
     """
     for _, entry in log.since(log.base - 1):
-        if isinstance(entry, Cancel) and entry.instant == instant:
-            raise _superseded(entry)
-        if isinstance(entry, Takeover) and entry.instant == instant and entry.epoch > epoch:
-            raise _superseded(entry)
+        is_end = isinstance(entry, Cancel) or (isinstance(entry, Takeover) and entry.epoch > epoch)
+        if is_end and getattr(entry, "instant", "") == instant:
+            raise Cancelled(
+                f"this attempt may not go on: {how_taken(entry)}",
+                instant=instant,
+                next_step="run the same call again: it takes a new instant. A writer that stands still for two minutes, or whose "
+                "storage does not answer for so long, is taken for dead",
+                taken_by=entry.owner,
+            )
 
 
-def _superseded(entry: Cancel | Takeover) -> Cancelled:
-    """In words that name who took it."""
-    did = f"cancelled ({entry.reason})" if isinstance(entry, Cancel) else f"taken over (epoch {entry.epoch})"
+def how_taken(entry: Entry) -> str:
+    """What a CANCEL or TAKEOVER did to its instant, by whom and when, in words."""
+    did = f"cancelled ({entry.reason})" if isinstance(entry, Cancel) else "taken over"
     when = datetime.fromtimestamp(entry.at_ms / 1000, UTC).isoformat(timespec="seconds")
-    return Cancelled(
-        f"this attempt is not its instant's any more: it was {did} by {entry.owner} at {when}",
-        instant=entry.instant,
-        next_step="run the same call again: it takes a new instant. A writer that stood still for two minutes, or whose storage "
-        "did not answer for so long, is taken for dead",
-        taken_by=entry.owner,
-    )
+    return f"its instant was {did} by {entry.owner} at {when}"
 
 
 def refuse_starved(gap_s: float, is_shared: Callable[[], bool], instant: str) -> None:

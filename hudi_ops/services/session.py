@@ -11,6 +11,7 @@ from typing import TypedDict
 from hudi_ops.concurrency.keeper import Keeper
 from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, Renewal, Role, drop_lease, inherit_lease
 from hudi_ops.concurrency.markers import delete_markers
+from hudi_ops.concurrency.process_beats import process_beats
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
@@ -85,7 +86,7 @@ class Session:
         """
         renewal = Renewal(self.ctx, instant, role, self.ctx.clock.monotonic_s() if leased_s is None else leased_s)
         keeper = self._keepers[instant] = Keeper(self.ctx, renewal, epoch, self.loader.known_log)
-        with self.ctx.beats.every(BEAT_INTERVAL_S, renewal):
+        with (self.ctx.beats or process_beats()).every(BEAT_INTERVAL_S, renewal):
             yield keeper
 
     def longest_gap_s(self, instant: str) -> float:
