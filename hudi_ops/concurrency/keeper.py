@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 
+from hudi_ops.concurrency.fate import how_taken
 from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, EXPIRY_MS, Renewal
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Cancelled, Unavailable
 from hudi_ops.timeline.commit_log import Log, refresh_log
-from hudi_ops.timeline.entries import Cancel, Entry, Takeover
+from hudi_ops.timeline.entries import Cancel
 
 logger = logging.getLogger(__name__)
 
+_AGAIN = (
+    "run the same call again: it takes a new instant. A writer that stands still for two minutes, or whose storage does not "
+    "answer for so long, is taken for dead"
+)
 GAP_S_MAX = 0.75 * EXPIRY_MS / 1000
 """How long no beat may have landed where Apache Hudi's writers judge it: 90 of 120 s."""
 
@@ -60,8 +64,8 @@ class Keeper:
 
 
 def _newest_epoch(log: Log | None, instant: str) -> int:
-    entries = [entry for _, entry in log.since(log.base - 1)] if log is not None else []
-    return max((one.epoch for one in entries if isinstance(one, Takeover) and one.instant == instant), default=0)
+    taken = log.takeover(instant) if log is not None else None
+    return taken[1].epoch if taken is not None else 0
 
 
 def refuse_superseded(log: Log, instant: str, epoch: int) -> None:
@@ -70,23 +74,17 @@ def refuse_superseded(log: Log, instant: str, epoch: int) -> None:
     Raises:
         Cancelled: names who did it.
     """
-    for _, entry in log.since(log.base - 1):
-        is_end = isinstance(entry, Cancel) or (isinstance(entry, Takeover) and entry.epoch > epoch)
-        if is_end and getattr(entry, "instant", "") == instant:
-            raise Cancelled(
-                f"this attempt may not go on: {how_taken(entry)}",
-                instant=instant,
-                next_step="run the same call again: it takes a new instant. A writer that stands still for two minutes, or whose "
-                "storage does not answer for so long, is taken for dead",
-                taken_by=entry.owner,
-            )
-
-
-def how_taken(entry: Entry) -> str:
-    """What a CANCEL or TAKEOVER did to its instant, by whom and when, in words."""
-    did = f"cancelled ({entry.reason})" if isinstance(entry, Cancel) else "taken over"
-    when = datetime.fromtimestamp(entry.at_ms / 1000, UTC).isoformat(timespec="seconds")
-    return f"its instant was {did} by {entry.owner} at {when}"
+    fate, taken = log.fate(instant), log.takeover(instant)
+    is_taken = taken is not None and taken[1].epoch > epoch
+    ended = taken if is_taken else fate if fate is not None and isinstance(fate[1], Cancel) else None
+    if ended is not None:
+        raise Cancelled(
+            f"the instant that this attempt worked on {how_taken(*ended)}",
+            instant=instant,
+            next_step="leave the instant to its new owner: delete nothing of it" if is_taken else _AGAIN,
+            taken_over=is_taken,
+            taken_by=ended[1].owner,
+        )
 
 
 def refuse_starved(gap_s: float, is_shared: Callable[[], bool], instant: str) -> None:
