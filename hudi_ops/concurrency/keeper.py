@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 
+from hudi_ops.concurrency.fate import how_taken
 from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, EXPIRY_MS, Renewal
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Cancelled, Unavailable
 from hudi_ops.timeline.commit_log import Log, refresh_log
-from hudi_ops.timeline.entries import Cancel, Takeover
+from hudi_ops.timeline.entries import Cancel
 
 logger = logging.getLogger(__name__)
 
+_AGAIN = (
+    "run the same call again: it takes a new instant. A writer that stands still for two minutes, or whose storage does not "
+    "answer for so long, is taken for dead"
+)
 GAP_S_MAX = 0.75 * EXPIRY_MS / 1000
 """How long no beat may have landed where Apache Hudi's writers judge it: 90 of 120 s."""
 
@@ -60,8 +64,8 @@ class Keeper:
 
 
 def _newest_epoch(log: Log | None, instant: str) -> int:
-    entries = [entry for _, entry in log.since(log.base - 1)] if log is not None else []
-    return max((one.epoch for one in entries if isinstance(one, Takeover) and one.instant == instant), default=0)
+    taken = log.takeover(instant) if log is not None else None
+    return taken[1].epoch if taken is not None else 0
 
 
 def refuse_superseded(log: Log, instant: str, epoch: int) -> None:
@@ -70,24 +74,17 @@ def refuse_superseded(log: Log, instant: str, epoch: int) -> None:
     Raises:
         Cancelled: names who did it.
     """
-    for _, entry in log.since(log.base - 1):
-        if isinstance(entry, Cancel) and entry.instant == instant:
-            raise _superseded(entry)
-        if isinstance(entry, Takeover) and entry.instant == instant and entry.epoch > epoch:
-            raise _superseded(entry)
-
-
-def _superseded(entry: Cancel | Takeover) -> Cancelled:
-    """In words that name who took it."""
-    did = f"cancelled ({entry.reason})" if isinstance(entry, Cancel) else f"taken over (epoch {entry.epoch})"
-    when = datetime.fromtimestamp(entry.at_ms / 1000, UTC).isoformat(timespec="seconds")
-    return Cancelled(
-        f"this attempt is not its instant's any more: it was {did} by {entry.owner} at {when}",
-        instant=entry.instant,
-        next_step="run the same call again: it takes a new instant. A writer that stood still for two minutes, or whose storage "
-        "did not answer for so long, is taken for dead",
-        taken_by=entry.owner,
-    )
+    fate, taken = log.fate(instant), log.takeover(instant)
+    is_taken = taken is not None and taken[1].epoch > epoch
+    ended = taken if is_taken else fate if fate is not None and isinstance(fate[1], Cancel) else None
+    if ended is not None:
+        raise Cancelled(
+            f"the instant that this attempt worked on {how_taken(*ended)}",
+            instant=instant,
+            next_step="leave the instant to its new owner: delete nothing of it" if is_taken else _AGAIN,
+            taken_over=is_taken,
+            taken_by=ended[1].owner,
+        )
 
 
 def refuse_starved(gap_s: float, is_shared: Callable[[], bool], instant: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -68,8 +68,11 @@ class Renewal:
         self.clock = ctx.clock
         self.instant = instant
         self.facts = lease_facts(ctx, role)
-        self.is_lost = False
-        """The lease is gone, or names somebody else."""
+        self.look: Callable[[], None] = _nothing
+        """Takes in what another process that beats has to tell."""
+        self.when_settled: Callable[[], object] = _nothing
+        """Tells another process, in which a beat hangs, that it must undo itself."""
+        self._is_lost = False
         self._settled = threading.Event()
         self._guard = threading.Lock()
         self._beaten_s = beaten_s
@@ -85,7 +88,7 @@ class Renewal:
                 self.lost()
             if self._settled.is_set():
                 # This beat hung while its instant was settled, and may have made the lease again.
-                self.storage.delete(lease_path(self.instant))
+                discard(self.storage, self.instant, self.facts)
         except HudiOpsError as error:
             logger.warning("lease of %s was not renewed: %s", self.instant, error)
 
@@ -97,17 +100,25 @@ class Renewal:
 
     def lost(self) -> None:
         """Note that the lease is gone, or somebody else's."""
-        if not self.is_lost:
+        if not self._is_lost:
             logger.warning("the lease of %s was removed, or taken, by somebody else", self.instant)
-        self.is_lost = True
+        self._is_lost = True
 
     def settle(self) -> None:
         """Say that the lease is about to be removed: a beat that is still under way undoes itself."""
         self._settled.set()
+        self.when_settled()
+
+    @property
+    def is_lost(self) -> bool:
+        """The lease is gone, or names somebody else."""
+        self.look()
+        return self._is_lost
 
     @property
     def longest_gap_s(self) -> float:
         """Longest time between two beats that landed, or since the last one."""
+        self.look()
         with self._guard:
             return max(self._longest_s, self.clock.monotonic_s() - self._beaten_s)
 
@@ -150,14 +161,16 @@ def renew(storage: Storage, instant: str, facts: Mapping[str, Any], now_ms: int)
     Returns:
         False when it is gone, or somebody else's: then nothing was written.
     """
-    try:
-        said = json.loads(storage.get(lease_path(instant)))
-        is_ours = said["owner"] == facts["owner"]
-    except (NotFound, ValueError, KeyError, TypeError):
-        is_ours = False
+    is_ours = _is_ours(storage, instant, facts)
     if is_ours:
         storage.put(lease_path(instant), _content(facts, now_ms))
     return is_ours
+
+
+def discard(storage: Storage, instant: str, facts: Mapping[str, Any]) -> None:
+    """Remove a lease that a late beat of ours made again."""
+    if _is_ours(storage, instant, facts):
+        storage.delete(lease_path(instant))
 
 
 def drop_lease(ctx: TableContext, instant: str) -> None:
@@ -193,6 +206,17 @@ def read_lease(storage: Storage, instant: str) -> Lease | None:
 def list_leases(storage: Storage) -> list[str]:
     """Instants that have a lease."""
     return [info.name for info in storage.list_folder(FOLDER).files]
+
+
+def _is_ours(storage: Storage, instant: str, facts: Mapping[str, Any]) -> bool:
+    try:
+        return bool(json.loads(storage.get(lease_path(instant)))["owner"] == facts["owner"])
+    except (NotFound, ValueError, KeyError, TypeError):
+        return False
+
+
+def _nothing() -> None:
+    """Beats of this process have nothing to tell, and see by themselves what was settled."""
 
 
 def _content(facts: Mapping[str, Any], now_ms: int, taken: str = "") -> bytes:

@@ -6,11 +6,13 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TypedDict
 
 from hudi_ops.concurrency.keeper import Keeper
 from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, Renewal, Role, drop_lease, inherit_lease
 from hudi_ops.concurrency.markers import delete_markers
+from hudi_ops.concurrency.process_beats import process_beats
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
@@ -18,7 +20,9 @@ from hudi_ops.services.adopter import Adopter, Terms
 from hudi_ops.services.apply import TimelineApplier
 from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder
 from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.entries import Cancel, Complete
+from hudi_ops.timeline.entries import Cancel, Complete, Void
+from hudi_ops.timeline.log_head import older_entries, reaching_back
+from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 
 logger = logging.getLogger(__name__)
@@ -92,7 +96,7 @@ class Session:
         """
         renewal = Renewal(self.ctx, instant, role, self.ctx.clock.monotonic_s() if leased_s is None else leased_s)
         keeper = self._keepers[instant] = Keeper(self.ctx, renewal, epoch, self.loader.known_log)
-        with self.ctx.beats.every(BEAT_INTERVAL_S, renewal):
+        with (self.ctx.beats or process_beats()).every(BEAT_INTERVAL_S, renewal):
             yield keeper
 
     def longest_gap_s(self, instant: str) -> float:
@@ -123,18 +127,17 @@ class Session:
         newest = self.commits.newest_with(state.timeline, POINTER_KEY)
         if newest is not None:
             return newest.extra
-        for log in (state.log, self.loader.whole_log()):
-            for _, entry in reversed(list(log.completes() if log is not None else ())):
-                if entry.action != "rollback":
-                    return CommitMetadata.from_bytes(self.ctx.storage.get(entry.payload), entry.payload).extra
+        voided = set(state.log.voided)
+        for slot, entry in chain(reversed(list(state.log.since(-1))), older_entries(self.ctx.storage, state.log)):
+            if isinstance(entry, Void):
+                voided.add(entry.slot)
+            elif isinstance(entry, Complete) and slot not in voided and completes_as(entry.action) in WRITE_ACTIONS:
+                return CommitMetadata.from_bytes(self.ctx.storage.get(entry.payload), entry.payload).extra
         return {}
 
     def was_cancelled(self, state: TableState, instant: str) -> bool:
-        """Whether a CANCEL slot names an instant; reads the whole log when its newest part does not tell."""
-        fate = state.log.fate(instant)
-        if fate is None and state.log.base > 0:
-            whole = self.loader.whole_log()
-            fate = whole.fate(instant) if whole is not None else None
+        """Whether a CANCEL slot names an instant; reads older slots when the newest ones do not tell."""
+        fate = state.log.fate(instant) or reaching_back(self.ctx.storage, state.log, instant).fate(instant)
         return isinstance(fate[1] if fate else None, Cancel)
 
     def take_lease(self, instant: str, role: Role = "rollback") -> None:
