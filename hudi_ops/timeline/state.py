@@ -10,7 +10,7 @@ from hudi_ops.errors import Conflict, Corrupt, NotFound, Unsupported
 from hudi_ops.storage.claim import claim
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, load_log, read_slot, refresh_log, slot_path
+from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, read_slot, refresh_log, slot_path
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Properties, decision_id_of, encode_entry
 from hudi_ops.timeline.instant import Instant
@@ -111,6 +111,16 @@ class StateLoader:
         if self._log is not None:
             self._refuse_replaced(state)
         return state
+
+    def reload(self, state: TableState) -> TableState:
+        """Read log and timeline anew, in this order; settings stay as they were read.
+
+        Enough to apply what is decided: a decision is made upon settings read by `load`.
+        """
+        if self._log is None:
+            return self.load()
+        self._log = log = refresh_log(self.storage, self._log)
+        return TableState(state.config, log, load_timeline(self.storage, state.config))
 
     def seed(self, proposed: Properties | None = None) -> None:
         """Give a table of another program the log that was proposed, or take the one that somebody gave it meanwhile.
