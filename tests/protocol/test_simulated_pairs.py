@@ -12,17 +12,21 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hudi_ops.testing.simulation import explore
 
-from tests.protocol.scenarios.cases import Case, beside_hudi, beside_rollback, of_jobs
+from hudi_ops.testing.simulation import explore
+from tests.protocol.scenarios.actors import Writes
+from tests.protocol.scenarios.cases import Case, beside_hudi, beside_rollback, of_jobs, of_services
+from tests.protocol.scenarios.services import Executes, Plans
 from tests.protocol.scenarios.worlds import (
     ALSO_A,
     DELETE_A,
     DELETE_B,
     DROP_A,
     DROP_B,
+    REWRITE_A,
     UPSERT_A,
     UPSERT_B,
+    small_table,
 )
 
 SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
@@ -38,6 +42,22 @@ PAIRS = [
     beside_rollback("ingest and rollback of written files", UPSERT_A, ALSO_A, "put_if_absent:.hoodie/.commit_log/0"),
     beside_rollback(
         "ingest and what was decided, not applied", UPSERT_A, ALSO_A, "put_if_absent:.hoodie/timeline/2030"
+    ),
+    of_services(
+        "ingest and planner",
+        {"one": Writes(UPSERT_A), "planner": Plans(REWRITE_A)},
+        {"one": UPSERT_A},
+        base=small_table,
+    ),
+    of_services(
+        "ingest and executor",
+        {"one": Writes(UPSERT_A), "two": Executes(REWRITE_A)},
+        {"one": UPSERT_A, "two": REWRITE_A},
+    ),
+    of_services(
+        "executor and takeover",
+        {"one": Executes(REWRITE_A), "two": Executes(REWRITE_A)},
+        {"one": REWRITE_A, "two": REWRITE_A},
     ),
     beside_hudi("ingest and Apache Hudi on one group", UPSERT_A, ALSO_A),
     beside_hudi("ingest and Apache Hudi on two groups", UPSERT_A, UPSERT_B),

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from hudi_ops.testing.simulation import FaultMenu, History, Simulation
-from hudi_ops.testing.steps import Event, Trouble
-
 from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.context import TableContext
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.faults import Fault
+from hudi_ops.testing.simulation import FaultMenu, History, Simulation
+from hudi_ops.testing.steps import Event, Trouble
 from tests.protocol.scenarios.actors import Recovers, Writes
 from tests.protocol.scenarios.between import context, die_at
 from tests.protocol.scenarios.check import Oracle, Outcome
 from tests.protocol.scenarios.hudi import Hudi
-from tests.protocol.scenarios.worlds import NOW_MS, Job, at, small_table
+from tests.protocol.scenarios.services import Executes, Plans
+from tests.protocol.scenarios.worlds import NOW_MS, REWRITE_A, Job, at, small_table
 
 Run = Callable[[TableContext], object]
 
@@ -129,3 +129,22 @@ def beside_rollback(name: str, job: Job, dead: Job, at: str) -> Case:
         base=with_dead(dead, at),
         start_ms=NOW_MS + EXPIRY_MS + 10_000,
     )
+
+
+@cache
+def _planned() -> MemoryStorage:
+    storage = small_table()
+    Plans(REWRITE_A)(context(storage, "planner"))
+    return storage
+
+
+def planned_table() -> MemoryStorage:
+    """The table with a plan to rewrite partition a, which nobody works on yet."""
+    return _planned().copy()
+
+
+def of_services(
+    name: str, runs: Mapping[str, Run], jobs: Mapping[str, Job], base: Callable[[], MemoryStorage] = planned_table
+) -> Case:
+    """Actors of which some plan or execute; what is still planned in the end is executed before all is judged."""
+    return Case(name, runs, Oracle({**jobs, "finisher": REWRITE_A}, finish=(Executes(REWRITE_A),)), base=base)

@@ -6,24 +6,27 @@ once: many schedules end in the same one.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
 from hudi_ops.services.session import Session
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table import Table
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.commit_log import Log, load_log
-from hudi_ops.timeline.entries import Cancel, Complete, Entry, Plan, Takeover
-from hudi_ops.timeline.names import WRITE_ACTIONS
+from hudi_ops.timeline.entries import Archive, Cancel, Complete, Entry, Plan, Takeover
+from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.state import CommitReader, StateLoader
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import unaccounted
 from tests.protocol.scenarios.actors import Landed, Writes
 from tests.protocol.scenarios.hudi import WRITER_KEY, Hudi, WriteConflict
 from tests.protocol.scenarios.listing_reader import listed_rows
+from tests.protocol.scenarios.services import HISTORY
 from tests.protocol.scenarios.worlds import HELD, LATER, Job, Rows, at, newest_ms
 
 SETTLED_MS = 7_200_000
@@ -59,12 +62,14 @@ class Oracle:
         strangers: the same for writers of Apache Hudi.
         start: rows before anybody acted.
         settles: whether another writer then recovers the table, which must leave nothing to find.
+        finish: what others do before that, such as executing a plan that is still pending.
     """
 
     jobs: Mapping[str, Job]
     strangers: Mapping[str, Job] = field(default_factory=dict)
     start: Mapping[str, int] = field(default_factory=lambda: dict(HELD))
     settles: bool = True
+    finish: Sequence[Callable[[TableContext], object]] = ()
     seen: set[int] = field(default_factory=set)
 
     def judge(self, storage: MemoryStorage, outcomes: Mapping[str, Outcome]) -> None:
@@ -97,8 +102,15 @@ class Oracle:
         log = load_log(storage, None)
         assert log is not None
         deciders = {entry.instant: actor_of(entry.owner) for _, entry in log.completes()}
-        found = []
+        archived = [
+            (entry.completion_time, entry.instant, deciders[entry.instant])
+            for _, entry in log.completes()
+            if entry.instant <= log.boundary and completes_as(entry.action) in WRITE_ACTIONS
+        ]
+        _check_history(storage, log, [instant for _, instant, _ in archived])
+        found = [Counted(time, at, who, self.jobs[who]) for at, time, who in archived if who in self.jobs]
         for one in sorted(state.timeline.completed_writes, key=lambda one: one.completion_time):
+            assert one.time > log.boundary, f"{one} was archived up to {log.boundary}, and is back"
             metadata = commits.metadata(state.timeline, one)
             assert metadata is not None
             stranger = metadata.extra.get(WRITER_KEY, "")
@@ -133,7 +145,7 @@ class Oracle:
         there = {one.instant: one.actor for one in counted}
         log = load_log(storage, None)
         assert log is not None
-        decided = {actor_of(entry.owner) for _, entry in log.completes() if entry.action in WRITE_ACTIONS}
+        decided = {actor_of(entry.owner) for _, entry in log.completes() if completes_as(entry.action) in WRITE_ACTIONS}
         for name, outcome in outcomes.items():
             if isinstance(outcome.result, Landed):
                 assert there.get(outcome.result.instant) == name, f"{name} was told that {outcome.result} had landed"
@@ -150,6 +162,8 @@ class Oracle:
         ctx = simulated_context(settled, settled._clock, "settler")
         if self.strangers:
             Hudi("cleaner")(ctx)
+        for run in self.finish:
+            run(simulated_context(settled, settled._clock, "finisher"))
         Writes(LATER)(ctx)
         after = self.counted(settled)
         assert [one for one in after if one in before] == list(before), "what counted does not count any more"
@@ -162,7 +176,8 @@ class Oracle:
         findings = [one for one in report.findings if one.invariant not in known]
         assert findings == [], "once everything is settled: " + "\n".join(map(str, findings))
         if not self.strangers:
-            assert unaccounted(settled) == []
+            left = [path for path in unaccounted(settled) if not path.startswith(HISTORY)]
+            assert left == []
 
 
 def rows_read(storage: MemoryStorage) -> Rows:
@@ -207,6 +222,16 @@ def _check_slots(storage: MemoryStorage) -> None:
         elif isinstance(entry, Takeover):
             assert entry.epoch > epochs.get(entry.instant, 0), f"slot {slot}: epoch {entry.epoch}"
             epochs[entry.instant] = entry.epoch
+
+
+def _check_history(storage: MemoryStorage, log: Log, archived: Sequence[str]) -> None:
+    """What was archived is in the file that the newest ARCHIVE names, or was by the time an older one named another."""
+    kept: set[str] = set()
+    for _, entry in log.since(-1):
+        if isinstance(entry, Archive):
+            assert storage.head(entry.history) is not None, f"archived up to {entry.boundary}, and there is no history"
+            kept.update(json.loads(storage.get(entry.history)))
+    assert set(archived) <= kept, f"archived, and kept nowhere: {sorted(set(archived) - kept)}"
 
 
 def session_of(storage: MemoryStorage, actor: str) -> Session:

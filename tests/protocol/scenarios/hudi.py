@@ -17,12 +17,10 @@ from hudi_ops.concurrency.markers import delete_markers, list_markers, put_marke
 from hudi_ops.config.table import TableConfig
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
-from hudi_ops.files.base_file import WriterSettings, encode_base_file
 from hudi_ops.files.names import DataFileName, base_file_name, data_path, parse_data_file
 from hudi_ops.formats import avro
 from hudi_ops.formats.service_schemas import ROLLBACK_METADATA, ROLLBACK_PLAN
 from hudi_ops.formats.timeline_schemas import REQUESTED_REPLACE_METADATA
-from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.instant import Instant
@@ -31,8 +29,9 @@ from hudi_ops.timeline.plans import ReplacePlan, read_plan
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.rollbacks import rollback_of
 from tests.protocol.scenarios.actors import Landed
+from tests.protocol.scenarios.base_files import base_file
 from tests.protocol.scenarios.listing_reader import replaced_groups, rows_in
-from tests.protocol.scenarios.worlds import SCHEMA, Job, Rows, rows_of
+from tests.protocol.scenarios.worlds import Job, Rows
 
 WRITER_KEY = "scenarios.writer"
 """Extra metadata of its commits: which actor wrote them."""
@@ -207,7 +206,7 @@ class Writer:
     def _put_base_file(self, time: str, partition: str, file_id: str, rows: Rows, previous: str) -> WriteStat:
         name = base_file_name(file_id, 7, 1, time)
         path = data_path(partition, name)
-        body = _base_file(rows, partition, time, name, self._config.name)
+        body = base_file(rows, partition, time, name)
         put_marker(self._storage, time, path, replaces=bool(previous))
         self._storage.put(path, body)
         return WriteStat(
@@ -246,23 +245,6 @@ class Writer:
 
     def _put(self, name: str, body: bytes = b"") -> None:
         self._storage.put(self._path(name), body)
-
-
-def _base_file(rows: Rows, partition: str, time: str, name: str, table: str) -> bytes:
-    plain = rows_of(dict(sorted(rows.items())))
-    keys = plain["id"].combine_chunks()
-    full = with_file_name(
-        add_meta_columns(
-            plain.cast(SCHEMA),
-            keys=keys,
-            partition_path=partition,
-            instant=time,
-            file_name=name,
-            seqno_prefix=f"{time}_7_",
-        ),
-        name,
-    )
-    return bytes(memoryview(encode_base_file(full, table, WriterSettings())))
 
 
 def _named(name: str) -> DataFileName:
