@@ -1,0 +1,45 @@
+"""The one way to cancel: an instant never completes once a CANCEL that names it holds a slot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hudi_ops.services.fates import fate_of, mark_cancelled
+from hudi_ops.services.session import Session
+from hudi_ops.timeline.entries import Cancel, Complete, Entry
+from hudi_ops.timeline.state import TableState
+
+
+def cancel_write(session: Session, instant: str, reason: str, still: Callable[[], bool] = lambda: True) -> bool:
+    """Decide that a write never completes.
+
+    Args:
+        session: the table.
+        instant: the write's.
+        reason: why, for those who read the log, and for the writer if it wakes up.
+        still: asked under the lock, before a CANCEL that is not there yet: whether the writer is dead even now.
+
+    Returns:
+        False when nothing may be undone: it had completed already, or is alive after all.
+    """
+    completed = alive = False
+    cancelled = -1
+
+    def prepare(state: TableState, slot: int) -> Entry | None:
+        nonlocal completed, alive, cancelled
+        found = state.timeline.find(instant)
+        # What the timeline shows cannot have been decided below the loaded part of the log; what it does not show can.
+        fate = state.log.fate(instant) if found is not None else fate_of(session, state, instant)
+        completed = isinstance(fate[1] if fate else None, Complete) or (found is not None and found.is_completed)
+        if fate is not None and not completed:
+            cancelled = fate[0]
+        if fate is not None or completed:
+            return None
+        alive = not still()
+        return None if alive else Cancel(**session.entry(state, f"cancel {instant}"), instant=instant, reason=reason)
+
+    decided = session.decide(prepare, f"cancel {instant}")
+    if completed or alive:
+        return False
+    mark_cancelled(session, instant, decided.slot if decided is not None else cancelled)
+    return True
