@@ -30,6 +30,8 @@ class EntryFields(TypedDict):
     decision_id: str
     owner: str
     at_ms: int
+    properties_slot: int
+    archive_slot: int
 
 
 @dataclass
@@ -58,12 +60,17 @@ class Session:
         return finish_decided(self.loader, self.applier)
 
     def entry(self, state: TableState, decision_id: str) -> EntryFields:
-        """The common fields of an entry. A decision's id is the same for every try, by whoever makes it."""
+        """The common fields of an entry for the slot after the state's head.
+
+        A decision's id is the same for every try, by whoever makes it.
+        """
         return EntryFields(
             table_id=state.log.table_id,
             decision_id=decision_id,
             owner=str(self.ctx.owner),
             at_ms=self.ctx.clock.now_ms(),
+            properties_slot=state.log.properties_slot,
+            archive_slot=state.log.archive_slot,
         )
 
     def keep(self, instant: str) -> AbstractContextManager[None]:
