@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hudi_ops.services.fates import fate_of, mark_cancelled
+from hudi_ops.services.fates import cancel_slot, fate_of, mark_cancelled
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.entries import Cancel, Complete, Entry
 from hudi_ops.timeline.state import TableState
@@ -28,12 +28,14 @@ def cancel_write(session: Session, instant: str, reason: str, still: Callable[[]
     def prepare(state: TableState, slot: int) -> Entry | None:
         nonlocal completed, alive, cancelled
         found = state.timeline.find(instant)
-        # What the timeline shows cannot have been decided below the loaded part of the log; what it does not show can.
+        # A COMPLETE of what the timeline shows cannot lie below the loaded part of the log: it would have been applied.
         fate = state.log.fate(instant) if found is not None else fate_of(session, state, instant)
         completed = isinstance(fate[1] if fate else None, Complete) or (found is not None and found.is_completed)
-        if fate is not None and not completed:
-            cancelled = fate[0]
-        if fate is not None or completed:
+        if completed:
+            return None
+        slot_before = fate[0] if fate is not None else cancel_slot(session, state, instant)
+        if slot_before is not None:
+            cancelled = slot_before
             return None
         alive = not still()
         return None if alive else Cancel(**session.entry(state, f"cancel {instant}"), instant=instant, reason=reason)
