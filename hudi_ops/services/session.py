@@ -15,6 +15,7 @@ from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.services.adopter import Adopter, Terms
 from hudi_ops.services.apply import TimelineApplier
+from hudi_ops.services.fates import cancel_slot
 from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Complete
@@ -102,6 +103,10 @@ class Session:
                 if entry.action != "rollback":
                     return CommitMetadata.from_bytes(self.ctx.storage.get(entry.payload), entry.payload).extra
         return {}
+
+    def was_cancelled(self, state: TableState, instant: str) -> bool:
+        """Whether a CANCEL slot names an instant, however long ago."""
+        return cancel_slot(self.ctx.storage, state, instant) is not None
 
     def take_lease(self, instant: str) -> None:
         """Put our name on the lease of an instant whose owner is gone."""
