@@ -10,7 +10,8 @@ from __future__ import annotations
 from hudi_ops.errors import Internal, NotFound
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.commit_log import FOLDER, read_slot
-from hudi_ops.timeline.entries import Cancel, Complete, Entry, Void
+from hudi_ops.timeline.entries import Cancel, Entry
+from hudi_ops.timeline.log_head import reaching_back
 from hudi_ops.timeline.state import TableState
 
 MARKS = f"{FOLDER}/cancelled"
@@ -44,22 +45,10 @@ def fate_of(storage: Storage, state: TableState, instant: str) -> tuple[int, Ent
     fate = state.log.fate(instant)
     if fate is not None:
         return fate
-    log = state.log
     slot = cancel_slot(storage, state, instant)
     if slot is not None and (entry := read_slot(storage, slot)) is not None:
         return slot, entry
-    voided = {entry.slot for _, entry in log.since(log.base - 1) if isinstance(entry, Void)}
-    for number in range(log.base - 1, -1, -1):
-        entry = read_slot(storage, number)
-        if entry is None or entry.table_id != log.table_id:
-            continue
-        if isinstance(entry, Void):
-            voided.add(entry.slot)
-        elif isinstance(entry, Complete | Cancel) and entry.instant == instant and number not in voided:
-            fate = number, entry
-        elif isinstance(entry, Complete) and entry.completion_time < instant:
-            break  # completion times rise with the slots: what lies below was over before the instant was taken
-    return fate
+    return reaching_back(storage, state.log, instant).fate(instant)
 
 
 def refuse_uncancelled(storage: Storage, state: TableState, instant: str) -> None:

@@ -12,6 +12,7 @@ from typing import cast
 from hudi_ops.concurrency.lease import list_leases, read_lease
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.concurrency.transaction import unfinished
+from hudi_ops.services.boundary import clear_archived
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import INGESTION, is_dead, is_foreign
 from hudi_ops.services.rollback import Undone, roll_back
@@ -35,6 +36,8 @@ def recover(session: Session) -> list[Undone]:
     # Before the state: a dead lease without an instant on the timeline is then of an attempt that never got there.
     dead = _dead_leases(session)
     state = finish_unfinished(session)
+    if clear_archived(session, state):
+        state = session.loader.load()
     undone = _finish_rollbacks(session, state)
     if undone:
         state = session.loader.load()

@@ -17,6 +17,7 @@ from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.fates import fate_of
 from hudi_ops.services.rollback_files import delete_files, delete_own_notes, delete_pending, files_of
 from hudi_ops.services.session import Session, best_effort
+from hudi_ops.timeline.commit_log import payload_folder
 from hudi_ops.timeline.entries import Cancel
 from hudi_ops.timeline.state import TableState
 
@@ -77,7 +78,7 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
                 clear_risen(session, state, time)
         elif instant is not None and instant.is_completed:
             session.settle(time)
-        elif instant is None and (time not in marked or time in notes):
+        elif instant is None and (time in notes or not _left_something(session, time, marked)):
             drop_lease(session.ctx, time)
         elif instant is None:
             _settle_vanished(session, state, time)
@@ -134,16 +135,24 @@ def notes_of(folders: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return found
 
 
+def _left_something(session: Session, instant: str, marked: set[str]) -> bool:
+    return instant in marked or bool(session.ctx.storage.list(payload_folder(instant)))
+
+
 def _settle_vanished(session: Session, state: TableState, instant: str) -> None:
-    """Markers and a dead lease of ours, and nothing on the timeline: rolled back, or completed and archived."""
+    """Markers or payloads, a dead lease of ours, and nothing on the timeline: rolled back, archived, or never begun."""
+    if instant <= state.log.boundary:
+        session.settle(instant)
+        return
     fate = fate_of(session.ctx.storage, state, instant)
     if fate is not None and isinstance(fate[1], Cancel):
         clear_risen(session, state, instant)
     elif fate is not None:
         session.settle(instant)
     else:
-        # Somebody without slots rolled it back. Its files are as dead as any; but nothing goes before a CANCEL.
-        reason = "it was rolled back by a program without the commit log"
+        # A writer without slots rolled it back, or its planner died before its slot, or sleeps: a slot must not name bytes that
+        # are gone. What it left is as dead as any; but nothing goes before a CANCEL.
+        reason = "its writer is gone, and it is not on the timeline"
         if cancel_write(session, instant, reason, still=lambda: _has_dead_lease(session, instant)):
             clear_risen(session, session.loader.load(), instant)
 
