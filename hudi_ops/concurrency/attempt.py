@@ -7,6 +7,7 @@ one makes the whole table unreadable for Apache Hudi (docs/format.md §2.3), so 
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from hudi_ops.concurrency.lease import Role, drop_lease, take_lease
@@ -67,7 +68,13 @@ def reserve_instant(ctx: TableContext, state: TableState, role: Role = "write") 
 
 
 def begin(
-    ctx: TableContext, loader: StateLoader, action: str, plan: bytes = b"", inflight_body: bytes = b""
+    ctx: TableContext,
+    loader: StateLoader,
+    action: str,
+    plan: bytes = b"",
+    inflight_body: bytes = b"",
+    *,
+    is_locked: bool = False,
 ) -> Attempt:
     """Reserve an instant and put it on the timeline, requested and inflight.
 
@@ -77,15 +84,19 @@ def begin(
         action: pending word of the action, for example `commit`.
         plan: content of the requested file; empty for ingestion.
         inflight_body: content of the inflight file; empty but for overwrites.
+        is_locked: the caller holds the table lock.
 
     Returns:
         The attempt; its lease is the caller's to renew and to drop.
+
+    Raises:
+        Busy: the lock, under which instants are taken beside Apache Hudi's writers, was not to be had.
     """
     loader.seed()
     while True:
         state = loader.load()
         leased_s = ctx.clock.monotonic_s()
-        with alone_with_the_clock(ctx, loader.commits, state):
+        with nullcontext() if is_locked else alone_with_the_clock(ctx, loader.commits, state):
             instant = reserve_instant(ctx, state, "rollback" if action == "rollback" else "write")
             requested = state.timeline.path(requested_name(instant, action))
             # The instant is ours by its lease: a retried request may have put the very file that is found.
