@@ -11,11 +11,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
 from hudi_ops.services.session import Session
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table import Table
+from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.commit_log import Log, load_log
 from hudi_ops.timeline.entries import Archive, Cancel, Complete, Entry, Plan, Takeover
@@ -23,11 +25,11 @@ from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.state import CommitReader, StateLoader
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import unaccounted
-from tests.protocol.scenarios.actors import Landed, Writes
+from tests.protocol.scenarios.actors import Landed, Recovers, Writes
 from tests.protocol.scenarios.hudi import WRITER_KEY, Hudi, WriteConflict
 from tests.protocol.scenarios.listing_reader import listed_rows
 from tests.protocol.scenarios.services import HISTORY
-from tests.protocol.scenarios.worlds import HELD, LATER, Job, Rows, at, newest_ms
+from tests.protocol.scenarios.worlds import HELD, LATER, Job, Rows, newest_ms
 
 SETTLED_MS = 7_200_000
 """After that time every lease is dead, also one that a clock an hour ahead has written."""
@@ -157,14 +159,17 @@ class Oracle:
     def _check_settled(
         self, storage: MemoryStorage, before: Sequence[Counted], outcomes: Mapping[str, Outcome]
     ) -> None:
-        settled = at(storage, newest_ms(storage) + SETTLED_MS)
-        assert settled._clock is not None
-        ctx = simulated_context(settled, settled._clock, "settler")
+        clock = ManualClock(newest_ms(storage) + SETTLED_MS)
+        settled = storage.copy(clock)
+        ctx = simulated_context(settled, clock, "settler")
         if self.strangers:
             Hudi("cleaner")(ctx)
         for run in self.finish:
-            run(simulated_context(settled, settled._clock, "finisher"))
+            run(simulated_context(settled, clock, "finisher"))
         Writes(LATER)(ctx)
+        # What was rolled back just now is looked at for a second time once every task of it is dead.
+        clock.advance_ms(EXPIRY_MS + 1_000)
+        Recovers()(ctx)
         after = self.counted(settled)
         assert [one for one in after if one in before] == list(before), "what counted does not count any more"
         self._check_promises(settled, after, outcomes)
@@ -172,7 +177,7 @@ class Oracle:
         assert rows_read(settled) == wanted, "our reader, once everything is settled"
         assert listed_rows(settled) == wanted, "a reader that lists, once everything is settled"
         known = {"foreign-instant"} if self.strangers else set()
-        report = verify_table(settled, deep=True, clock=settled._clock)
+        report = verify_table(settled, deep=True, clock=clock)
         findings = [one for one in report.findings if one.invariant not in known]
         assert findings == [], "once everything is settled: " + "\n".join(map(str, findings))
         if not self.strangers:

@@ -104,9 +104,7 @@ def small_table() -> MemoryStorage:
 
 def at(storage: MemoryStorage, now_ms: int) -> MemoryStorage:
     """A copy whose clock begins at that time: nobody else's writes are seen, and change times are kept."""
-    copied = storage.copy()
-    copied._clock = ManualClock(now_ms)
-    return copied
+    return storage.copy(ManualClock(now_ms))
 
 
 def newest_ms(storage: MemoryStorage) -> int:
