@@ -98,6 +98,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         operation = batch.operation
         action = operation.action(state.config)
         attempt = begin(session.ctx, session.loader, action, operation.requested(), operation.inflight())
+        written: list[str] = []
         try:
             _refuse_moved(session, state, attempt, batch)
             with session.keep(attempt.instant, epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
@@ -105,13 +106,14 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
                 replaced = replaced_by(session, attempt.begun, operation, (path for path, _ in groups))
                 keeper.check()
                 results: list[BucketResult] = scattered.gather(merge_and_write, [(task.key, task) for task in tasks])
+                written += [result.stat.path for result in results if result.stat is not None]
                 keeper.check()
                 write = _write_of(session, attempt, batch, results, replaced, change.new)
                 entry = complete_write(session, attempt, write)
             session.settle(attempt.instant)
         except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
             # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
-            undo_attempt(session, attempt.instant, error)
+            undo_attempt(session, attempt.instant, error, written)
             raise error.at(table=state.config.name, instant=attempt.instant) from error
     return IngestResult(
         table=state.config.name,

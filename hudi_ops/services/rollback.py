@@ -54,13 +54,21 @@ class Undone:
     files: tuple[str, ...]
 
 
-def undo_attempt(session: Session, instant: str, error: HudiOpsError) -> None:
-    """Cancel and roll back an attempt of this process that failed with an error which promises that nothing landed."""
+def undo_attempt(session: Session, instant: str, error: HudiOpsError, written: Sequence[str] = ()) -> None:
+    """Cancel and roll back an attempt of this process that failed with an error which promises that nothing landed.
+
+    Args:
+        session: the table.
+        instant: the attempt's.
+        error: why it failed.
+        written: data files that it knows to be there: whoever rolled it back meanwhile may have removed their markers.
+    """
     if error.details.get("taken_over"):
         return  # the instant lives on, under another process's epoch: it is not ours to cancel
     try:
         if not cancel_write(session, instant, f"{type(error).__name__}: {error.what}"):
             return
+        delete_files(session.ctx.storage, written)
         state = session.loader.load()
         found = state.timeline.find(instant)
         if found is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hudi_ops.concurrency.attempt import Attempt, begin
+from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.context import TableContext
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.ingest import ingest
@@ -13,6 +15,8 @@ from hudi_ops.services.recover import recover
 from hudi_ops.services.remove import remove
 from hudi_ops.services.retry import retried
 from hudi_ops.services.session import Session
+from hudi_ops.timeline.entries import Entry, Properties
+from hudi_ops.timeline.state import TableState
 from tests.protocol.scenarios.worlds import Job
 
 
@@ -63,3 +67,33 @@ class Begins:
     def __call__(self, ctx: TableContext) -> Attempt:
         """Do it."""
         return begin(ctx, Session(ctx).loader, self.action)
+
+
+@dataclass(frozen=True)
+class Later:
+    """Another actor's doing, once a lease that nobody renews has run out."""
+
+    run: Callable[[TableContext], object]
+
+    def __call__(self, ctx: TableContext) -> object:
+        """Wait, then do it."""
+        ctx.clock.sleep_s(EXPIRY_MS / 1000 + 1)
+        return self.run(ctx)
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Decides a key of `hoodie.properties`, and sees to it that the file says so."""
+
+    key: str
+
+    def __call__(self, ctx: TableContext) -> str:
+        """Do it, once; returns the key."""
+        session = Session(ctx)
+
+        def prepare(state: TableState, slot: int) -> Entry:
+            fields = session.entry(state, f"set {self.key}")
+            return Properties(**fields, set={self.key: "true"}, facts=state.log.properties.facts)
+
+        session.decide(prepare, f"set {self.key}")
+        return self.key

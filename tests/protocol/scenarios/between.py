@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 
 from hudi_ops.clock import Clock
@@ -32,15 +33,15 @@ class Before:
 
 
 class _DiesAt:
-    def __init__(self, point: str) -> None:
-        self._point = point
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
 
     def fault_at(self, number: int, point: str) -> Fault | None:
-        return Fault.CRASH_BEFORE if point.startswith(self._point) else None
+        return Fault.CRASH_BEFORE if re.match(self._pattern, point) else None
 
 
 def die_at(storage: MemoryStorage, actor: str, run: Callable[[TableContext], object], at: str) -> None:
-    """Let an actor's process end right before its first operation at a point."""
+    """Let an actor's process end right before its first operation whose point begins with a pattern."""
     faulty = FaultyStorage(storage, _DiesAt(at))
     with contextlib.suppress(Crash):
         run(simulated_context(faulty, clock_of(storage), actor))

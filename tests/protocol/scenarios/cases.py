@@ -40,7 +40,7 @@ BESIDE_HUDI = OF_PROCESSES | OF_STORAGE
 class Case:
     """What acts upon which table, what may go wrong, and what must hold in the end.
 
-    `whens` names for an actor the one that must have ended before it starts.
+    `after` names for an actor the one that must have ended before it starts; `troubled` whom something may happen to, None: all.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Case:
     after: Mapping[str, str] = field(default_factory=dict)
     troubled: frozenset[str] | None = None
     most: int = 1
+    jump_ms: int = 3_600_000
     start_ms: int = NOW_MS
 
     def __str__(self) -> str:
@@ -58,7 +59,7 @@ class Case:
 
     def scenario(self) -> Simulation:
         """One run's simulation."""
-        menu = FaultMenu(self.troubles, self.most, self.troubled)
+        menu = FaultMenu(self.troubles, self.most, self.troubled, jump_ms=self.jump_ms)
         simulation = Simulation(self.base(), self.start_ms, menu)
         for name, run in self.runs.items():
             earlier = self.after.get(name)
@@ -109,7 +110,7 @@ def beside_hudi(name: str, ours: Job, theirs: Job, troubles: frozenset[Trouble] 
 
 
 def with_dead(job: Job, at: str) -> Callable[[], MemoryStorage]:
-    """The table with an attempt of the actor `dead`, which ended right before its first operation at a point."""
+    """The table with an attempt of the actor `dead`, which ended right before its first operation of a pattern."""
 
     @cache
     def made() -> MemoryStorage:

@@ -70,6 +70,19 @@ class Hudi:
         return landed
 
 
+@dataclass(frozen=True)
+class HudiClusters:
+    """Plans a clustering of one partition, as a planner run by hand does, and executes it."""
+
+    name: str
+    partition: str
+
+    def __call__(self, ctx: TableContext) -> None:
+        """Do it."""
+        writer = Writer(ctx, self.name)
+        writer.cluster(writer.plan_clustering(self.partition), self.partition)
+
+
 class Writer:
     """One process of Apache Hudi on one table."""
 

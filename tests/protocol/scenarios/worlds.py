@@ -73,12 +73,14 @@ class Job:
 UPSERT_A = Job("upsert", (("a1", 101), ("a3", 103)))
 ALSO_A = Job("upsert", (("a2", 202), ("a4", 204)))
 UPSERT_B = Job("upsert", (("b1", 301),))
+ALSO_B = Job("upsert", (("b2", 402),))
 DELETE_A = Job("delete", (("a1", 0), ("a2", 0)))
 DELETE_B = Job("delete", (("b1", 0),))
 DROP_A = Job("delete_partition", (("a1", 0),))
 DROP_B = Job("delete_partition", (("b1", 0),))
 OVERWRITE_A = Job("insert_overwrite", (("a2", 402),))
 REWRITE_A = Job("rewrite", (("a1", 0),))
+REWRITE_B = Job("rewrite", (("b1", 0),))
 LATER = Job("upsert", (("b2", 902),))
 
 
