@@ -220,7 +220,9 @@ def test_i12_markers_of_the_dead_stop_nobody(storage: MemoryStorage) -> None:
 def test_i13_markers_that_came_and_went_between_two_looks_hide_no_conflict(storage: MemoryStorage, where: str) -> None:
     outcome, _ = pair(storage, UPSERT_A, ALSO_A, where, once=True)
     completed = [one.name[:17] for one in storage.list(TIMELINE) if one.name.endswith(".commit")]
-    assert not [path for time in completed for path in storage.list(f".hoodie/.temp/{time}")], "the other one's are gone"
+    assert not [path for time in completed for path in storage.list(f".hoodie/.temp/{time}")], (
+        "the other one's are gone"
+    )
     assert isinstance(outcome.error, Conflict)
 
 

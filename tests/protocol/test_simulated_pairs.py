@@ -43,9 +43,7 @@ PAIRS = [
     of_jobs("ingest and removal of another partition", UPSERT_A, DROP_B),
     beside_rollback("ingest and rollback of unwritten files", UPSERT_A, ALSO_A, "put:part=a"),
     beside_rollback("ingest and rollback of written files", UPSERT_A, ALSO_A, "put_if_absent:.hoodie/.commit_log/0"),
-    beside_rollback(
-        "ingest and what was decided, not applied", UPSERT_A, ALSO_A, UNAPPLIED
-    ),
+    beside_rollback("ingest and what was decided, not applied", UPSERT_A, ALSO_A, UNAPPLIED),
     of_services(
         "ingest and planner",
         {"one": Writes(UPSERT_A), "planner": Plans(REWRITE_A)},
