@@ -8,9 +8,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TypedDict
 
+from hudi_ops.concurrency.conflicts import ConflictStrategy, Contender, strategy_of
+from hudi_ops.concurrency.contenders import ContenderReader
+from hudi_ops.concurrency.early import Watch
 from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, beat, drop_lease
 from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
+from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.services.adopter import Adopter, Terms
@@ -18,6 +22,7 @@ from hudi_ops.services.apply import TimelineApplier
 from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Cancel, Complete
+from hudi_ops.timeline.footprint import Footprint
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 
 logger = logging.getLogger(__name__)
@@ -34,17 +39,26 @@ class EntryFields(TypedDict):
 
 @dataclass
 class Session:
-    """One process's work on one table; not safe for several threads at once. `terms` count for tables of other programs."""
+    """One process's work on one table; not safe for several threads at once. `terms` count for tables of other programs.
+
+    `gives_way` says whether a write lets older ones that overlap finish first: it does while it may be tried again.
+    """
 
     ctx: TableContext
     terms: Terms = field(default_factory=Terms)
+    conflicts: ConflictSettings = field(default_factory=ConflictSettings)
+    gives_way: bool = field(default=False, init=False)
+    strategy: ConflictStrategy = field(init=False)
+    contenders: ContenderReader = field(init=False)
     adopter: Adopter = field(init=False)
     commits: CommitReader = field(init=False)
     loader: StateLoader = field(init=False)
     applier: TimelineApplier = field(init=False)
 
     def __post_init__(self) -> None:
+        self.strategy = strategy_of(self.conflicts.strategy)
         self.commits = CommitReader(self.ctx.storage)
+        self.contenders = ContenderReader(self.ctx.storage, self.commits)
         self.adopter = Adopter(self.ctx, self.commits, self.terms)
         self.loader = StateLoader(self.ctx.storage, self.commits, self.adopter)
         self.applier = TimelineApplier(self.ctx, self.loader)
@@ -65,6 +79,12 @@ class Session:
             owner=str(self.ctx.owner),
             at_ms=self.ctx.clock.now_ms(),
         )
+
+    def watch(self, action: str, intent: Footprint) -> Watch:
+        """The look-out of a write that is going to touch what `intent` says."""
+        is_on = self.conflicts.early_detection
+        mine = Contender("", action, intent, owner=str(self.ctx.owner))
+        return Watch(self.ctx, self.contenders, mine, self.conflicts.wait_s, is_on, is_on and self.gives_way)
 
     def keep(self, instant: str) -> AbstractContextManager[None]:
         """Renew an instant's lease until the context ends."""
