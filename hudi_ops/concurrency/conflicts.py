@@ -178,7 +178,7 @@ def refuse_running(mine: Contender, others: Iterable[Contender], strategy: Confl
                 instant=mine.instant,
                 expected=f"no live write that a {mine.role} gives way to",
                 found=f"{other.instant}, {other.action}, not completed",
-                next_step="run it again once that write is over; with conflicts.strategy first-committer the first to complete wins",
+                next_step="run it again after that write; with conflicts.strategy first-committer, the first to complete wins",
                 **_details(mine, other, "conflicts.strategy"),
                 early=False,
             )
