@@ -118,10 +118,11 @@ class Watch:
         self._now = replace(self._now, timeline=load_timeline(self.ctx.storage, self._now.config))
         self._look_at_completed(self._now)
 
-    def over(self, task: Callable[[I, T], R]) -> Callable[[I, T], R]:
-        """A task that looks first; for engines whose tasks run in this process."""
+    def over(self, task: Callable[[I, T], R], check: Callable[[], None]) -> Callable[[I, T], R]:
+        """A task that first calls `check`, and looks; for engines whose tasks run in this process."""
 
         def watched(value: I, given: T) -> R:
+            check()
             self.between()
             return task(value, given)
 

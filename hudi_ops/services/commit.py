@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
@@ -18,17 +19,18 @@ from hudi_ops.concurrency.conflicts import (
     refuse_running,
 )
 from hudi_ops.concurrency.contenders import PLANNED
-from hudi_ops.errors import Cancelled, Conflict
+from hudi_ops.concurrency.fate import refuse_settled
+from hudi_ops.concurrency.keeper import refuse_starved
+from hudi_ops.errors import Conflict
 from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import pointers
 from hudi_ops.services.session import Session
+from hudi_ops.services.strangers import is_shared
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, put_payload
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.footprint import footprint_of
-from hudi_ops.timeline.names import State
 from hudi_ops.timeline.reserve import known_times, next_after
-from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import schema_text
 
@@ -75,7 +77,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write, *, role: Ro
         Conflict: something that overlaps completed first or has to be given way to, or the table's settings or columns changed;
             nothing of the attempt is visible.
         Busy: a plan that touches the same file groups is pending.
-        Cancelled: somebody cancelled the attempt.
+        Cancelled: somebody cancelled the attempt, or may take it for dead.
         OutcomeUnknown: decided or not; the next write settles it.
     """
     footprint = footprint_of(write.metadata({}), sources=write.sources)
@@ -83,7 +85,8 @@ def complete_write(session: Session, attempt: Attempt, write: Write, *, role: Ro
     ahead = read_ahead(session, attempt, write, mine)
 
     def prepare(state: TableState, slot: int) -> Entry | None:
-        _refuse_settled(session, attempt, state)
+        refuse_settled(session.ctx.storage, attempt, state)
+        refuse_starved(session.longest_gap_s(attempt.instant), partial(is_shared, session, state), attempt.instant)
         refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
         _refuse_vanished(attempt, state)
         _refuse_changed_schema(session, attempt, state)
@@ -173,31 +176,6 @@ def _metadata(session: Session, state: TableState, slot: int, write: Write, ahea
         POINTER_KEY: pointer.encode(),
     }
     return write.metadata(extra)
-
-
-def _refuse_settled(session: Session, attempt: Attempt, state: TableState) -> None:
-    fate = state.log.fate(attempt.instant)
-    if fate is not None and isinstance(fate[1], Complete):
-        raise Conflict("the attempt was completed already", table=state.config.name, instant=attempt.instant)
-    if fate is not None:
-        raise Cancelled(
-            f"{attempt.action} was cancelled: {getattr(fate[1], 'reason', '')}",
-            table=state.config.name,
-            instant=attempt.instant,
-            next_step="run the same call again; it takes a new instant",
-        )
-    found = state.timeline.find(attempt.instant, attempt.action)
-    undoing = rollback_of(session.ctx.storage, state.timeline, attempt.instant)
-    is_gone = found is None or State.INFLIGHT not in found.states or attempt.instant <= state.log.boundary
-    if is_gone or undoing is not None:
-        raise Conflict(
-            f"somebody rolls the attempt back (rollback {undoing.time})"
-            if undoing is not None
-            else "the attempt's inflight file is gone: somebody rolled it back",
-            table=state.config.name,
-            instant=attempt.instant,
-            next_step="run the same call again; if Apache Hudi writes here too, give its writers the LAZY cleaning policy",
-        )
 
 
 def _refuse_vanished(attempt: Attempt, state: TableState) -> None:

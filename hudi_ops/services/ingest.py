@@ -102,12 +102,14 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         attempt, watch = begin_watched(session, state.config, operation, intent)
         try:
             _refuse_moved(session, state, attempt, batch)
-            with session.keep(attempt.instant):
+            with session.keep(attempt.instant, epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
                 watch.begin(attempt)
                 tasks = _bucket_tasks(session, attempt, batch, schema, groups)
                 replaced = replaced_by(session, attempt.begun, operation, (path for path, _ in groups))
-                merge = watch.over(merge_and_write) if engine.name == "local" else merge_and_write
+                keeper.check()
+                merge = watch.over(merge_and_write, keeper.check) if engine.name == "local" else merge_and_write
                 results: list[BucketResult] = scattered.gather(merge, [(task.key, task) for task in tasks])
+                keeper.check()
                 write = _write_of(session, attempt, batch, results, replaced, change.new)
                 entry = complete_write(session, attempt, write)
             session.settle(attempt.instant)

@@ -98,10 +98,12 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
     ensure_first_commit(session)
     attempt, watch = begin_watched(session, state.config, operation, operation.intent((), held))
     try:
-        with session.keep(attempt.instant):
+        with session.keep(attempt.instant, epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
             watch.begin(attempt)
             held = _chosen(session, attempt.begun, operation, wanted)
+            keeper.check()
             partitions = measured(session, attempt.begun, held)
+            keeper.check()
             replaced = {path: file_ids(slices) for path, slices in held.items()}
             entry = complete_write(session, attempt, Write(operation.hudi_name, (), replaced=replaced))
         session.settle(attempt.instant)

@@ -10,6 +10,7 @@ import logging
 from urllib.parse import unquote, urlsplit
 
 from hudi_ops.concurrency.attempt import Attempt, begin
+from hudi_ops.concurrency.fate import refuse_taken_over
 from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.concurrency.markers import list_markers
 from hudi_ops.concurrency.transaction import Decided
@@ -89,7 +90,7 @@ def roll_back(session: Session, target: Instant) -> bool:
         return False
     else:
         attempt = _resume(session, state, begun)
-    with session.keep(attempt.instant):
+    with session.keep(attempt.instant, "rollback"):
         deleted = undo_files(session, target.time)
         folder = attempt.begun.config.timeline_folder
         for state_file in _pending_names(target):
@@ -172,6 +173,7 @@ def _complete(session: Session, attempt: Attempt, target: Instant, deleted: dict
         found = state.timeline.find(attempt.instant, "rollback")
         if found is None or found.is_completed or state.log.fate(attempt.instant) is not None:
             return None
+        refuse_taken_over(attempt, state)
         completion = next_after(
             known_times(state.timeline, state.log), session.ctx.clock.now_ms(), state.config.name, state.zone
         )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TypedDict
 
 from hudi_ops.concurrency.conflicts import ConflictStrategy, Contender, strategy_of
 from hudi_ops.concurrency.contenders import ContenderReader
 from hudi_ops.concurrency.early import Watch
-from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, beat, drop_lease
+from hudi_ops.concurrency.keeper import Keeper
+from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, Renewal, Role, drop_lease, inherit_lease
 from hudi_ops.concurrency.markers import delete_markers
+from hudi_ops.concurrency.process_beats import process_beats
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.context import TableContext
@@ -21,8 +24,10 @@ from hudi_ops.services.adopter import Adopter, Terms
 from hudi_ops.services.apply import TimelineApplier
 from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder
 from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.entries import Cancel, Complete
+from hudi_ops.timeline.entries import Cancel, Complete, Void
 from hudi_ops.timeline.footprint import Footprint
+from hudi_ops.timeline.log_head import older_entries, reaching_back
+from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 
 logger = logging.getLogger(__name__)
@@ -35,6 +40,8 @@ class EntryFields(TypedDict):
     decision_id: str
     owner: str
     at_ms: int
+    properties_slot: int
+    archive_slot: int
 
 
 @dataclass
@@ -54,6 +61,7 @@ class Session:
     commits: CommitReader = field(init=False)
     loader: StateLoader = field(init=False)
     applier: TimelineApplier = field(init=False)
+    _keepers: dict[str, Keeper] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.strategy = strategy_of(self.conflicts.strategy)
@@ -72,12 +80,17 @@ class Session:
         return finish_decided(self.loader, self.applier)
 
     def entry(self, state: TableState, decision_id: str) -> EntryFields:
-        """The common fields of an entry. A decision's id is the same for every try, by whoever makes it."""
+        """The common fields of an entry for the slot after the state's head.
+
+        A decision's id is the same for every try, by whoever makes it.
+        """
         return EntryFields(
             table_id=state.log.table_id,
             decision_id=decision_id,
             owner=str(self.ctx.owner),
             at_ms=self.ctx.clock.now_ms(),
+            properties_slot=state.log.properties_slot,
+            archive_slot=state.log.archive_slot,
         )
 
     def watch(self, action: str, intent: Footprint) -> Watch:
@@ -86,9 +99,30 @@ class Session:
         mine = Contender("", action, intent, owner=str(self.ctx.owner))
         return Watch(self.ctx, self.contenders, mine, self.conflicts.wait_s, is_on, is_on and self.gives_way)
 
-    def keep(self, instant: str) -> AbstractContextManager[None]:
-        """Renew an instant's lease until the context ends."""
-        return self.ctx.beats.every(BEAT_INTERVAL_S, lambda: beat(self.ctx, instant))
+    @contextmanager
+    def keep(
+        self, instant: str, role: Role = "write", *, epoch: int | None = None, leased_s: float | None = None
+    ) -> Iterator[Keeper]:
+        """Renew an instant's lease until the context ends.
+
+        Args:
+            instant: one whose lease is ours.
+            role: what is done with it.
+            epoch: the attempt's; None: the newest that the log, as far as it was read, gives the instant.
+            leased_s: the monotonic clock just before the lease was taken; None: now.
+
+        Yields:
+            What to ask between steps of long work.
+        """
+        renewal = Renewal(self.ctx, instant, role, self.ctx.clock.monotonic_s() if leased_s is None else leased_s)
+        keeper = self._keepers[instant] = Keeper(self.ctx, renewal, epoch, self.loader.known_log)
+        with (self.ctx.beats or process_beats()).every(BEAT_INTERVAL_S, renewal):
+            yield keeper
+
+    def longest_gap_s(self, instant: str) -> float:
+        """Longest time in which no beat of an instant landed; 0 for one that is not kept."""
+        keeper = self._keepers.get(instant)
+        return keeper.longest_gap_s if keeper is not None else 0.0
 
     def drop_lost_payloads(self, instant: str, decided: Decided | None) -> None:
         """Remove the payloads of tries that lost their slot; the one that a slot names stays."""
@@ -101,6 +135,9 @@ class Session:
 
     def settle(self, instant: str) -> None:
         """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed."""
+        keeper = self._keepers.pop(instant, None)
+        if keeper is not None:
+            keeper.renewal.settle()
         with _best_effort(instant):
             delete_markers(self.ctx.storage, instant)
             drop_lease(self.ctx, instant)
@@ -110,23 +147,22 @@ class Session:
         newest = self.commits.newest_with(state.timeline, POINTER_KEY)
         if newest is not None:
             return newest.extra
-        for log in (state.log, self.loader.whole_log()):
-            for _, entry in reversed(list(log.completes() if log is not None else ())):
-                if entry.action != "rollback":
-                    return CommitMetadata.from_bytes(self.ctx.storage.get(entry.payload), entry.payload).extra
+        voided = set(state.log.voided)
+        for slot, entry in chain(reversed(list(state.log.since(-1))), older_entries(self.ctx.storage, state.log)):
+            if isinstance(entry, Void):
+                voided.add(entry.slot)
+            elif isinstance(entry, Complete) and slot not in voided and completes_as(entry.action) in WRITE_ACTIONS:
+                return CommitMetadata.from_bytes(self.ctx.storage.get(entry.payload), entry.payload).extra
         return {}
 
     def was_cancelled(self, state: TableState, instant: str) -> bool:
-        """Whether a CANCEL slot names an instant; reads the whole log when its newest part does not tell."""
-        fate = state.log.fate(instant)
-        if fate is None and state.log.base > 0:
-            whole = self.loader.whole_log()
-            fate = whole.fate(instant) if whole is not None else None
+        """Whether a CANCEL slot names an instant; reads older slots when the newest ones do not tell."""
+        fate = state.log.fate(instant) or reaching_back(self.ctx.storage, state.log, instant).fate(instant)
         return isinstance(fate[1] if fate else None, Cancel)
 
-    def take_lease(self, instant: str) -> None:
+    def take_lease(self, instant: str, role: Role = "rollback") -> None:
         """Put our name on the lease of an instant whose owner is gone."""
-        beat(self.ctx, instant)
+        inherit_lease(self.ctx, instant, role)
 
 
 @contextmanager
