@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hudi_ops.concurrency.conflicts import Contender
+from hudi_ops.concurrency.conflicts import Contender, Role
 from hudi_ops.concurrency.lease import Lease, read_lease
 from hudi_ops.concurrency.markers import list_markers
 from hudi_ops.context import TableContext
@@ -222,4 +222,5 @@ def lost_from_sight(storage: Storage, begun: TableState, now: TableState) -> Ite
 
 def _running(instant: Instant, footprint: Footprint | None, lease: Lease | None) -> Contender:
     owner = str(lease.owner) if lease is not None and lease.owner is not None else ""
-    return Contender(instant.time, instant.action, footprint, owner=owner, is_foreign=not owner)
+    role: Role = "service" if lease is not None and lease.role in {"plan", "execute"} else "ingest"
+    return Contender(instant.time, instant.action, footprint, role, owner=owner, is_foreign=not owner)

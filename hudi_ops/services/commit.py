@@ -20,7 +20,7 @@ from hudi_ops.concurrency.conflicts import (
 )
 from hudi_ops.concurrency.contenders import PLANNED
 from hudi_ops.concurrency.fate import refuse_settled
-from hudi_ops.concurrency.keeper import refuse_starved
+from hudi_ops.concurrency.keeper import GAP_S_MAX, refuse_starved
 from hudi_ops.errors import Conflict
 from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import pointers
@@ -140,6 +140,8 @@ def read_ahead(session: Session, attempt: Attempt, write: Write, mine: Contender
         pass
     for _ in others.plans(state, attempt.instant, _waited_for(write)):
         pass
+    if session.longest_gap_s(attempt.instant) > GAP_S_MAX / 2:
+        is_shared(session, state)  # it may be asked under the lock, and reads every commit that was not read yet
     return Ahead(state.log.head, session.newest_extra(state), looked_at)
 
 
