@@ -87,7 +87,9 @@ def base(request: pytest.FixtureRequest) -> tuple[MemoryStorage, int]:
 
 
 @contextmanager
-def writer(storage: MemoryStorage, actor: str = "writer", at_ms: int = START_MS + 600_000) -> Iterator[tuple[Table, Watched]]:
+def writer(
+    storage: MemoryStorage, actor: str = "writer", at_ms: int = START_MS + 600_000
+) -> Iterator[tuple[Table, Watched]]:
     faulty = FaultyStorage(storage)
     ctx = simulated_context(faulty, ManualClock(at_ms, tick_ms=1), actor)
     locks = Watched(ctx.locks, faulty)
