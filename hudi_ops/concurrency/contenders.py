@@ -7,7 +7,7 @@ read is left for each completion and each plan that was not seen before.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hudi_ops.concurrency.conflicts import Contender, Role
 from hudi_ops.concurrency.lease import Lease, read_lease
@@ -16,11 +16,20 @@ from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.commit_log import Pointer, read_slot
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Cancel, Complete
 from hudi_ops.timeline.entries import Plan as PlanEntry
-from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, Intent, footprint_of, intent_of
+from hudi_ops.timeline.footprint import (
+    BUCKET_DIGITS,
+    Footprint,
+    Intent,
+    decode_footprint,
+    footprint_of,
+    intent_of,
+)
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log_head import reaching_back
 from hudi_ops.timeline.names import WRITE_ACTIONS, State, inflight_name
 from hudi_ops.timeline.plans import CompactionPlan, ReplacePlan, read_plan
 from hudi_ops.timeline.rollbacks import rollback_of
@@ -38,23 +47,26 @@ class ContenderReader:
     commits: CommitReader
     _plans: dict[str, Footprint] = field(default_factory=dict)
     _intents: dict[str, Intent] = field(default_factory=dict)
+    _published: dict[str, PlanEntry] = field(default_factory=dict)
 
-    def completed_since(self, begun: TableState, instant: str, now: TableState) -> Iterator[Contender]:
+    def completed_since(self, begun: TableState, mine: Contender, now: TableState) -> Iterator[Contender]:
         """Every write that completed since an attempt began, with a slot or without, in no order.
 
         Args:
             begun: the state that the attempt began from.
-            instant: its own. A plan's instant lies above every time known when it was published: what completed after it was not
+            mine: the attempt. A plan's instant lies above every time known when it was published: what completed after it was not
                 seen by the plan, whenever its execution began.
             now: what is looked at.
         """
+        instant = mine.instant
         seen = {(one.time, one.completion_time) for one in begun.timeline.completed_writes}
         owners = {entry.instant: entry.owner for _, entry in now.log.completes()}
         for one in now.timeline.completed_writes:
             if one.time == instant or ((one.time, one.completion_time) in seen and one.completion_time <= instant):
                 continue
             metadata = self.commits.metadata(now.timeline, one)
-            yield Contender(
+            pointer = Pointer.decode(metadata.extra) if metadata is not None else None
+            found = Contender(
                 one.time,
                 one.action,
                 footprint_of(metadata) if metadata is not None else None,
@@ -62,8 +74,13 @@ class ContenderReader:
                 "completed",
                 owners.get(one.time, ""),
                 one.completion_time,
-                is_foreign=one.time not in owners,
+                is_foreign=one.time not in owners and pointer is None,
             )
+            if not found.owner and pointer is not None and mine.shared(found):
+                # Its slot lies below the part of the log that was read. Only who is refused wants to know whose it is.
+                entry = read_slot(self.storage, pointer.slot)
+                found = replace(found, owner=entry.owner if entry is not None else "")
+            yield found
         yield from self._archived_since(begun, instant, now)
         yield from lost_from_sight(self.storage, begun, now)
 
@@ -85,29 +102,39 @@ class ContenderReader:
                 entry.instant, entry.action, found, "ingest", "completed", entry.owner, entry.completion_time
             )
 
-    def plans(self, state: TableState, mine: str, waited_for: frozenset[str] = PLANNED) -> Iterator[Contender]:
+    def plans(
+        self, state: TableState, mine: Contender, waited_for: frozenset[str] = PLANNED, *, reach_back: bool = False
+    ) -> Iterator[Contender]:
         """Pending plans of services, anybody's, but for the one that `mine` executes.
 
         Args:
             state: decides what is pending.
-            mine: the attempt's own instant.
+            mine: the attempt.
             waited_for: pending words of those that matter.
+            reach_back: read older slots to find who published a plan that overlaps; not under the lock. Ours are told from those
+                without a slot then, also under the lock, since that was kept.
         """
-        owners = {entry.instant: entry.owner for _, entry in state.log.since(-1) if isinstance(entry, PlanEntry)}
+        said = {entry.instant: entry for _, entry in state.log.since(-1) if isinstance(entry, PlanEntry)}
         for one in state.timeline.pending:
-            if one.action in waited_for and one.time != mine:
-                yield Contender(
-                    one.time,
-                    one.action,
-                    self.inputs(state.timeline, one),
-                    "service",
-                    "planned",
-                    owners.get(one.time, ""),
-                    is_foreign=one.time not in owners,
-                )
+            if one.action not in waited_for or one.time == mine.instant:
+                continue
+            entry = said.get(one.time) or self._published.get(one.time)
+            inputs = self.inputs(state.timeline, one, entry)
+            found = Contender(one.time, one.action, inputs, "service", "planned", is_foreign=entry is None)
+            if entry is None and reach_back and mine.shared(found):
+                entry = self._publisher(state, one.time)
+            yield replace(found, owner=entry.owner, is_foreign=False) if entry is not None else found
 
-    def inputs(self, timeline: Timeline, instant: Instant) -> Footprint | None:
-        """File groups that a plan works on; None when there is none that can be read."""
+    def _publisher(self, state: TableState, instant: str) -> PlanEntry | None:
+        for _, entry in reaching_back(self.storage, state.log, instant).since(-1):
+            if isinstance(entry, PlanEntry) and entry.instant == instant:
+                self._published[instant] = entry
+        return self._published.get(instant)
+
+    def inputs(self, timeline: Timeline, instant: Instant, entry: PlanEntry | None = None) -> Footprint | None:
+        """File groups that a plan works on: as its slot says, or its requested file; None when neither can be read."""
+        if entry is not None and (said := decode_footprint(entry.footprint)) is not None:
+            return said
         if instant.time not in self._plans:
             try:
                 plan = read_plan(self.storage, timeline, instant)

@@ -136,13 +136,13 @@ class Watch:
     def _look_at_completed(self, now: TableState) -> None:
         if self._attempt is None or not self.minds_completed:
             return
-        begun, instant = self._attempt.begun, self._attempt.instant
+        begun = self._attempt.begun
         try:
-            refuse_completed(self.mine, self.contenders.completed_since(begun, instant, now), early=True)
+            refuse_completed(self.mine, self.contenders.completed_since(begun, self.mine, now), early=True)
         except Conflict:
             # Who it was stands in a slot that may be newer than what was read of the log.
             named = replace(now, log=refresh_log(self.ctx.storage, now.log))
-            refuse_completed(self.mine, self.contenders.completed_since(begun, instant, named), early=True)
+            refuse_completed(self.mine, self.contenders.completed_since(begun, self.mine, named), early=True)
         except HudiOpsError as error:
             logger.warning("what completed meanwhile could not be read; the commit will: %s", error)
 

@@ -26,7 +26,8 @@ from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import pointers
 from hudi_ops.services.session import Session
 from hudi_ops.services.strangers import is_shared
-from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, put_payload
+from hudi_ops.services.void import seen_by
+from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.footprint import footprint_of
@@ -91,14 +92,14 @@ def complete_write(session: Session, attempt: Attempt, write: Write, *, role: Ro
         _refuse_vanished(attempt, state)
         _refuse_changed_schema(session, attempt, state)
         others = session.contenders
-        refuse_completed(mine, others.completed_since(attempt.begun, attempt.instant, state))
-        refuse_planned(mine, others.plans(state, attempt.instant, _waited_for(write)), session.strategy)
+        refuse_completed(mine, others.completed_since(attempt.begun, mine, state))
+        refuse_planned(mine, others.plans(state, mine, _waited_for(write)), session.strategy)
         if session.strategy.looks_at_running(role):
             refuse_running(mine, others.running(session.ctx, state, attempt.instant, ahead.looked_at), session.strategy)
         now_ms = session.ctx.clock.now_ms()
         completion = next_after(known_times(state.timeline, state.log), now_ms, state.config.name, state.zone)
         body = _metadata(session, state, slot, write, ahead).to_bytes()
-        payload = put_payload(session.ctx.storage, attempt.instant, slot, body)
+        payload = session.put_payload(attempt.instant, slot, body)
         return Complete(
             **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
             instant=attempt.instant,
@@ -106,6 +107,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write, *, role: Ro
             epoch=attempt.epoch,
             completion_time=completion,
             payload=payload,
+            **seen_by(state, completion),
         )
 
     decided = session.decide(prepare, f"{write.operation.lower()} {attempt.instant}")
@@ -117,7 +119,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write, *, role: Ro
             expected="Apache Hudi writers that take the same ZooKeeper lock",
             next_step="run the same call again; check the lock settings of the other writer",
         )
-    session.drop_lost_payloads(attempt.instant, decided)
+    session.drop_lost_payloads(attempt.instant, decided, alone=attempt.epoch == 0)
     return decided.entry
 
 
@@ -136,9 +138,9 @@ def read_ahead(session: Session, attempt: Attempt, write: Write, mine: Contender
     else:
         # For ingestion not even a listing: it was read when the attempt was put on the timeline.
         state = attempt.seen or attempt.begun
-    for _ in others.completed_since(attempt.begun, attempt.instant, state):
+    for _ in others.completed_since(attempt.begun, mine, state):
         pass
-    for _ in others.plans(state, attempt.instant, _waited_for(write)):
+    for _ in others.plans(state, mine, _waited_for(write), reach_back=True):
         pass
     if session.longest_gap_s(attempt.instant) > GAP_S_MAX / 2:
         is_shared(session, state)  # it may be asked under the lock, and reads every commit that was not read yet

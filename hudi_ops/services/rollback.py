@@ -20,7 +20,7 @@ from hudi_ops.formats.service_schemas import ROLLBACK_METADATA, ROLLBACK_PLAN
 from hudi_ops.services.ledger import ledger_folder
 from hudi_ops.services.session import Session
 from hudi_ops.storage.claim import ensure
-from hudi_ops.timeline.commit_log import payload_folder, put_payload
+from hudi_ops.timeline.commit_log import payload_folder
 from hudi_ops.timeline.entries import Cancel, Complete, Entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, inflight_name, ms_of_instant, requested_name
@@ -178,7 +178,7 @@ def _complete(session: Session, attempt: Attempt, target: Instant, deleted: dict
             known_times(state.timeline, state.log), session.ctx.clock.now_ms(), state.config.name, state.zone
         )
         body = _metadata(attempt, target, deleted, ms_of_instant(completion))
-        payload = put_payload(session.ctx.storage, attempt.instant, slot, body)
+        payload = session.put_payload(attempt.instant, slot, body)
         return Complete(
             **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
             instant=attempt.instant,

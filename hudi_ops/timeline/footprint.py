@@ -16,7 +16,7 @@ TAKEN_KEY = "hudi_ops.source"
 """Extra metadata of a commit that took files: the id of the source, which belongs to the commit's footprint."""
 
 INTENT_KEY = "hudi_ops.intent"
-"""Extra metadata of an inflight file of ours: what the write is about to touch, as `Footprint.encode` says it."""
+"""Extra metadata of an inflight file of ours: what the write is about to touch, as `encode_footprint` says it."""
 
 INTENT_NAMES_MAX = 2_000
 """File groups, or else partitions, that an intent names: it must stay a small file."""
@@ -58,33 +58,6 @@ class Footprint:
             named = ["the whole table"]
         return (*named, *shared, *(f"source {name}" for name in sorted(self.sources & other.sources)))
 
-    def encode(self) -> str:
-        """As JSON, for slots and inflight files; equal footprints give equal texts."""
-        groups: dict[str, list[str]] = {}
-        for partition, group in sorted(self.groups):
-            groups.setdefault(partition, []).append(group)
-        said = {
-            "groups": groups,
-            "partitions": sorted(self.partitions),
-            "sources": sorted(self.sources),
-            "whole": self.is_whole,
-        }
-        return json.dumps({key: value for key, value in said.items() if value})
-
-    @classmethod
-    def decode(cls, text: str) -> Footprint | None:
-        """What `encode` said; None for anything else, whose write set cannot be told then."""
-        try:
-            said: Any = json.loads(text)
-            return cls(
-                frozenset((path, group) for path, groups in said.get("groups", {}).items() for group in groups),
-                frozenset(said.get("sources", ())),
-                frozenset(said.get("partitions", ())),
-                is_whole=bool(said.get("whole")),
-            )
-        except (ValueError, TypeError, AttributeError):
-            return None
-
     def coarsened(self) -> Footprint | None:
         """The same, or whole partitions where the file groups are too many to name; None when even those are."""
         if len(self.groups) <= INTENT_NAMES_MAX >= len(self.partitions):
@@ -117,7 +90,7 @@ def intent_of(data: bytes) -> Intent | None:
     except Corrupt:
         return None
     if INTENT_KEY in metadata.extra:
-        said = Footprint.decode(metadata.extra[INTENT_KEY])
+        said = decode_footprint(metadata.extra[INTENT_KEY])
         return Intent(said, is_exact=True) if said is not None else None
     known = footprint_of(metadata)
     # A statistic without a file id is of rows that are new: they may go to any group of the partition.
@@ -136,7 +109,8 @@ def inflight_body(operation: str, intent: Footprint | None) -> bytes:
         intent: None when nobody can tell.
     """
     said = intent.coarsened() if intent is not None else None
-    return CommitMetadata(operation=operation, extra={INTENT_KEY: said.encode()} if said is not None else {}).to_bytes()
+    extra = {INTENT_KEY: encode_footprint(said)} if said is not None else {}
+    return CommitMetadata(operation=operation, extra=extra).to_bytes()
 
 
 def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozenset()) -> Footprint:
@@ -154,3 +128,33 @@ def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozense
         partitions = frozenset(partition for partition, _ in groups) | frozenset(metadata.replaced or {})
         return Footprint(frozenset(groups), sources, partitions)
     return Footprint(frozenset(groups), sources)
+
+
+def encode_footprint(footprint: Footprint | None) -> str:
+    """As text in a PLAN or an intent; empty when it cannot be told. Equal footprints give equal texts."""
+    if footprint is None:
+        return ""
+    groups: dict[str, list[str]] = {}
+    for partition, group in sorted(footprint.groups):
+        groups.setdefault(partition, []).append(group)
+    said = {
+        "groups": groups,
+        "partitions": sorted(footprint.partitions),
+        "sources": sorted(footprint.sources),
+        "whole": footprint.is_whole,
+    }
+    return json.dumps({key: value for key, value in said.items() if value})
+
+
+def decode_footprint(text: str) -> Footprint | None:
+    """What `encode_footprint` wrote; None when it cannot be told, or for any other text."""
+    try:
+        said: Any = json.loads(text)
+        return Footprint(
+            frozenset((path, group) for path, groups in said.get("groups", {}).items() for group in groups),
+            frozenset(said.get("sources", ())),
+            frozenset(said.get("partitions", ())),
+            is_whole=bool(said.get("whole")),
+        )
+    except (ValueError, TypeError, AttributeError):
+        return None

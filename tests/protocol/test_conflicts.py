@@ -218,6 +218,10 @@ def test_a_plan_of_ours_elsewhere_is_completed(storage: MemoryStorage) -> None:
     assert now(storage) == {key: value for key, value in OLD.items() if value % 2} | {"k1": 101}
 
 
+def removed_once(table: Table) -> None:
+    remove(table._session, DELETE_PARTITION, ["part=p0"], 0.0)
+
+
 class Timid:
     """A strategy of a user: ingestion waits for every plan."""
 
@@ -251,14 +255,12 @@ def test_an_overwrite_loses_to_a_clustering_that_completed_meanwhile(
 ) -> None:
     plan = plan_of_ours(storage, "part=p0", NOW_MS - 1_000)
     clusters = Meanwhile(
-        "put:.hoodie/.commit_log/payload", lambda: execute(process(storage, "executor"), plan, storage)
+        "put:.hoodie/.commit_log/payload",
+        lambda: execute(process(storage, "executor", strategy="first-committer"), plan, storage),
     )
     table = process(FaultyStorage(storage, clusters), "overwriter", NOW_MS + 500)
     with pytest.raises(Conflict) as caught:
-        if operation.kernel is None:
-            remove(table._session, operation, ["part=p0"], 0.0)
-        else:
-            once(table, P0, operation.name)
+        removed_once(table) if operation.kernel is None else once(table, P0, operation.name)
     assert "without the commit log" in str(caught.value) or caught.value.details["other"] == plan
 
 
@@ -285,9 +287,6 @@ def test_a_service_gives_way_to_ingestion_that_is_under_way(storage: MemoryStora
 
 
 def test_a_service_gives_way_to_ingestion_that_appears_while_it_waits_for_the_lock(storage: MemoryStorage) -> None:
-    plan = Meanwhile("put:.hoodie/.commit_log/payload", lambda: None)
-    appears = Meanwhile("get:.hoodie/hoodie.properties", lambda: None)
-    del plan, appears
     service = process(storage, "service", NOW_MS - 1_000)
     session = service._session
     group = group_of(storage, "part=p0")
@@ -379,7 +378,7 @@ def test_writers_of_disjoint_partitions_never_meet(storage: MemoryStorage, one: 
         assert cancels(state) == 0, f"operation {number}"
         for table in (inner, outer):
             assert table.context.clock.monotonic_s() < 1, f"operation {number}: somebody waited"
-    assert points > 40
+    assert points > 30
 
 
 def test_two_inserts_into_one_new_bucket(storage: MemoryStorage) -> None:
