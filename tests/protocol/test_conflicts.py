@@ -82,7 +82,7 @@ def paused(
 
     class Stops:
         def fault_at(self, number: int, point: str) -> Fault | None:
-            return Fault.CRASH_BEFORE if at in point else None
+            return Fault.CRASH_BEFORE if point.startswith(at) else None
 
     with contextlib.suppress(Crash):
         once(process(FaultyStorage(storage, Stops()), actor, at_ms), data)
