@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from hudi_ops.concurrency.in_process import in_process_lock
 from hudi_ops.concurrency.locks import LockProvider
+from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition
 from hudi_ops.config.table import TABLE_TYPES, TableConfig
 from hudi_ops.context import TableContext
@@ -46,9 +47,11 @@ class Table:
     Use `Table.create` or `Table.open`.
     """
 
-    def __init__(self, ctx: TableContext, terms: Terms | None = None) -> None:
+    def __init__(
+        self, ctx: TableContext, terms: Terms | None = None, conflicts: ConflictSettings | None = None
+    ) -> None:
         self._ctx = ctx
-        self._session = Session(ctx, terms or Terms())
+        self._session = Session(ctx, terms or Terms(), conflicts or ConflictSettings())
         self.was_created = False
         """Whether `create` made the table just now; False when an equal one was there."""
 
@@ -128,6 +131,7 @@ class Table:
         timezone: str | None = None,
         locks: LockProvider | None = None,
         engine: Engine | None = None,
+        conflicts: ConflictSettings | None = None,
     ) -> Self:
         """Open a table, ours or one that Apache Hudi made; the latter is adopted by the first write.
 
@@ -139,13 +143,14 @@ class Table:
             timezone: for tables whose instants are in local time: the zone of the machines that write it, as `Europe/Berlin`.
             locks: the table lock; None: one that holds inside this process only.
             engine: runs the work; None: threads of this process.
+            conflicts: how this writer gets along with others: who gives way, how early, how often it tries; None: the defaults.
 
         Raises:
             InvalidRequest: the path is not a table.
             Unsupported: its version cannot be opened.
         """
         terms = Terms(buckets, tuple(hash_fields) if hash_fields is not None else None, timezone)
-        table = cls(context_of(path, locks, engine), terms)
+        table = cls(context_of(path, locks, engine), terms, conflicts)
         load_config(table._ctx.storage)
         return table
 

@@ -92,7 +92,7 @@ def roll_back(session: Session, target: Instant) -> bool:
         return False
     else:
         attempt = _resume(session, state, begun)
-    with session.keep(attempt.instant):
+    with session.keep(attempt.instant, "rollback"):
         deleted = undo_files(session, target.time)
         folder = attempt.begun.config.timeline_folder
         for state_file in _pending_names(target):

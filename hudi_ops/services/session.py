@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypedDict
 
-from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, beat, drop_lease
+from hudi_ops.concurrency.conflicts import ConflictStrategy, Contender, strategy_of
+from hudi_ops.concurrency.contenders import ContenderReader
+from hudi_ops.concurrency.early import Watch
+from hudi_ops.concurrency.keeper import Keeper
+from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, Renewal, Role, drop_lease, inherit_lease
 from hudi_ops.concurrency.markers import delete_markers
+from hudi_ops.concurrency.process_beats import process_beats
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
+from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.services.adopter import Adopter, Terms
@@ -19,6 +25,7 @@ from hudi_ops.services.apply import TimelineApplier
 from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder, put_payload
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Cancel, Complete, Entry, Plan, Void
+from hudi_ops.timeline.footprint import Footprint
 from hudi_ops.timeline.log_head import older_entries, reaching_back
 from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
@@ -39,18 +46,28 @@ class EntryFields(TypedDict):
 
 @dataclass
 class Session:
-    """One process's work on one table; not safe for several threads at once. `terms` count for tables of other programs."""
+    """One process's work on one table; not safe for several threads at once. `terms` count for tables of other programs.
+
+    `gives_way` says whether a write lets older ones that overlap finish first: it does while it may be tried again.
+    """
 
     ctx: TableContext
     terms: Terms = field(default_factory=Terms)
+    conflicts: ConflictSettings = field(default_factory=ConflictSettings)
+    gives_way: bool = field(default=False, init=False)
+    strategy: ConflictStrategy = field(init=False)
+    contenders: ContenderReader = field(init=False)
     adopter: Adopter = field(init=False)
     commits: CommitReader = field(init=False)
     loader: StateLoader = field(init=False)
     applier: TimelineApplier = field(init=False)
+    _keepers: dict[str, Keeper] = field(init=False, default_factory=dict)
     _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.strategy = strategy_of(self.conflicts.strategy)
         self.commits = CommitReader(self.ctx.storage)
+        self.contenders = ContenderReader(self.ctx.storage, self.commits)
         self.adopter = Adopter(self.ctx, self.commits, self.terms)
         self.loader = StateLoader(self.ctx.storage, self.commits, self.adopter)
         self.applier = TimelineApplier(self.ctx, self.loader, self.commits)
@@ -84,9 +101,36 @@ class Session:
         self._payloads.setdefault(instant, []).append(path)
         return path
 
-    def keep(self, instant: str) -> AbstractContextManager[None]:
-        """Renew an instant's lease until the context ends."""
-        return self.ctx.beats.every(BEAT_INTERVAL_S, lambda: beat(self.ctx, instant))
+    def watch(self, action: str, intent: Footprint) -> Watch:
+        """The look-out of a write that is going to touch what `intent` says."""
+        is_on = self.conflicts.early_detection
+        mine = Contender("", action, intent, owner=str(self.ctx.owner))
+        return Watch(self.ctx, self.contenders, mine, self.conflicts.wait_s, is_on, is_on and self.gives_way)
+
+    @contextmanager
+    def keep(
+        self, instant: str, role: Role = "write", *, epoch: int | None = None, leased_s: float | None = None
+    ) -> Iterator[Keeper]:
+        """Renew an instant's lease until the context ends.
+
+        Args:
+            instant: one whose lease is ours.
+            role: what is done with it.
+            epoch: the attempt's; None: the newest that the log, as far as it was read, gives the instant.
+            leased_s: the monotonic clock just before the lease was taken; None: now.
+
+        Yields:
+            What to ask between steps of long work.
+        """
+        renewal = Renewal(self.ctx, instant, role, self.ctx.clock.monotonic_s() if leased_s is None else leased_s)
+        keeper = self._keepers[instant] = Keeper(self.ctx, renewal, epoch, self.loader.known_log)
+        with (self.ctx.beats or process_beats()).every(BEAT_INTERVAL_S, renewal):
+            yield keeper
+
+    def longest_gap_s(self, instant: str) -> float:
+        """Longest time in which no beat of an instant landed; 0 for one that is not kept."""
+        keeper = self._keepers.get(instant)
+        return keeper.longest_gap_s if keeper is not None else 0.0
 
     def drop_lost_payloads(self, instant: str, decided: Decided | None, *, alone: bool = False) -> None:
         """Remove the payloads of tries that lost their slot; the one that a slot names stays.
@@ -107,6 +151,9 @@ class Session:
 
     def settle(self, instant: str) -> None:
         """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed."""
+        keeper = self._keepers.pop(instant, None)
+        if keeper is not None:
+            keeper.renewal.settle()
         with _best_effort(instant):
             delete_markers(self.ctx.storage, instant)
             drop_lease(self.ctx, instant)
@@ -141,9 +188,9 @@ class Session:
         fate = state.log.fate(instant) or reaching_back(self.ctx.storage, state.log, instant).fate(instant)
         return fate[1] if fate is not None else None
 
-    def take_lease(self, instant: str) -> None:
+    def take_lease(self, instant: str, role: Role = "rollback") -> None:
         """Put our name on the lease of an instant whose owner is gone."""
-        beat(self.ctx, instant)
+        inherit_lease(self.ctx, instant, role)
 
 
 @contextmanager
