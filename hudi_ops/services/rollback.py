@@ -17,7 +17,7 @@ from hudi_ops.concurrency.fate import refuse_taken_over
 from hudi_ops.concurrency.lease import drop_lease, read_lease
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.concurrency.transaction import Decided
-from hudi_ops.errors import Busy, Conflict, Corrupt, HudiOpsError
+from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
 from hudi_ops.services.cancel import cancel_write as cancel_write
 from hudi_ops.services.dead_writers import is_foreign
 from hudi_ops.services.fates import refuse_uncancelled
@@ -195,6 +195,12 @@ def _complete(session: Session, attempt: Attempt, target: Instant, paths: Sequen
             payload=payload,
         )
 
-    decided = session.decide(prepare, f"rollback of {target.time}")
+    try:
+        decided = session.decide(prepare, f"rollback of {target.time}")
+    except Cancelled:
+        session.drop_refused_payloads(attempt.instant)
+        raise
+    if decided is None:
+        session.drop_refused_payloads(attempt.instant)
     session.drop_lost_payloads(attempt.instant, decided)
     return decided

@@ -106,6 +106,15 @@ class Session:
                 if path != decided.entry.payload:
                     self.ctx.storage.delete(path)
 
+    def drop_refused_payloads(self, instant: str) -> None:
+        """Remove what this session put for an instant that it may not complete any more; what a slot names stays."""
+        with best_effort(instant):
+            fate = fate_of(self.ctx.storage, self.loader.load(), instant)
+            named = getattr(fate[1], "payload", "") if fate is not None else ""
+            for path in self._payloads.pop(instant, []):
+                if path != named:
+                    self.ctx.storage.delete(path)
+
     def settle(self, instant: str) -> None:
         """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed."""
         with best_effort(instant):
