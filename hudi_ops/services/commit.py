@@ -18,7 +18,8 @@ from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import TAKEN_KEY, pointers
 from hudi_ops.services.session import Session
 from hudi_ops.services.strangers import is_shared
-from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, put_payload
+from hudi_ops.services.void import seen_by
+from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, footprint_of
@@ -72,7 +73,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
         now_ms = session.ctx.clock.now_ms()
         completion = next_after(known_times(state.timeline, state.log), now_ms, state.config.name, state.zone)
         body = _metadata(session, state, slot, write).to_bytes()
-        payload = put_payload(session.ctx.storage, attempt.instant, slot, body)
+        payload = session.put_payload(attempt.instant, slot, body)
         return Complete(
             **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
             instant=attempt.instant,
@@ -80,6 +81,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
             epoch=attempt.epoch,
             completion_time=completion,
             payload=payload,
+            **seen_by(state, completion),
         )
 
     decided = session.decide(prepare, f"{write.operation.lower()} {attempt.instant}")
@@ -91,7 +93,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
             expected="Apache Hudi writers that take the same ZooKeeper lock",
             next_step="run the same call again; check the lock settings of the other writer",
         )
-    session.drop_lost_payloads(attempt.instant, decided)
+    session.drop_lost_payloads(attempt.instant, decided, alone=attempt.epoch == 0)
     return decided.entry
 
 

@@ -18,10 +18,11 @@ from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.services.adopter import Adopter, Terms
 from hudi_ops.services.apply import TimelineApplier
-from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder
+from hudi_ops.services.fates import cancel_slot, fate_of
+from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder, put_payload
 from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.entries import Cancel, Complete, Void
-from hudi_ops.timeline.log_head import older_entries, reaching_back
+from hudi_ops.timeline.entries import Complete, Plan, Void
+from hudi_ops.timeline.log_head import older_entries
 from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 
@@ -50,12 +51,13 @@ class Session:
     loader: StateLoader = field(init=False)
     applier: TimelineApplier = field(init=False)
     _keepers: dict[str, Keeper] = field(init=False, default_factory=dict)
+    _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.commits = CommitReader(self.ctx.storage)
         self.adopter = Adopter(self.ctx, self.commits, self.terms)
         self.loader = StateLoader(self.ctx.storage, self.commits, self.adopter)
-        self.applier = TimelineApplier(self.ctx, self.loader)
+        self.applier = TimelineApplier(self.ctx, self.loader, self.commits)
 
     def decide(self, prepare: Prepare, purpose: str) -> Decided | None:
         """Take the next slot for the entry that `prepare` makes; see `concurrency.transaction.decide`."""
@@ -78,6 +80,13 @@ class Session:
             properties_slot=state.log.properties_slot,
             archive_slot=state.log.archive_slot,
         )
+
+    def put_payload(self, instant: str, slot: int, body: bytes) -> str:
+        """Put the bytes that a COMPLETE or PLAN in `slot` will point to; returns their path."""
+        path = put_payload(self.ctx.storage, instant, slot, body)
+        self.applier.remember(path, body)
+        self._payloads.setdefault(instant, []).append(path)
+        return path
 
     @contextmanager
     def keep(
@@ -104,22 +113,35 @@ class Session:
         keeper = self._keepers.get(instant)
         return keeper.longest_gap_s if keeper is not None else 0.0
 
-    def drop_lost_payloads(self, instant: str, decided: Decided | None) -> None:
-        """Remove the payloads of tries that lost their slot; the one that a slot names stays."""
-        if decided is None or not isinstance(decided.entry, Complete):
+    def drop_lost_payloads(self, instant: str, decided: Decided | None, *, alone: bool = False) -> None:
+        """Remove the payloads of tries that lost their slot; the one that a slot names stays.
+
+        Args:
+            instant: whose payloads.
+            decided: what was decided in the end; nothing is removed without it.
+            alone: nobody else can have tried, so that there is nothing but what this session put.
+        """
+        mine = self._payloads.pop(instant, [])
+        if decided is None or not isinstance(decided.entry, Complete | Plan):
             return
-        with _best_effort(instant):
-            for info in self.ctx.storage.list(payload_folder(instant)):
-                if info.path != decided.entry.payload:
-                    self.ctx.storage.delete(info.path)
+        with best_effort(instant):
+            tried = mine if alone else [info.path for info in self.ctx.storage.list(payload_folder(instant))]
+            for path in tried:
+                if path != decided.entry.payload:
+                    self.ctx.storage.delete(path)
 
     def settle(self, instant: str) -> None:
         """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed."""
-        keeper = self._keepers.pop(instant, None)
-        if keeper is not None:
-            keeper.renewal.settle()
-        with _best_effort(instant):
+        with best_effort(instant):
             delete_markers(self.ctx.storage, instant)
+        self.drop_name(instant)
+
+    def drop_name(self, instant: str) -> None:
+        """Drop the lease of an instant that needs none any more: the timeline holds its name, or nothing does."""
+        keeper = self._keepers.pop(instant, None)
+        with best_effort(instant):
+            if keeper is not None:
+                keeper.renewal.settle()
             drop_lease(self.ctx, instant)
 
     def newest_extra(self, state: TableState) -> Mapping[str, str]:
@@ -136,9 +158,12 @@ class Session:
         return {}
 
     def was_cancelled(self, state: TableState, instant: str) -> bool:
-        """Whether a CANCEL slot names an instant; reads older slots when the newest ones do not tell."""
-        fate = state.log.fate(instant) or reaching_back(self.ctx.storage, state.log, instant).fate(instant)
-        return isinstance(fate[1] if fate else None, Cancel)
+        """Whether a CANCEL slot names an instant, however long ago."""
+        return cancel_slot(self.ctx.storage, state, instant) is not None
+
+    def has_fate(self, state: TableState, instant: str) -> bool:
+        """Whether a slot decided an instant, one way or the other, or an ARCHIVE has passed it."""
+        return instant <= state.log.boundary or fate_of(self.ctx.storage, state, instant) is not None
 
     def take_lease(self, instant: str, role: Role = "rollback") -> None:
         """Put our name on the lease of an instant whose owner is gone."""
@@ -146,8 +171,8 @@ class Session:
 
 
 @contextmanager
-def _best_effort(instant: str) -> Iterator[None]:
-    # What is cleared here is settled already: a failure must not make a landed write look failed. `recover` clears it later.
+def best_effort(instant: str) -> Iterator[None]:
+    """Log an error of clearing away what is settled: it must not make a landed write look failed, and `recover` clears it later."""
     try:
         yield
     except HudiOpsError as error:

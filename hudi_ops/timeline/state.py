@@ -117,6 +117,16 @@ class StateLoader:
             self._refuse_replaced(state)
         return state
 
+    def reload(self, state: TableState) -> TableState:
+        """Read log and timeline anew, in this order; settings stay as they were read.
+
+        Enough to apply what is decided: a decision is made upon settings read by `load`.
+        """
+        if self._log is None:
+            return self.load()
+        self._log = log = refresh_log(self.storage, self._log)
+        return TableState(state.config, log, load_timeline(self.storage, state.config))
+
     def seed(self, proposed: Properties | None = None) -> None:
         """Give a table of another program the log that was proposed, or take the one that somebody gave it meanwhile.
 
