@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import refuse_changed_properties, refuse_overlap
 from hudi_ops.concurrency.fate import refuse_settled
+from hudi_ops.concurrency.keeper import refuse_starved
 from hudi_ops.errors import Busy, Conflict, Corrupt
 from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import TAKEN_KEY, pointers
 from hudi_ops.services.session import Session
+from hudi_ops.services.strangers import is_shared
 from hudi_ops.services.void import seen_by
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
@@ -54,13 +57,14 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
         Conflict: something that overlaps completed first, or the table's settings or columns changed; nothing of the attempt is
             visible.
         Busy: a plan of Apache Hudi that touches the same file groups is pending.
-        Cancelled: somebody cancelled the attempt.
+        Cancelled: somebody cancelled the attempt, or may take it for dead.
         OutcomeUnknown: decided or not; the next write settles it.
     """
     footprint = footprint_of(write.metadata({}), sources=write.sources)
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         refuse_settled(session.ctx.storage, attempt, state)
+        refuse_starved(session.longest_gap_s(attempt.instant), partial(is_shared, session, state), attempt.instant)
         refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
         _refuse_vanished(attempt, state)
         _refuse_changed_schema(session, attempt, state)

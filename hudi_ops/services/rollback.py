@@ -99,7 +99,7 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     if attempt is None:
         logger.warning("%s is being rolled back by somebody else", target)
         return None
-    with session.keep(attempt.instant):
+    with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s):
         delete_files(storage, paths, foreign=foreign)
         delete_own_notes(session, target.time)
         delete_pending(session, state.timeline.folder, target, foreign=foreign)

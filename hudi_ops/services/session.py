@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypedDict
 
-from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, beat, drop_lease
+from hudi_ops.concurrency.keeper import Keeper
+from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, Renewal, Role, drop_lease, inherit_lease
 from hudi_ops.concurrency.markers import delete_markers
+from hudi_ops.concurrency.process_beats import process_beats
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
@@ -48,6 +50,7 @@ class Session:
     commits: CommitReader = field(init=False)
     loader: StateLoader = field(init=False)
     applier: TimelineApplier = field(init=False)
+    _keepers: dict[str, Keeper] = field(init=False, default_factory=dict)
     _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -85,9 +88,30 @@ class Session:
         self._payloads.setdefault(instant, []).append(path)
         return path
 
-    def keep(self, instant: str) -> AbstractContextManager[None]:
-        """Renew an instant's lease until the context ends."""
-        return self.ctx.beats.every(BEAT_INTERVAL_S, lambda: beat(self.ctx, instant))
+    @contextmanager
+    def keep(
+        self, instant: str, role: Role = "write", *, epoch: int | None = None, leased_s: float | None = None
+    ) -> Iterator[Keeper]:
+        """Renew an instant's lease until the context ends.
+
+        Args:
+            instant: one whose lease is ours.
+            role: what is done with it.
+            epoch: the attempt's; None: the newest that the log, as far as it was read, gives the instant.
+            leased_s: the monotonic clock just before the lease was taken; None: now.
+
+        Yields:
+            What to ask between steps of long work.
+        """
+        renewal = Renewal(self.ctx, instant, role, self.ctx.clock.monotonic_s() if leased_s is None else leased_s)
+        keeper = self._keepers[instant] = Keeper(self.ctx, renewal, epoch, self.loader.known_log)
+        with (self.ctx.beats or process_beats()).every(BEAT_INTERVAL_S, renewal):
+            yield keeper
+
+    def longest_gap_s(self, instant: str) -> float:
+        """Longest time in which no beat of an instant landed; 0 for one that is not kept."""
+        keeper = self._keepers.get(instant)
+        return keeper.longest_gap_s if keeper is not None else 0.0
 
     def drop_lost_payloads(self, instant: str, decided: Decided | None, *, alone: bool = False) -> None:
         """Remove the payloads of tries that lost their slot; the one that a slot names stays.
@@ -119,11 +143,14 @@ class Session:
         """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed."""
         with best_effort(instant):
             delete_markers(self.ctx.storage, instant)
-            drop_lease(self.ctx, instant)
+        self.drop_name(instant)
 
     def drop_name(self, instant: str) -> None:
         """Drop the lease of an instant that needs none any more: the timeline holds its name, or nothing does."""
+        keeper = self._keepers.pop(instant, None)
         with best_effort(instant):
+            if keeper is not None:
+                keeper.renewal.settle()
             drop_lease(self.ctx, instant)
 
     def newest_extra(self, state: TableState) -> Mapping[str, str]:
@@ -147,9 +174,9 @@ class Session:
         """Whether a slot decided an instant, one way or the other, or an ARCHIVE has passed it."""
         return instant <= state.log.boundary or fate_of(self.ctx.storage, state, instant) is not None
 
-    def take_lease(self, instant: str) -> None:
+    def take_lease(self, instant: str, role: Role = "rollback") -> None:
         """Put our name on the lease of an instant whose owner is gone."""
-        beat(self.ctx, instant)
+        inherit_lease(self.ctx, instant, role)
 
 
 @contextmanager

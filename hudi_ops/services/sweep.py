@@ -39,7 +39,7 @@ def settle_undone(session: Session, instant: str) -> None:
         if folders.files or folders.folders:
             until_ms = session.ctx.clock.now_ms() + EXPIRY_MS
             session.ctx.storage.put(note_path(instant, until_ms), b"")
-        drop_lease(session.ctx, instant)
+        session.drop_name(instant)
 
 
 def clear_risen(session: Session, state: TableState, instant: str) -> list[str]:

@@ -88,6 +88,11 @@ class StateLoader:
     _log: Log | None = None
     _proposed: Properties | None = None
 
+    @property
+    def known_log(self) -> Log | None:
+        """The log as far as it was read; None before the first load."""
+        return self._log
+
     def load(self) -> TableState:
         """Read settings, log and timeline.
 
