@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 # A word that was sent so long before a beat is due is heard before it: the beater listens before it beats.
 _HEARD_S = 1.0
-_FACTS = SystemClock()
+_CLOCK = SystemClock()
 
 
 class ProcessBeats:
@@ -61,12 +61,21 @@ class ProcessBeats:
         finally:
             kept.end()
 
-    def close(self) -> None:
-        """End the process beside this one; the next lease starts another."""
+    @property
+    def process_id(self) -> int | None:
+        """The process beside this one; None while there is none."""
+        return self._beater.process_id if self._beater is not None and not self._beater.is_gone else None
+
+    def close(self, *, is_waited_for: bool = True) -> None:
+        """End the process beside this one; the next lease starts another.
+
+        Args:
+            is_waited_for: return when it has ended; False where this process ends too.
+        """
         with self._guard:
             beater_, self._beater = self._beater, None
         if beater_ is not None:
-            beater_.close()
+            beater_.close(is_waited_for)
 
     def abandon(self) -> None:
         """In a forked child: let go of what belongs to its parent."""
@@ -124,7 +133,7 @@ class _Beater:
         threading.Thread(target=self._watch, name="hudi-ops-beats", daemon=True).start()
 
     def keep(self, interval_s: float, renewal: Renewal, threads: ThreadBeats) -> _Kept:
-        now_s = _FACTS.monotonic_s()
+        now_s = _CLOCK.monotonic_s()
         kept = _Kept(self, str(next(self._names)), now_s + interval_s, interval_s, renewal, threads)
         told = {"uri": renewal.storage.uri, "instant": renewal.instant, "facts": renewal.facts}
         environment = dict(os.environ)
@@ -137,6 +146,10 @@ class _Beater:
         if not self.send("keep", kept.name, f"{kept.due_s:.6f}", str(interval_s), json.dumps(told)):
             self._lost("it does not listen")
         return kept
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
 
     def forget(self, kept: _Kept) -> None:
         self._kept.pop(kept.name, None)
@@ -171,9 +184,17 @@ class _Beater:
             for line in lines:
                 self._take_in(line.decode())
 
-    def close(self) -> None:
+    def close(self, is_waited_for: bool) -> None:
         self.is_gone = True
+        # Closing alone is no end while the thread that watches waits for a word.
+        with suppress(OSError):
+            self.pipe.shutdown(socket.SHUT_RDWR)
         self.pipe.close()
+        if not is_waited_for:
+            self._process.returncode = (
+                0  # a process that ends need not wait for this one, nor be warned that it did not
+            )
+            return
         try:
             self._process.wait(FAREWELL_S)
         except subprocess.TimeoutExpired:
@@ -202,6 +223,7 @@ class _Beater:
             kept.renewal.lost()
         elif word == "stopped":
             kept.stopped.set()
+            self.forget(kept)
         else:
             logger.warning("lease of %s was not renewed: %s", kept.renewal.instant, rest)
 
@@ -249,16 +271,15 @@ class _Kept:
         with self._guard:
             self._is_over = True
         self._stack.close()
-        may_have_begun = _FACTS.monotonic_s() > self.due_s - _HEARD_S
+        may_have_begun = _CLOCK.monotonic_s() > self.due_s - _HEARD_S
         if not self._of.send("stop", self.name) or not may_have_begun:
             self._of.forget(self)
             return
-        deadline_s = _FACTS.monotonic_s() + FAREWELL_S
-        while not self.stopped.is_set() and _FACTS.monotonic_s() < deadline_s:
+        deadline_s = _CLOCK.monotonic_s() + FAREWELL_S
+        while not self.stopped.is_set() and _CLOCK.monotonic_s() < deadline_s:
             self._of.hear()
             self.stopped.wait(0.02)
         if self.stopped.is_set():
-            self._of.forget(self)
             return
         logger.warning("a beat of %s still hangs after its work has ended", self.renewal.instant)
         self.renewal.when_settled = lambda: self._of.send("settle", self.name)
@@ -289,4 +310,4 @@ class _Beats:
 
 
 os.register_at_fork(after_in_child=_Beats.after_fork)
-atexit.register(lambda: process_beats().close())
+atexit.register(lambda: process_beats().close(is_waited_for=False))

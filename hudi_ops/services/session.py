@@ -22,11 +22,12 @@ from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.services.adopter import Adopter, Terms
 from hudi_ops.services.apply import TimelineApplier
+from hudi_ops.services.fates import cancel_slot, fate_of
 from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder, put_payload
 from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.entries import Cancel, Complete, Entry, Plan, Void
+from hudi_ops.timeline.entries import Complete, Plan, Void
 from hudi_ops.timeline.footprint import Footprint
-from hudi_ops.timeline.log_head import older_entries, reaching_back
+from hudi_ops.timeline.log_head import older_entries
 from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 
@@ -143,24 +144,33 @@ class Session:
         mine = self._payloads.pop(instant, [])
         if decided is None or not isinstance(decided.entry, Complete | Plan):
             return
-        with _best_effort(instant):
+        with best_effort(instant):
             tried = mine if alone else [info.path for info in self.ctx.storage.list(payload_folder(instant))]
             for path in tried:
                 if path != decided.entry.payload:
                     self.ctx.storage.delete(path)
 
+    def drop_refused_payloads(self, instant: str) -> None:
+        """Remove what this session put for an instant that it may not complete any more; what a slot names stays."""
+        with best_effort(instant):
+            fate = fate_of(self.ctx.storage, self.loader.load(), instant)
+            named = getattr(fate[1], "payload", "") if fate is not None else ""
+            for path in self._payloads.pop(instant, []):
+                if path != named:
+                    self.ctx.storage.delete(path)
+
     def settle(self, instant: str) -> None:
         """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed."""
-        keeper = self._keepers.pop(instant, None)
-        if keeper is not None:
-            keeper.renewal.settle()
-        with _best_effort(instant):
+        with best_effort(instant):
             delete_markers(self.ctx.storage, instant)
-            drop_lease(self.ctx, instant)
+        self.drop_name(instant)
 
     def drop_name(self, instant: str) -> None:
         """Drop the lease of an instant that needs none any more: the timeline holds its name, or nothing does."""
-        with _best_effort(instant):
+        keeper = self._keepers.pop(instant, None)
+        with best_effort(instant):
+            if keeper is not None:
+                keeper.renewal.settle()
             drop_lease(self.ctx, instant)
 
     def newest_extra(self, state: TableState) -> Mapping[str, str]:
@@ -177,16 +187,12 @@ class Session:
         return {}
 
     def was_cancelled(self, state: TableState, instant: str) -> bool:
-        """Whether a CANCEL slot names an instant; reads older slots when the newest ones do not tell."""
-        return isinstance(self._fate(state, instant), Cancel)
+        """Whether a CANCEL slot names an instant, however long ago."""
+        return cancel_slot(self.ctx.storage, state, instant) is not None
 
     def has_fate(self, state: TableState, instant: str) -> bool:
         """Whether a slot decided an instant, one way or the other, or an ARCHIVE has passed it."""
-        return instant <= state.log.boundary or self._fate(state, instant) is not None
-
-    def _fate(self, state: TableState, instant: str) -> Entry | None:
-        fate = state.log.fate(instant) or reaching_back(self.ctx.storage, state.log, instant).fate(instant)
-        return fate[1] if fate is not None else None
+        return instant <= state.log.boundary or fate_of(self.ctx.storage, state, instant) is not None
 
     def take_lease(self, instant: str, role: Role = "rollback") -> None:
         """Put our name on the lease of an instant whose owner is gone."""
@@ -194,8 +200,8 @@ class Session:
 
 
 @contextmanager
-def _best_effort(instant: str) -> Iterator[None]:
-    # What is cleared here is settled already: a failure must not make a landed write look failed. `recover` clears it later.
+def best_effort(instant: str) -> Iterator[None]:
+    """Log an error of clearing away what is settled: it must not make a landed write look failed, and `recover` clears it later."""
     try:
         yield
     except HudiOpsError as error:
