@@ -14,7 +14,7 @@ from typing import cast
 
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.fate import refuse_taken_over
-from hudi_ops.concurrency.lease import drop_lease, read_lease
+from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.concurrency.transaction import Decided
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
@@ -84,7 +84,7 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     """
     storage = session.ctx.storage
     state = session.loader.load()
-    refuse_uncancelled(session.ctx.storage, state, target.time)
+    refuse_uncancelled(storage, state, target.time)
     begun = rollback_of(storage, state.timeline, target.time)
     if begun is not None and begun.is_completed:
         # Another helper was faster, or a sleeper came after it: one rollback a target.
@@ -99,11 +99,15 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     if attempt is None:
         logger.warning("%s is being rolled back by somebody else", target)
         return None
-    with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s):
-        delete_files(storage, paths, foreign=foreign)
-        delete_own_notes(session, target.time)
-        delete_pending(session, state.timeline.folder, target, foreign=foreign)
-        _complete(session, attempt, target, paths)
+    try:
+        with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
+            delete_files(storage, paths, foreign=foreign, check=keeper.check)
+            delete_own_notes(session, target.time)
+            delete_pending(session, state.timeline.folder, target, foreign=foreign)
+            _complete(session, attempt, target, paths)
+    except Cancelled as error:
+        logger.warning("the rollback of %s is left to another process: %s", target, error)
+        return None
     settle_undone(session, target.time)
     session.settle(attempt.instant)
     logger.warning("rolled back %s: %s files deleted", target, len(paths))
@@ -156,7 +160,7 @@ def _begin(session: Session, target: Instant, paths: Sequence[str]) -> Attempt |
         return attempt
     for name in (inflight_name, requested_name):
         ctx.storage.delete(f"{attempt.begun.config.timeline_folder}/{name(attempt.instant, 'rollback')}")
-    drop_lease(ctx, attempt.instant)
+    session.drop_name(attempt.instant)
     return None
 
 

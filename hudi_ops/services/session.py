@@ -163,7 +163,8 @@ class Session:
         """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed."""
         with best_effort(instant):
             delete_markers(self.ctx.storage, instant)
-        self.drop_name(instant)
+            # Not without the markers: a dead lease is what leads the next write to them.
+            self.drop_name(instant)
 
     def drop_name(self, instant: str) -> None:
         """Drop the lease of an instant that needs none any more: the timeline holds its name, or nothing does."""
