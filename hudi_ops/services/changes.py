@@ -16,6 +16,7 @@ from hudi_ops.clock import Clock
 from hudi_ops.concurrency.fence import earliest_live, in_both_orders
 from hudi_ops.concurrency.lease import list_leases
 from hudi_ops.config.columns import COMMIT_TIME
+from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, NotFound, Unavailable, Unsupported
 from hudi_ops.kernels.condition import member
 from hudi_ops.services.checkpoints import (
@@ -141,17 +142,17 @@ def plan_changes(
     config = load_config(storage)
     _refuse_without_meta_columns(config.name, config.populate_meta_fields)
     since, until = (checkpoint_meant(storage, text, request.timezone) for text in (request.since, request.until))
-    horizon = newest_completion(load_timeline(storage, config))
-    reserved = list_leases(storage) if request.fence else []
-    opened = Opened(config, load_timeline(storage, config), commits or CommitReader(storage))
+    seen = look(storage, config, with_leases=request.fence)
+    opened = Opened(config, seen.timeline, commits or CommitReader(storage))
     table_id = table_id_of(opened)
     for one in (since, until):
         refuse_other_table(config.name, table_id, one)
     # After the active timeline: what is archived in between is then found twice, and not missed.
     history = load_history(storage, config)
     refuse_forgotten(config.name, opened.timeline, history, since)
-    fence = earliest_live(storage, clock, opened.timeline, reserved) if request.fence else ""
+    fence = earliest_live(storage, clock, opened.timeline, seen.reserved) if request.fence else ""
     waiting = _waiting(opened.timeline, history, since)
+    horizon = seen.horizon_with(history)
     chosen = [one for one in waiting if one[0] <= horizon and (request.until is None or until.is_consumed(*one[::-1]))]
     if request.fence:
         chosen = _before(fence, waiting, chosen)
@@ -160,6 +161,37 @@ def plan_changes(
     checkpoint = checkpoint_at(table_id, opened.timeline, chosen, since)
     covered = tuple(_covered(one) for one in writes)
     return ChangesPlan(_plan_files(storage, opened, request.read, writes), covered, since, checkpoint, is_bounded)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A timeline that holds every write which completed up to `horizon`, and what was seen before it was listed.
+
+    `start` is that of the first listing, `reserved` are the instants that had a lease.
+    """
+
+    timeline: Timeline
+    horizon: str
+    start: str
+    reserved: tuple[str, ...] = ()
+
+    def horizon_with(self, history: History) -> str:
+        """The horizon, the archived timeline counted: what was requested before the start had left when it was first listed."""
+        left = (
+            one.completion_time for one in history.instants if one.action in WRITE_ACTIONS and one.time < self.start
+        )
+        return max([self.horizon, *left])
+
+
+def look(storage: Storage, config: TableConfig, *, with_leases: bool) -> Seen:
+    """List the timeline twice: the second listing holds all that completed before the newest write that the first one holds.
+
+    One listing may take several requests. Of two writes that complete meanwhile it may then hold the later one alone, and a
+    checkpoint at that one would pass over the other.
+    """
+    first = load_timeline(storage, config)
+    reserved = tuple(list_leases(storage)) if with_leases else ()
+    return Seen(load_timeline(storage, config), newest_completion(first), first.start, reserved)
 
 
 def _waiting(timeline: Timeline, history: History, since: Checkpoint) -> list[tuple[str, str]]:
