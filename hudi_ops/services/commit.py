@@ -10,19 +10,19 @@ import pyarrow as pa
 
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import refuse_changed_properties, refuse_overlap
-from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt
+from hudi_ops.concurrency.fate import refuse_settled
+from hudi_ops.errors import Busy, Conflict, Corrupt
 from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import TAKEN_KEY, pointers
 from hudi_ops.services.session import Session
-from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, put_payload
+from hudi_ops.services.void import seen_by
+from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, footprint_of
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import State
 from hudi_ops.timeline.plans import CompactionPlan, Plan, PlannedSlice, ReplacePlan, read_plan
 from hudi_ops.timeline.reserve import known_times, next_after
-from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import schema_text
 
@@ -60,7 +60,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
     footprint = footprint_of(write.metadata({}), sources=write.sources)
 
     def prepare(state: TableState, slot: int) -> Entry | None:
-        _refuse_settled(session, attempt, state)
+        refuse_settled(session.ctx.storage, attempt, state)
         refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
         _refuse_vanished(attempt, state)
         _refuse_changed_schema(session, attempt, state)
@@ -69,7 +69,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
         now_ms = session.ctx.clock.now_ms()
         completion = next_after(known_times(state.timeline, state.log), now_ms, state.config.name, state.zone)
         body = _metadata(session, state, slot, write).to_bytes()
-        payload = put_payload(session.ctx.storage, attempt.instant, slot, body)
+        payload = session.put_payload(attempt.instant, slot, body)
         return Complete(
             **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
             instant=attempt.instant,
@@ -77,6 +77,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
             epoch=attempt.epoch,
             completion_time=completion,
             payload=payload,
+            **seen_by(state, completion),
         )
 
     decided = session.decide(prepare, f"{write.operation.lower()} {attempt.instant}")
@@ -88,7 +89,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
             expected="Apache Hudi writers that take the same ZooKeeper lock",
             next_step="run the same call again; check the lock settings of the other writer",
         )
-    session.drop_lost_payloads(attempt.instant, decided)
+    session.drop_lost_payloads(attempt.instant, decided, alone=attempt.epoch == 0)
     return decided.entry
 
 
@@ -106,31 +107,6 @@ def _metadata(session: Session, state: TableState, slot: int, write: Write) -> C
         POINTER_KEY: pointer.encode(),
     }
     return write.metadata(extra)
-
-
-def _refuse_settled(session: Session, attempt: Attempt, state: TableState) -> None:
-    fate = state.log.fate(attempt.instant)
-    if fate is not None and isinstance(fate[1], Complete):
-        raise Conflict("the attempt was completed already", table=state.config.name, instant=attempt.instant)
-    if fate is not None:
-        raise Cancelled(
-            f"{attempt.action} was cancelled: {getattr(fate[1], 'reason', '')}",
-            table=state.config.name,
-            instant=attempt.instant,
-            next_step="run the same call again; it takes a new instant",
-        )
-    found = state.timeline.find(attempt.instant, attempt.action)
-    undoing = rollback_of(session.ctx.storage, state.timeline, attempt.instant)
-    is_gone = found is None or State.INFLIGHT not in found.states or attempt.instant <= state.log.boundary
-    if is_gone or undoing is not None:
-        raise Conflict(
-            f"somebody rolls the attempt back (rollback {undoing.time})"
-            if undoing is not None
-            else "the attempt's inflight file is gone: somebody rolled it back",
-            table=state.config.name,
-            instant=attempt.instant,
-            next_step="run the same call again; if Apache Hudi writes here too, give its writers the LAZY cleaning policy",
-        )
 
 
 def _refuse_vanished(attempt: Attempt, state: TableState) -> None:

@@ -13,8 +13,10 @@ from hudi_ops.concurrency.lease import Lease, list_leases, read_lease
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.concurrency.markers import marked_instants
 from hudi_ops.concurrency.transaction import unfinished
-from hudi_ops.services.rollback import cancel_write, clear_risen, roll_back
+from hudi_ops.services.boundary import clear_archived
+from hudi_ops.services.rollback import cancel_write, clear_risen, roll_back, undo_files
 from hudi_ops.services.session import Session
+from hudi_ops.timeline.commit_log import payload_folder
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State
 from hudi_ops.timeline.plans import RollbackPlan, read_plan
@@ -39,6 +41,8 @@ def recover(session: Session) -> list[str]:
     # Before the state: a dead lease without an instant on the timeline is then of an attempt that never got there.
     dead = _dead_leases(session)
     state = finish_unfinished(session)
+    if clear_archived(session, state):
+        state = session.loader.load()
     undone = _finish_rollbacks(session, state)
     if undone:
         state = session.loader.load()
@@ -103,6 +107,16 @@ def _dead_leases(session: Session) -> list[str]:
     return [time for time, lease in leases if lease is not None and _is_ours_and_dead(session, lease)]
 
 
+def _clear_unborn(session: Session, state: TableState, instant: str) -> None:
+    """Clear what was left of an instant that is not on the timeline: a plan's bytes, for one, put before its slot was claimed."""
+    if session.ctx.storage.list(payload_folder(instant)) and not session.has_fate(state, instant):
+        # Its planner may sleep right before the claim, and a slot must not name bytes that are gone.
+        if not cancel_write(session, instant, "its planner is gone"):
+            return
+        undo_files(session, instant)
+    session.settle(instant)
+
+
 def _sweep(session: Session, state: TableState, dead: Sequence[str]) -> None:
     """Drop leases and markers of instants that are settled, or that never reached the timeline.
 
@@ -114,7 +128,9 @@ def _sweep(session: Session, state: TableState, dead: Sequence[str]) -> None:
     known = {instant.time: instant for instant in state.timeline}
     for time in dead:
         instant = known.get(time)
-        if instant is None or instant.is_completed:
+        if instant is None:
+            _clear_unborn(session, state, time)
+        elif instant.is_completed:
             session.settle(time)
     session.ctx.storage.sweep_temp(TEMP_AGE_MS, session.ctx.clock.now_ms())
     for time in marked_instants(session.ctx.storage):

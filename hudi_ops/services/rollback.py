@@ -10,6 +10,7 @@ import logging
 from urllib.parse import unquote, urlsplit
 
 from hudi_ops.concurrency.attempt import Attempt, begin
+from hudi_ops.concurrency.fate import refuse_taken_over
 from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.concurrency.markers import list_markers
 from hudi_ops.concurrency.transaction import Decided
@@ -19,7 +20,7 @@ from hudi_ops.formats.service_schemas import ROLLBACK_METADATA, ROLLBACK_PLAN
 from hudi_ops.services.ledger import ledger_folder
 from hudi_ops.services.session import Session
 from hudi_ops.storage.claim import ensure
-from hudi_ops.timeline.commit_log import payload_folder, put_payload
+from hudi_ops.timeline.commit_log import payload_folder
 from hudi_ops.timeline.entries import Cancel, Complete, Entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, inflight_name, ms_of_instant, requested_name
@@ -53,6 +54,8 @@ def cancel_write(session: Session, instant: str, reason: str) -> bool:
 
 def undo_attempt(session: Session, instant: str, error: HudiOpsError) -> None:
     """Cancel and roll back an attempt of this process that failed with an error which promises that nothing landed."""
+    if error.details.get("taken_over"):
+        return  # the instant, and the files of a higher epoch, are another's now
     try:
         if not cancel_write(session, instant, f"{type(error).__name__}: {error.what}"):
             return
@@ -172,11 +175,12 @@ def _complete(session: Session, attempt: Attempt, target: Instant, deleted: dict
         found = state.timeline.find(attempt.instant, "rollback")
         if found is None or found.is_completed or state.log.fate(attempt.instant) is not None:
             return None
+        refuse_taken_over(attempt, state)
         completion = next_after(
             known_times(state.timeline, state.log), session.ctx.clock.now_ms(), state.config.name, state.zone
         )
         body = _metadata(attempt, target, deleted, ms_of_instant(completion))
-        payload = put_payload(session.ctx.storage, attempt.instant, slot, body)
+        payload = session.put_payload(attempt.instant, slot, body)
         return Complete(
             **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
             instant=attempt.instant,

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TypedDict
 
 from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, beat, drop_lease
@@ -15,9 +16,11 @@ from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.services.adopter import Adopter, Terms
 from hudi_ops.services.apply import TimelineApplier
-from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder
+from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder, put_payload
 from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.entries import Cancel, Complete
+from hudi_ops.timeline.entries import Cancel, Complete, Entry, Plan, Void
+from hudi_ops.timeline.log_head import older_entries, reaching_back
+from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 
 logger = logging.getLogger(__name__)
@@ -30,6 +33,8 @@ class EntryFields(TypedDict):
     decision_id: str
     owner: str
     at_ms: int
+    properties_slot: int
+    archive_slot: int
 
 
 @dataclass
@@ -42,12 +47,13 @@ class Session:
     commits: CommitReader = field(init=False)
     loader: StateLoader = field(init=False)
     applier: TimelineApplier = field(init=False)
+    _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.commits = CommitReader(self.ctx.storage)
         self.adopter = Adopter(self.ctx, self.commits, self.terms)
         self.loader = StateLoader(self.ctx.storage, self.commits, self.adopter)
-        self.applier = TimelineApplier(self.ctx, self.loader)
+        self.applier = TimelineApplier(self.ctx, self.loader, self.commits)
 
     def decide(self, prepare: Prepare, purpose: str) -> Decided | None:
         """Take the next slot for the entry that `prepare` makes; see `concurrency.transaction.decide`."""
@@ -58,26 +64,46 @@ class Session:
         return finish_decided(self.loader, self.applier)
 
     def entry(self, state: TableState, decision_id: str) -> EntryFields:
-        """The common fields of an entry. A decision's id is the same for every try, by whoever makes it."""
+        """The common fields of an entry for the slot after the state's head.
+
+        A decision's id is the same for every try, by whoever makes it.
+        """
         return EntryFields(
             table_id=state.log.table_id,
             decision_id=decision_id,
             owner=str(self.ctx.owner),
             at_ms=self.ctx.clock.now_ms(),
+            properties_slot=state.log.properties_slot,
+            archive_slot=state.log.archive_slot,
         )
+
+    def put_payload(self, instant: str, slot: int, body: bytes) -> str:
+        """Put the bytes that a COMPLETE or PLAN in `slot` will point to; returns their path."""
+        path = put_payload(self.ctx.storage, instant, slot, body)
+        self.applier.remember(path, body)
+        self._payloads.setdefault(instant, []).append(path)
+        return path
 
     def keep(self, instant: str) -> AbstractContextManager[None]:
         """Renew an instant's lease until the context ends."""
         return self.ctx.beats.every(BEAT_INTERVAL_S, lambda: beat(self.ctx, instant))
 
-    def drop_lost_payloads(self, instant: str, decided: Decided | None) -> None:
-        """Remove the payloads of tries that lost their slot; the one that a slot names stays."""
-        if decided is None or not isinstance(decided.entry, Complete):
+    def drop_lost_payloads(self, instant: str, decided: Decided | None, *, alone: bool = False) -> None:
+        """Remove the payloads of tries that lost their slot; the one that a slot names stays.
+
+        Args:
+            instant: whose payloads.
+            decided: what was decided in the end; nothing is removed without it.
+            alone: nobody else can have tried, so that there is nothing but what this session put.
+        """
+        mine = self._payloads.pop(instant, [])
+        if decided is None or not isinstance(decided.entry, Complete | Plan):
             return
         with _best_effort(instant):
-            for info in self.ctx.storage.list(payload_folder(instant)):
-                if info.path != decided.entry.payload:
-                    self.ctx.storage.delete(info.path)
+            tried = mine if alone else [info.path for info in self.ctx.storage.list(payload_folder(instant))]
+            for path in tried:
+                if path != decided.entry.payload:
+                    self.ctx.storage.delete(path)
 
     def settle(self, instant: str) -> None:
         """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed."""
@@ -85,24 +111,35 @@ class Session:
             delete_markers(self.ctx.storage, instant)
             drop_lease(self.ctx, instant)
 
+    def drop_name(self, instant: str) -> None:
+        """Drop the lease of an instant that needs none any more: the timeline holds its name, or nothing does."""
+        with _best_effort(instant):
+            drop_lease(self.ctx, instant)
+
     def newest_extra(self, state: TableState) -> Mapping[str, str]:
         """Extra metadata of the newest commit of ours; from the log's payloads once a foreign archiver took them away."""
         newest = self.commits.newest_with(state.timeline, POINTER_KEY)
         if newest is not None:
             return newest.extra
-        for log in (state.log, self.loader.whole_log()):
-            for _, entry in reversed(list(log.completes() if log is not None else ())):
-                if entry.action != "rollback":
-                    return CommitMetadata.from_bytes(self.ctx.storage.get(entry.payload), entry.payload).extra
+        voided = set(state.log.voided)
+        for slot, entry in chain(reversed(list(state.log.since(-1))), older_entries(self.ctx.storage, state.log)):
+            if isinstance(entry, Void):
+                voided.add(entry.slot)
+            elif isinstance(entry, Complete) and slot not in voided and completes_as(entry.action) in WRITE_ACTIONS:
+                return CommitMetadata.from_bytes(self.ctx.storage.get(entry.payload), entry.payload).extra
         return {}
 
     def was_cancelled(self, state: TableState, instant: str) -> bool:
-        """Whether a CANCEL slot names an instant; reads the whole log when its newest part does not tell."""
-        fate = state.log.fate(instant)
-        if fate is None and state.log.base > 0:
-            whole = self.loader.whole_log()
-            fate = whole.fate(instant) if whole is not None else None
-        return isinstance(fate[1] if fate else None, Cancel)
+        """Whether a CANCEL slot names an instant; reads older slots when the newest ones do not tell."""
+        return isinstance(self._fate(state, instant), Cancel)
+
+    def has_fate(self, state: TableState, instant: str) -> bool:
+        """Whether a slot decided an instant, one way or the other, or an ARCHIVE has passed it."""
+        return instant <= state.log.boundary or self._fate(state, instant) is not None
+
+    def _fate(self, state: TableState, instant: str) -> Entry | None:
+        fate = state.log.fate(instant) or reaching_back(self.ctx.storage, state.log, instant).fate(instant)
+        return fate[1] if fate is not None else None
 
     def take_lease(self, instant: str) -> None:
         """Put our name on the lease of an instant whose owner is gone."""

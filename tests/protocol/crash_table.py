@@ -57,7 +57,7 @@ class Job:
     operation: str
     new: dict[str, int]
     rows: pa.Table | None = None
-    points: int = 54
+    points: int = 46
     writes: int = 15
 
     def __str__(self) -> str:
@@ -104,8 +104,8 @@ JOBS = [
         {"k1": 10, "n2": 2},
         rows(("k1", "p1", 10, 0, None), ("n2", "p2", 2, 1, None)),
     ),
-    Job("delete_partition", OF_P0, points=40, writes=7),
-    Job("truncate", {}, points=40, writes=7),
+    Job("delete_partition", OF_P0, points=34, writes=7),
+    Job("truncate", {}, points=34, writes=7),
 ]
 
 
