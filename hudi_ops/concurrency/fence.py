@@ -1,6 +1,6 @@
 """The fence of RFC-22, option 2: where a reader stops so that nothing it is given later was requested before what it has.
 
-Completion decides what a reader is given and when (docs/protocol.md §14); a fence holds some of it back.
+Completion decides what a reader is given and when (docs/protocol.md §15); a fence holds some of it back.
 """
 
 from __future__ import annotations

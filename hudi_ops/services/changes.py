@@ -2,7 +2,7 @@
 
 This is Apache Hudi's incremental query: of each row the newest state among the files that those writes wrote, if one of them wrote
 the row itself. Rows that a write only carried over are none of its changes, and deleted rows leave nothing to be found
-(docs/format.md §9.7). What makes the order safe to rely on: docs/protocol.md §14.
+(docs/format.md §9.7). What makes the order safe to rely on: docs/protocol.md §15.
 """
 
 from __future__ import annotations

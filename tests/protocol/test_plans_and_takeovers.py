@@ -111,6 +111,14 @@ def test_a_plans_instant_lies_above_everything_known_though_its_clock_lags() -> 
     assert isinstance(whole_log(storage).entries[planned.slot], Plan)
 
 
+def test_no_commit_completes_below_a_plan_though_its_clock_lags() -> None:
+    storage, clock = bare_table(), ManualClock(NOW_MS, tick_ms=1)
+    lagging = session_of(storage, ManualClock(NOW_MS - 20_000), "writer")
+    attempt = begin(lagging.ctx, lagging.loader, "commit")
+    planned = plan(session_of(storage, clock, "planner"))
+    assert attempt.instant < planned.instant < finish(lagging, attempt).completion_time
+
+
 @pytest.mark.parametrize("guard", ["refuse_overtaken", "refuse_overlapping_plan"])
 def test_a_plan_is_validated_where_it_is_decided(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
     storage, clock = bare_table(), ManualClock(NOW_MS, tick_ms=1)
