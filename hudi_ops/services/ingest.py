@@ -100,6 +100,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         operation = batch.operation
         intent = operation.intent(groups, source=batch.ledger.source_id if batch.ledger is not None else None)
         attempt, watch = begin_watched(session, state.config, operation, intent)
+        written: list[str] = []
         try:
             _refuse_moved(session, state, attempt, batch)
             with session.keep(attempt.instant, epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
@@ -109,13 +110,14 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
                 keeper.check()
                 merge = watch.over(merge_and_write, keeper.check) if engine.name == "local" else merge_and_write
                 results: list[BucketResult] = scattered.gather(merge, [(task.key, task) for task in tasks])
+                written += [result.stat.path for result in results if result.stat is not None]
                 keeper.check()
                 write = _write_of(session, attempt, batch, results, replaced, change.new)
                 entry = complete_write(session, attempt, write)
             session.settle(attempt.instant)
         except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
             # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
-            undo_attempt(session, attempt.instant, error)
+            undo_attempt(session, attempt.instant, error, written)
             raise error.at(table=state.config.name, instant=attempt.instant) from error
     return IngestResult(
         table=state.config.name,

@@ -22,7 +22,7 @@ from hudi_ops.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.commit_log import load_log
-from hudi_ops.timeline.entries import Cancel, Complete
+from hudi_ops.timeline.entries import Cancel, Complete, Plan
 from hudi_ops.timeline.state import CommitReader, StateLoader
 
 START_MS = 1_900_000_000_000
@@ -163,7 +163,7 @@ def _unaccounted(storage: Storage) -> list[str]:
     writes = [commits.metadata(state.timeline, one) for one in state.timeline.completed_writes]
     known = {".hoodie/hoodie.properties"} | {stat.path for one in writes for stat in one.stats}
     known |= set(itertools.chain.from_iterable(pointers(one.extra).values() for one in writes))
-    known |= {entry.payload for _, entry in log.since(-1) if isinstance(entry, Complete)}
+    known |= {entry.payload for _, entry in log.since(-1) if isinstance(entry, Complete | Plan)}
     known |= {f"{MARKS}/{entry.instant}" for _, entry in log.since(-1) if isinstance(entry, Cancel)}
     return [
         info.path
