@@ -115,6 +115,19 @@ class Fleet:
         member.orders = Orders(**{**asdict(member.orders), "life": member.orders.life + 1, "stop_at": ""})
         self._start(member)
 
+    def tell(self, member: Member) -> None:
+        """It is the writer's turn (`Orders.in_turns`)."""
+        assert member.process is not None
+        assert member.process.stdin is not None
+        member.process.stdin.write("go\n")
+        member.process.stdin.flush()
+
+    def await_stop(self, member: Member) -> None:
+        """Wait until a writer has come to where it is to stop."""
+        assert member.process is not None
+        assert member.process.stdout is not None
+        assert member.process.stdout.readline() == "stopped\n", member.last_words()
+
     def pause(self, member: Member) -> None:
         """Freeze a writer; its session and its lock go on to somebody else after a while."""
         assert member.process is not None
@@ -149,7 +162,7 @@ class Fleet:
         with open(member.log, "a", encoding="utf-8") as log:
             member.process = subprocess.Popen(
                 [sys.executable, str(PROGRAM), json.dumps(asdict(member.orders))],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

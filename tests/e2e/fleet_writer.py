@@ -57,6 +57,7 @@ class Orders:
         session_s: time-out of the ZooKeeper session.
         stop_at: what the name of a file must contain for the writer to stop there, for ever; empty: nowhere.
         stop_after: whether it stops after that put, not before it.
+        in_turns: wait for a line on stdin before each commit; the end of stdin ends the writer.
     """
 
     root: str
@@ -70,6 +71,7 @@ class Orders:
     session_s: float = 3.0
     stop_at: str = ""
     stop_after: bool = True
+    in_turns: bool = False
 
 
 class WatchedStorage(LocalStorage):
@@ -166,7 +168,11 @@ def main() -> None:
     table = Table(TableContext(storage=storage, locks=lock))
     storage.stop_at, storage.stop_after = orders.stop_at, orders.stop_after
     number = 0
+    is_my_turn = not orders.in_turns
     while acknowledged < orders.commits:
+        if not is_my_turn and not sys.stdin.readline():
+            break
+        is_my_turn = True
         number += 1
         attempt = f"{orders.name}-{orders.life}-{number}"
         rows = rows_of(dice, orders.name, attempt, number)
@@ -181,6 +187,7 @@ def main() -> None:
                 raise
             continue
         acknowledged += 1
+        is_my_turn = not orders.in_turns
         diary.note(
             attempt=attempt,
             instant=result.instant,

@@ -63,7 +63,9 @@ def blows(dice: random.Random) -> list[Blow]:
     kinds = ["kill"] * KILLS + ["pause"] * PAUSES + ["restart"] * RESTARTS
     dice.shuffle(kinds)
     last = WRITERS * COMMITS * 9 // 10
-    return sorted((Blow(dice.randint(0, last), kind, dice.random() * 0.2) for kind in kinds), key=lambda one: one.after)
+    return sorted(
+        (Blow(dice.randint(0, last), kind, dice.random() * 0.15) for kind in kinds), key=lambda one: one.after
+    )
 
 
 class Storm:
@@ -96,7 +98,6 @@ class Storm:
         self.seconds = time.monotonic() - started_s
 
     def _strike(self, blow: Blow, working: list[Member]) -> None:
-        self._moment.wait(blow.moment_s)
         paused = [member for _, member in self._paused]
         fit = [one for one in working if one not in paused and one.process is not None and one.process.poll() is None]
         if blow.kind == "restart":
@@ -107,14 +108,25 @@ class Storm:
         elif not fit:
             return
         elif blow.kind == "kill":
-            victim = self.dice.choice(fit)
+            victim = self._at_work(self.dice.choice(fit))
+            self._moment.wait(blow.moment_s)
             self.fleet.kill(victim)
             self.fleet.revive(victim)
         else:
-            victim = self.dice.choice(fit)
+            victim = self._at_work(self.dice.choice(fit))
+            self._moment.wait(blow.moment_s)
             self.fleet.pause(victim)
             self._paused.append((time.monotonic() + SESSION_S + 2, victim))
         self.done[blow.kind] += 1
+
+    def _at_work(self, member: Member) -> Member:
+        """The writer, once it has begun an attempt: one that is killed while it starts tells nothing."""
+        deadline_s = time.monotonic() + STARVED_S
+        while time.monotonic() < deadline_s and member.process is not None and member.process.poll() is None:
+            if (diary := member.diary) and "rows" in diary[-1] and f"-{member.orders.life}-" in diary[-1]["attempt"]:
+                break
+            self._moment.wait(0.01)
+        return member
 
 
 @pytest.mark.timeout(3600 if IS_SOAK else 300)
