@@ -32,6 +32,7 @@ from hudi_ops.services.remove import RemovalResult, preview_removal, remove
 from hudi_ops.services.retry import retried
 from hudi_ops.services.scan import Scan
 from hudi_ops.services.session import Session
+from hudi_ops.services.undo import RecoverResult, RollbackResult, recover_table, rollback_write
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.paths import open_folder, open_storage
 from hudi_ops.timeline.properties_file import load_config
@@ -346,6 +347,29 @@ class Table:
             Busy: Apache Hudi has planned a service.
         """
         return self._removed(TRUNCATE, (), dry_run)
+
+    def rollback(self, instant: str, *, abandoned: bool = False, dry_run: bool = False) -> RollbackResult:
+        """Undo a pending write whose writer is gone; every write does so by itself where a heartbeat tells.
+
+        Args:
+            instant: the write's request time.
+            abandoned: its writer has surely ended, though no heartbeat tells: a single writer of Apache Hudi makes none.
+            dry_run: say what would be deleted; change nothing.
+
+        Raises:
+            InvalidRequest: no such instant, a completed one, or one without a heartbeat and `abandoned` was not said.
+            Unsupported: a pending service of Apache Hudi.
+            Busy: its writer is alive, or somebody else is rolling it back.
+        """
+        return rollback_write(self._session, instant, abandoned=abandoned, dry_run=dry_run)
+
+    def recover(self) -> RecoverResult:
+        """Finish what was decided, and clear away what dead writers left, as every write does first.
+
+        Raises:
+            Unsupported: the table cannot be written.
+        """
+        return recover_table(self._session)
 
     def _removed(self, operation: WriteOperation, wanted: Sequence[str], dry_run: bool) -> RemovalResult:
         refuse_unwritable(self.config)

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import refuse_changed_properties, refuse_overlap
-from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt
+from hudi_ops.concurrency.fate import refuse_settled
+from hudi_ops.errors import Busy, Conflict, Corrupt
 from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import TAKEN_KEY, pointers
 from hudi_ops.services.session import Session
@@ -19,10 +20,8 @@ from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, footprint_of
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import State
 from hudi_ops.timeline.plans import CompactionPlan, Plan, PlannedSlice, ReplacePlan, read_plan
 from hudi_ops.timeline.reserve import known_times, next_after
-from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import schema_text
 
@@ -60,7 +59,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
     footprint = footprint_of(write.metadata({}), sources=write.sources)
 
     def prepare(state: TableState, slot: int) -> Entry | None:
-        _refuse_settled(session, attempt, state)
+        refuse_settled(session.ctx.storage, attempt, state)
         refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
         _refuse_vanished(attempt, state)
         _refuse_changed_schema(session, attempt, state)
@@ -106,31 +105,6 @@ def _metadata(session: Session, state: TableState, slot: int, write: Write) -> C
         POINTER_KEY: pointer.encode(),
     }
     return write.metadata(extra)
-
-
-def _refuse_settled(session: Session, attempt: Attempt, state: TableState) -> None:
-    fate = state.log.fate(attempt.instant)
-    if fate is not None and isinstance(fate[1], Complete):
-        raise Conflict("the attempt was completed already", table=state.config.name, instant=attempt.instant)
-    if fate is not None:
-        raise Cancelled(
-            f"{attempt.action} was cancelled: {getattr(fate[1], 'reason', '')}",
-            table=state.config.name,
-            instant=attempt.instant,
-            next_step="run the same call again; it takes a new instant",
-        )
-    found = state.timeline.find(attempt.instant, attempt.action)
-    undoing = rollback_of(session.ctx.storage, state.timeline, attempt.instant)
-    is_gone = found is None or State.INFLIGHT not in found.states or attempt.instant <= state.log.boundary
-    if is_gone or undoing is not None:
-        raise Conflict(
-            f"somebody rolls the attempt back (rollback {undoing.time})"
-            if undoing is not None
-            else "the attempt's inflight file is gone: somebody rolled it back",
-            table=state.config.name,
-            instant=attempt.instant,
-            next_step="run the same call again; if Apache Hudi writes here too, give its writers the LAZY cleaning policy",
-        )
 
 
 def _refuse_vanished(attempt: Attempt, state: TableState) -> None:

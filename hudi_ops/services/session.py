@@ -17,7 +17,7 @@ from hudi_ops.services.adopter import Adopter, Terms
 from hudi_ops.services.apply import TimelineApplier
 from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder
 from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.entries import Cancel, Complete
+from hudi_ops.timeline.entries import Complete
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 
 logger = logging.getLogger(__name__)
@@ -30,6 +30,8 @@ class EntryFields(TypedDict):
     decision_id: str
     owner: str
     at_ms: int
+    properties_slot: int
+    archive_slot: int
 
 
 @dataclass
@@ -58,12 +60,17 @@ class Session:
         return finish_decided(self.loader, self.applier)
 
     def entry(self, state: TableState, decision_id: str) -> EntryFields:
-        """The common fields of an entry. A decision's id is the same for every try, by whoever makes it."""
+        """The common fields of an entry for the slot after the state's head.
+
+        A decision's id is the same for every try, by whoever makes it.
+        """
         return EntryFields(
             table_id=state.log.table_id,
             decision_id=decision_id,
             owner=str(self.ctx.owner),
             at_ms=self.ctx.clock.now_ms(),
+            properties_slot=state.log.properties_slot,
+            archive_slot=state.log.archive_slot,
         )
 
     def keep(self, instant: str) -> AbstractContextManager[None]:
@@ -74,14 +81,14 @@ class Session:
         """Remove the payloads of tries that lost their slot; the one that a slot names stays."""
         if decided is None or not isinstance(decided.entry, Complete):
             return
-        with _best_effort(instant):
+        with best_effort(instant):
             for info in self.ctx.storage.list(payload_folder(instant)):
                 if info.path != decided.entry.payload:
                     self.ctx.storage.delete(info.path)
 
     def settle(self, instant: str) -> None:
         """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed."""
-        with _best_effort(instant):
+        with best_effort(instant):
             delete_markers(self.ctx.storage, instant)
             drop_lease(self.ctx, instant)
 
@@ -96,22 +103,14 @@ class Session:
                     return CommitMetadata.from_bytes(self.ctx.storage.get(entry.payload), entry.payload).extra
         return {}
 
-    def was_cancelled(self, state: TableState, instant: str) -> bool:
-        """Whether a CANCEL slot names an instant; reads the whole log when its newest part does not tell."""
-        fate = state.log.fate(instant)
-        if fate is None and state.log.base > 0:
-            whole = self.loader.whole_log()
-            fate = whole.fate(instant) if whole is not None else None
-        return isinstance(fate[1] if fate else None, Cancel)
-
     def take_lease(self, instant: str) -> None:
         """Put our name on the lease of an instant whose owner is gone."""
         beat(self.ctx, instant)
 
 
 @contextmanager
-def _best_effort(instant: str) -> Iterator[None]:
-    # What is cleared here is settled already: a failure must not make a landed write look failed. `recover` clears it later.
+def best_effort(instant: str) -> Iterator[None]:
+    """Log an error of clearing away what is settled: it must not make a landed write look failed, and `recover` clears it later."""
     try:
         yield
     except HudiOpsError as error:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from hudi_ops.errors import NotFound
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.entries import Archive, Complete, Entry, Properties, Void, decode_entry
+from hudi_ops.timeline.entries import Archive, Complete, Entry, Properties, Takeover, Void, decode_entry
 
 FOLDER = ".hoodie/.commit_log"
 POINTER_KEY = "hudi_ops.commit_log"
@@ -110,6 +110,14 @@ class Log:
             ):
                 return number, entry
         return None
+
+    def takeover(self, instant: str) -> tuple[int, Takeover] | None:
+        """The newest TAKEOVER of `instant` in this part of the log, with its slot: who may work on it."""
+        found = None
+        for number, entry in self.since(self.base - 1):
+            if isinstance(entry, Takeover) and entry.instant == instant:
+                found = number, entry
+        return found
 
     def completes(self) -> Iterator[tuple[int, Complete]]:
         """(slot, entry) of every COMPLETE that no VOID names."""
