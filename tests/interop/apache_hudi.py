@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -158,12 +159,14 @@ class HudiPeer:
 
     def kill(self) -> None:
         """Ends Java and its Python as a crash would; who waits for an answer gets a `HudiPeerError`, the next call starts anew."""
-        process = self._process
-        if process is None:
-            return
-        os.kill(self._jvm_pid, signal.SIGKILL)  # first: it would leave in good order when its Python is gone
-        process.kill()
-        process.wait()
+        if self._process is not None:
+            os.kill(self._jvm_pid, signal.SIGKILL)  # first: it would leave in good order when its Python is gone
+            self._end()
+
+    def _end(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
         self._process = None
 
     def pause(self) -> None:
@@ -178,7 +181,8 @@ class HudiPeer:
         """Stops the process and removes its files."""
         if self._process is not None:
             assert self._process.stdin is not None
-            self._process.stdin.close()  # the end of stdin stops the peer, and Spark with it
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()  # the end of stdin stops the peer, and Spark with it
             try:
                 self._process.wait(timeout=30)
             except subprocess.TimeoutExpired:
@@ -236,7 +240,7 @@ class HudiPeer:
             answer = self._answers.get(timeout=self._timeout_s)
         except queue.Empty:
             assert self._process is not None
-            self._process.kill()  # a late answer would be taken for the next command's
+            self._end()  # a late answer would be taken for the next command's
             raise HudiPeerError(f"{command}: no answer within {self._timeout_s} s\n{self._log_tail()}") from None
         if answer is None:
             raise HudiPeerError(f"{command}: the peer ended\n{self._log_tail()}")

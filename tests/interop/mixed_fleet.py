@@ -22,6 +22,8 @@ from tests.e2e.fleet_writer import BASE_PATH, PARTITIONS, SCHEMA, Diary, rows_of
 from tests.interop.apache_hudi import HudiPeer, HudiPeerError
 
 BUCKETS = 2
+SESSION_S = 15.0
+"""A killed holder of the lock keeps the others waiting for so long."""
 OLD_S = 300
 """Age that a dead heartbeat is given: Apache Hudi's limit, and ours, is 120 s."""
 
@@ -44,7 +46,8 @@ def fleet_options(hosts: str, key: str) -> dict[str, str]:
         "hoodie.write.lock.zookeeper.url": hosts,
         "hoodie.write.lock.zookeeper.base_path": BASE_PATH,
         "hoodie.write.lock.zookeeper.lock_key": key,
-        "hoodie.write.lock.zookeeper.session_timeout_ms": "3000",
+        # Not too short: Apache Hudi commits without noticing that its lock is gone (docs/protocol.md §11).
+        "hoodie.write.lock.zookeeper.session_timeout_ms": str(int(SESSION_S * 1000)),
         "hoodie.archive.automatic": "false",
         "hoodie.clean.commits.retained": "1000",
         "hoodie.keep.min.commits": "1100",

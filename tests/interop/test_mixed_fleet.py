@@ -31,6 +31,7 @@ from tests.interop.apache_hudi import HudiPeer
 from tests.interop.compare import assert_same_rows
 from tests.interop.conftest import read_with_hudi_rs
 from tests.interop.mixed_fleet import (
+    SESSION_S,
     SMALL,
     HudiWriter,
     age_leases,
@@ -41,10 +42,11 @@ from tests.interop.mixed_fleet import (
     told_by,
 )
 
+pytestmark = pytest.mark.timeout(3600)
 IS_SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
 SEED = int(os.environ.get("HUDI_OPS_SEED", "3"))
 OURS, ROUNDS, KILLS_OF_OURS, KILLS_OF_HUDI = (3, 25, 15, 6) if IS_SOAK else (2, 3, 1, 1)
-ROUND_S = 240.0
+ROUND_S = 600.0
 
 
 @dataclass
@@ -62,8 +64,8 @@ class Place:
 
     def ours(self, name: str) -> None:
         """One commit of a writer of ours that comes now."""
-        member = self.fleet.add(name, 1)
-        await_that(lambda: not self.fleet.look(), f"a commit of {name}", 120)
+        member = self.fleet.add(name, 1, session_s=SESSION_S)
+        await_that(lambda: not self.fleet.look(), f"a commit of {name}", ROUND_S)
         assert member.acknowledged == 1
 
     def check(self, *, is_settled: bool = True) -> None:
@@ -109,7 +111,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeep
 @pytest.fixture(scope="module")
 def victim() -> Iterator[HudiPeer]:
     """A session of Apache Hudi that tests may kill."""
-    with HudiPeer() as peer:
+    with HudiPeer(timeout_s=ROUND_S) as peer:
         yield peer
 
 
@@ -123,7 +125,7 @@ def place(tmp_path: Path, server: EmbeddedZooKeeper, victim: HudiPeer) -> Iterat
         yield Place(root, fleet, hudi, victim)
 
 
-def await_that(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
+def await_that(condition: Callable[[], object], what: str, timeout_s: float = ROUND_S) -> None:
     """Waits for a condition, and fails when it does not come true in time."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
@@ -138,12 +140,11 @@ def kill_hudi(place: Place) -> None:
     age_leases(place.root, of_hudi=True)
 
 
-@pytest.mark.timeout(3600 if IS_SOAK else 600)
 def test_nobody_loses_a_commit(place: Place) -> None:
     dice = random.Random(SEED)
     print(f"\nseed {SEED}: {OURS} of ours and Apache Hudi, {ROUNDS} rounds; again: HUDI_OPS_SEED={SEED}")
     place.hudi.turn()  # its first one is slow
-    members = [place.fleet.add(f"w{number}", ROUNDS, in_turns=True) for number in range(OURS)]
+    members = [place.fleet.add(f"w{number}", ROUNDS, in_turns=True, session_s=SESSION_S) for number in range(OURS)]
     deaths = dict.fromkeys(range(ROUNDS), "")
     chosen = dice.sample(range(ROUNDS), KILLS_OF_OURS + KILLS_OF_HUDI)
     deaths.update({one: "ours" if index < KILLS_OF_OURS else "hudi" for index, one in enumerate(chosen)})
@@ -182,7 +183,7 @@ def play(
     elif death == "hudi":
         moment.wait(dice.random() * 1.5)
         kill_hudi(place)
-    await_that(lambda: all(one.acknowledged > number for one in members), f"round {number}", ROUND_S)
+    await_that(lambda: all(one.acknowledged > number for one in members), f"round {number}")
     theirs.result(ROUND_S)
 
 
@@ -190,7 +191,7 @@ def play(
 def test_killed_between_slot_and_completed_instant(place: Place, heartbeat: str) -> None:
     """Apache Hudi knows no slots: it commits and cleans first, and what was decided without being seen is voided."""
     place.ours("first")
-    member = place.fleet.add("dead", 1, stop_at=".commit_log/0")
+    member = place.fleet.add("dead", 1, session_s=SESSION_S, stop_at=".commit_log/0")
     place.fleet.await_stop(member)
     (pending,) = timeline_of(place.root).pending
     place.fleet.kill(member)
@@ -211,7 +212,7 @@ def test_killed_between_slot_and_completed_instant(place: Place, heartbeat: str)
 
 def test_apache_hudi_rolls_back_what_our_killed_writer_left(place: Place) -> None:
     place.ours("first")
-    member = place.fleet.add("dead", 1, stop_at=".parquet")
+    member = place.fleet.add("dead", 1, session_s=SESSION_S, stop_at=".parquet")
     place.fleet.await_stop(member)
     (pending,) = timeline_of(place.root).pending
     place.fleet.kill(member)
