@@ -160,9 +160,9 @@ class Simulation:
         Raises:
             Vain: an actor moves on after an interruption that it cannot have noticed.
         """
-        for process in self._processes.values():
-            if not process.is_started and (process.when is None or process.when()):
-                process.start(stepped_context(process))
+        for one in self._processes.values():
+            if not one.is_started and (one.when is None or one.when()):
+                one.start(stepped_context(one))
         if watch is not None:
             watch(self)
         label = self._next_mover()

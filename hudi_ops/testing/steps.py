@@ -45,10 +45,8 @@ Trouble: TypeAlias = Fault | Event
 
 def trouble_of(code: str) -> Trouble | None:
     """The fault or event that a schedule names, such as `F2`."""
-    for kind in (*Fault, *Event):
-        if kind.value == code:
-            return kind
-    return None
+    known: dict[str, Trouble] = {kind.value: kind for kind in (*Fault, *Event)}
+    return known.get(code)
 
 
 @dataclass(frozen=True, slots=True)
