@@ -258,6 +258,8 @@ def _describe(file: Path, error: ValidationError) -> str:
         text = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             known = TablesFile.model_fields if len(problem["loc"]) == 1 else TableDeclaration.model_fields
+            if "conflicts" in problem["loc"][:-1]:
+                known = ConflictSettings.model_fields
             guess = _did_you_mean(str(problem["loc"][-1]), [name for name in known if name != "file"])
             text = f"unknown setting. {guess}".strip()
         elif problem["type"] == "tuple_type":
