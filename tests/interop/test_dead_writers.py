@@ -34,7 +34,7 @@ LAZY = {
     "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
 }
 MANY = 400_000
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
 
 
 def rows(first: int, last: int, version: int) -> pa.Table:
@@ -92,6 +92,7 @@ def kill_while_it_writes(path: Path) -> str:
         deadline = time.monotonic() + DEADLINE_S
         while True:
             assert time.monotonic() < deadline, "no data file was begun"
+            writer.join(0.01)
             begun = [one.time for one in timeline(path).pending if one.time not in known]
             if begun and files_of(path, begun[0]):
                 break
