@@ -127,7 +127,7 @@ class _Beater:
                 # Isolated and without site: it begins in a few ms, and finds our modules by the path that it is told.
                 self._process = subprocess.Popen(
                     [str(program), "-I", "-S", beater.__file__, str(self._pid)],
-                    stdin=theirs,
+                    stdin=theirs.fileno(),
                     stdout=hears,  # a bell for it to hear: it has nothing to print
                     stderr=subprocess.DEVNULL,
                 )
@@ -158,7 +158,7 @@ class _Beater:
 
     @property
     def process_id(self) -> int:
-        return self._process.pid
+        return int(self._process.pid)
 
     def forget(self, kept: _Kept) -> None:
         self._kept.pop(kept.name, None)
