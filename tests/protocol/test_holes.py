@@ -164,7 +164,12 @@ HOLES = [
     Hole(
         "H3 a pending rollback of Apache Hudi voids",
         lambda: killed_beside_hudi(Later(Hudi("theirs"))),
-        off(void, "undone"),
+        both(off(void, "undone"), off(void, "stale_beside_strangers")),
+    ),
+    Hole(
+        "H3 Apache Hudi judges the dead before its lock",
+        lambda: killed_beside_hudi(Later(Hudi("theirs"))),
+        off(void, "stale_beside_strangers"),
     ),
     Hole(
         "H3 a plan of Apache Hudi voids",
