@@ -7,6 +7,7 @@ one makes the whole table unreadable for Apache Hudi (docs/format.md §2.3), so 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -31,7 +32,7 @@ class Attempt:
     """A write under way. `begun` was read before the instant was reserved: whatever completed since must be validated.
 
     `epoch` is 0 for a fresh instant; higher ones come from TAKEOVER slots only. `leased_s` is the monotonic clock just before its
-    lease was taken.
+    lease was taken, `seen` what was read once it was on the timeline.
     """
 
     instant: str
@@ -39,6 +40,7 @@ class Attempt:
     begun: TableState
     epoch: int = 0
     leased_s: float | None = None
+    seen: TableState | None = None
 
 
 def reserve_instant(ctx: TableContext, state: TableState, role: Role = "write") -> str:
@@ -73,6 +75,7 @@ def begin(
     action: str,
     plan: bytes = b"",
     inflight_body: bytes = b"",
+    wait: Callable[[TableState], bool] | None = None,
     *,
     is_locked: bool = False,
 ) -> Attempt:
@@ -83,7 +86,8 @@ def begin(
         loader: where the state comes from.
         action: pending word of the action, for example `commit`.
         plan: content of the requested file; empty for ingestion.
-        inflight_body: content of the inflight file; empty but for overwrites.
+        inflight_body: content of the inflight file: what a write is about to touch.
+        wait: called before an instant is taken; True when it let time pass, and the state must be read again.
         is_locked: the caller holds the table lock.
 
     Returns:
@@ -95,6 +99,8 @@ def begin(
     loader.seed()
     while True:
         state = loader.load()
+        while wait is not None and wait(state):
+            state = loader.load()
         leased_s = ctx.clock.monotonic_s()
         with nullcontext() if is_locked else alone_with_the_clock(ctx, loader.commits, state):
             instant = reserve_instant(ctx, state, "rollback" if action == "rollback" else "write")
@@ -107,7 +113,7 @@ def begin(
         after = loader.load()
         if not was_passed(after, instant):
             logger.info("begun %s %s", action, instant)
-            return Attempt(instant, action, beginning_of(state, after), leased_s=leased_s)
+            return Attempt(instant, action, beginning_of(state, after), leased_s=leased_s, seen=after)
         ctx.storage.delete(inflight)
         ctx.storage.delete(requested)
         drop_lease(ctx, instant)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -31,7 +31,9 @@ logger = logging.getLogger(__name__)
 
 # A word that was sent so long before a beat is due is heard before it: the beater listens before it beats.
 _HEARD_S = 1.0
-_FACTS = SystemClock()
+# Words that may lie unheard in the pipe, which holds several times as many.
+_UNHEARD_BYTES = 32 << 10
+_CLOCK = SystemClock()
 
 
 class ProcessBeats:
@@ -61,17 +63,26 @@ class ProcessBeats:
         finally:
             kept.end()
 
-    def close(self) -> None:
-        """End the process beside this one; the next lease starts another."""
+    @property
+    def process_id(self) -> int | None:
+        """The process beside this one; None while there is none."""
+        return self._beater.process_id if self._beater is not None and not self._beater.is_gone else None
+
+    def close(self, *, is_waited_for: bool = True) -> None:
+        """End the process beside this one; the next lease starts another.
+
+        Args:
+            is_waited_for: return when it has ended; False where this process ends too.
+        """
         with self._guard:
             beater_, self._beater = self._beater, None
         if beater_ is not None:
-            beater_.close()
+            beater_.close(is_waited_for)
 
     def abandon(self) -> None:
         """In a forked child: let go of what belongs to its parent."""
         if self._beater is not None:
-            self._beater.pipe.close()
+            self._beater.let_go()
 
     def _keep(self, interval_s: float, beat: Callable[[], None]) -> _Kept | None:
         if not isinstance(beat, Renewal) or not is_shareable(beat):
@@ -100,6 +111,9 @@ class _Beater:
         if not program.name.startswith("python") or not Path("/proc/self/stat").exists():
             raise OSError(f"{program} is no Python, or this system has no /proc")
         self.pipe, theirs = socket.socketpair()
+        hears, self._bell = os.pipe()
+        os.set_blocking(self._bell, False)
+        self._unheard_bytes = 0
         self.is_gone = False
         self._pid = os.getpid()
         self._environment = dict(os.environ)
@@ -113,18 +127,20 @@ class _Beater:
                 # Isolated and without site: it begins in a few ms, and finds our modules by the path that it is told.
                 self._process = subprocess.Popen(
                     [str(program), "-I", "-S", beater.__file__, str(self._pid)],
-                    stdin=theirs,
-                    stdout=subprocess.DEVNULL,
+                    stdin=theirs.fileno(),
+                    stdout=hears,  # a bell for it to hear: it has nothing to print
                     stderr=subprocess.DEVNULL,
                 )
         except OSError:
-            self.pipe.close()
+            self.let_go()
             raise
+        finally:
+            os.close(hears)
         self.send("path", json.dumps([str(Path(place).absolute()) for place in sys.path]))
         threading.Thread(target=self._watch, name="hudi-ops-beats", daemon=True).start()
 
     def keep(self, interval_s: float, renewal: Renewal, threads: ThreadBeats) -> _Kept:
-        now_s = _FACTS.monotonic_s()
+        now_s = _CLOCK.monotonic_s()
         kept = _Kept(self, str(next(self._names)), now_s + interval_s, interval_s, renewal, threads)
         told = {"uri": renewal.storage.uri, "instant": renewal.instant, "facts": renewal.facts}
         environment = dict(os.environ)
@@ -136,7 +152,13 @@ class _Beater:
         renewal.look = self.hear
         if not self.send("keep", kept.name, f"{kept.due_s:.6f}", str(interval_s), json.dumps(told)):
             self._lost("it does not listen")
+        elif interval_s < 2 * beater.LOOK_S:
+            self.ring()
         return kept
+
+    @property
+    def process_id(self) -> int:
+        return int(self._process.pid)
 
     def forget(self, kept: _Kept) -> None:
         self._kept.pop(kept.name, None)
@@ -148,10 +170,27 @@ class _Beater:
         line = (" ".join(words) + "\n").encode()
         with self._sending:
             try:
-                # Lines are far shorter than what the pipe holds: one that does not fit is of a process that stands still.
-                return self.pipe.send(line, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) == len(line)
+                # One that does not fit is for a process that stands still: it is woken long before the pipe is full.
+                was_sent = self.pipe.send(line, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) == len(line)
             except OSError:
                 return False
+            self._unheard_bytes += len(line)
+            if self._unheard_bytes > _UNHEARD_BYTES:
+                self.ring()
+            return was_sent
+
+    def ring(self) -> None:
+        """Have it listen now."""
+        self._unheard_bytes = 0
+        with suppress(OSError):  # it is gone, which the pipe tells too; or it rings already
+            os.write(self._bell, b".")
+
+    def let_go(self) -> None:
+        """Close what leads to it; more than once does no harm."""
+        bell, self._bell = self._bell, -1
+        self.pipe.close()
+        if bell >= 0:
+            os.close(bell)
 
     def hear(self) -> None:
         """Take in what it said."""
@@ -171,9 +210,17 @@ class _Beater:
             for line in lines:
                 self._take_in(line.decode())
 
-    def close(self) -> None:
+    def close(self, is_waited_for: bool) -> None:
         self.is_gone = True
-        self.pipe.close()
+        # Closing alone is no end while the thread that watches waits for a word.
+        with suppress(OSError):
+            self.pipe.shutdown(socket.SHUT_RDWR)
+        self.let_go()
+        if not is_waited_for:
+            self._process.returncode = (
+                0  # a process that ends need not wait for this one, nor be warned that it did not
+            )
+            return
         try:
             self._process.wait(FAREWELL_S)
         except subprocess.TimeoutExpired:
@@ -202,6 +249,7 @@ class _Beater:
             kept.renewal.lost()
         elif word == "stopped":
             kept.stopped.set()
+            self.forget(kept)
         else:
             logger.warning("lease of %s was not renewed: %s", kept.renewal.instant, rest)
 
@@ -215,7 +263,7 @@ class _Beater:
             kept.fall_back()
         self._process.kill()
         self._process.wait()
-        self.pipe.close()
+        self.let_go()
 
 
 class _Kept:
@@ -249,19 +297,23 @@ class _Kept:
         with self._guard:
             self._is_over = True
         self._stack.close()
-        may_have_begun = _FACTS.monotonic_s() > self.due_s - _HEARD_S
+        may_have_begun = _CLOCK.monotonic_s() > self.due_s - _HEARD_S
         if not self._of.send("stop", self.name) or not may_have_begun:
             self._of.forget(self)
             return
-        deadline_s = _FACTS.monotonic_s() + FAREWELL_S
-        while not self.stopped.is_set() and _FACTS.monotonic_s() < deadline_s:
+        self._of.ring()
+        deadline_s = _CLOCK.monotonic_s() + FAREWELL_S
+        while not self.stopped.is_set() and _CLOCK.monotonic_s() < deadline_s:
             self._of.hear()
             self.stopped.wait(0.02)
         if self.stopped.is_set():
-            self._of.forget(self)
             return
         logger.warning("a beat of %s still hangs after its work has ended", self.renewal.instant)
-        self.renewal.when_settled = lambda: self._of.send("settle", self.name)
+        self.renewal.when_settled = self._settle
+
+    def _settle(self) -> None:
+        self._of.send("settle", self.name)
+        self._of.ring()
 
 
 def is_shareable(renewal: Renewal) -> bool:
@@ -289,4 +341,4 @@ class _Beats:
 
 
 os.register_at_fork(after_in_child=_Beats.after_fork)
-atexit.register(lambda: process_beats().close())
+atexit.register(lambda: process_beats().close(is_waited_for=False))

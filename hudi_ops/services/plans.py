@@ -170,7 +170,7 @@ def _instant(session: Session, state: TableState, leases: list[str]) -> str:
     for _ in range(INSTANTS_TRIED_MAX):
         instant = next_after(times, session.ctx.clock.now_ms(), state.config.name, state.zone)
         # An attempt may have its lease, and not be on the timeline yet.
-        if instant in leases or take_lease(session.ctx, instant):
+        if instant in leases or take_lease(session.ctx, instant, "plan"):
             leases[:] = [*(one for one in leases if one != instant), instant]
             return instant
         times |= {instant}
@@ -229,7 +229,7 @@ def take_over(session: Session, instant: str, action: str) -> Attempt | None:
     if decided is None or not isinstance(decided.entry, Takeover):
         return None
     # After the slot: a lease that names us without one would be no more than a claim.
-    session.take_lease(instant)
+    session.take_lease(instant, "rollback" if action == "rollback" else "execute")
     logger.info("took over %s %s, epoch %s", action, instant, decided.entry.epoch)
     return Attempt(instant, action, chosen[-1], decided.entry.epoch)
 

@@ -14,10 +14,10 @@ from typing import cast
 
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.fate import refuse_taken_over
-from hudi_ops.concurrency.lease import drop_lease, read_lease
+from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.concurrency.transaction import Decided
-from hudi_ops.errors import Busy, Conflict, Corrupt, HudiOpsError
+from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
 from hudi_ops.services.cancel import cancel_write as cancel_write
 from hudi_ops.services.dead_writers import is_foreign
 from hudi_ops.services.fates import refuse_uncancelled
@@ -64,7 +64,7 @@ def undo_attempt(session: Session, instant: str, error: HudiOpsError, written: S
         written: data files that it knows to be there: whoever rolled it back meanwhile may have removed their markers.
     """
     if error.details.get("taken_over"):
-        return  # the instant lives on, under another process's epoch: it is not ours to cancel
+        return  # the instant, and the files of a higher epoch, are another's now
     try:
         if not cancel_write(session, instant, f"{type(error).__name__}: {error.what}"):
             return
@@ -92,7 +92,7 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     """
     storage = session.ctx.storage
     state = session.loader.load()
-    refuse_uncancelled(session.ctx.storage, state, target.time)
+    refuse_uncancelled(storage, state, target.time)
     begun = rollback_of(storage, state.timeline, target.time)
     if begun is not None and begun.is_completed:
         # Another helper was faster, or a sleeper came after it: one rollback a target.
@@ -107,11 +107,15 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     if attempt is None:
         logger.warning("%s is being rolled back by somebody else", target)
         return None
-    with session.keep(attempt.instant, "rollback"):
-        delete_files(storage, paths, foreign=foreign)
-        delete_own_notes(session, target.time)
-        delete_pending(session, state.timeline.folder, target, foreign=foreign)
-        _complete(session, attempt, target, paths)
+    try:
+        with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
+            delete_files(storage, paths, foreign=foreign, check=keeper.check)
+            delete_own_notes(session, target.time)
+            delete_pending(session, state.timeline.folder, target, foreign=foreign)
+            _complete(session, attempt, target, paths)
+    except Cancelled as error:
+        logger.warning("the rollback of %s is left to another process: %s", target, error)
+        return None
     settle_undone(session, target.time)
     session.settle(attempt.instant)
     logger.warning("rolled back %s: %s files deleted", target, len(paths))
@@ -164,7 +168,7 @@ def _begin(session: Session, target: Instant, paths: Sequence[str]) -> Attempt |
         return attempt
     for name in (inflight_name, requested_name):
         ctx.storage.delete(f"{attempt.begun.config.timeline_folder}/{name(attempt.instant, 'rollback')}")
-    drop_lease(ctx, attempt.instant)
+    session.drop_name(attempt.instant)
     return None
 
 
@@ -203,6 +207,12 @@ def _complete(session: Session, attempt: Attempt, target: Instant, paths: Sequen
             payload=payload,
         )
 
-    decided = session.decide(prepare, f"rollback of {target.time}")
+    try:
+        decided = session.decide(prepare, f"rollback of {target.time}")
+    except Cancelled:
+        session.drop_refused_payloads(attempt.instant)
+        raise
+    if decided is None:
+        session.drop_refused_payloads(attempt.instant)
     session.drop_lost_payloads(attempt.instant, decided)
     return decided

@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 
-from hudi_ops.concurrency.lease import EXPIRY_MS, drop_lease, read_lease
+from hudi_ops.concurrency.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.markers import FOLDER, delete_markers
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.fates import fate_of
@@ -39,7 +39,7 @@ def settle_undone(session: Session, instant: str) -> None:
         if folders.files or folders.folders:
             until_ms = session.ctx.clock.now_ms() + EXPIRY_MS
             session.ctx.storage.put(note_path(instant, until_ms), b"")
-        drop_lease(session.ctx, instant)
+        session.drop_name(instant)
 
 
 def clear_risen(session: Session, state: TableState, instant: str) -> list[str]:
@@ -79,7 +79,7 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
         elif instant is not None and instant.is_completed:
             session.settle(time)
         elif instant is None and (time in notes or not _left_something(session, time, marked)):
-            drop_lease(session.ctx, time)
+            session.drop_name(time)
         elif instant is None:
             _settle_vanished(session, state, time)
     session.ctx.storage.sweep_temp(TEMP_AGE_MS, session.ctx.clock.now_ms())

@@ -16,11 +16,10 @@ from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.concurrency.strangers import is_shared_with_strangers
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, NotFound
-from hudi_ops.services.ledger import TAKEN_KEY
 from hudi_ops.timeline.commit_log import POINTER_KEY
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Cancel, Complete, Plan
-from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, footprint_of
+from hudi_ops.timeline.footprint import BUCKET_DIGITS, TAKEN_KEY, Footprint, footprint_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log_head import reaching_back
 from hudi_ops.timeline.names import WRITE_ACTIONS, State, completes_as, instant_of_ms, ms_of_instant

@@ -62,10 +62,16 @@ ALL_FAULTS: frozenset[Trouble] = frozenset((*Fault, *Event))
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to go on: an actor's name or a fault's code, and what it costs: 1 for a preemption or a fault."""
+    """One way to go on: an actor's name or a fault's code, and what it costs: 1 for a preemption or a fault.
+
+    `is_vain`: it leads back to an actor that was interrupted, and cannot have noticed it yet. `moves_time`: it wakes a sleeper
+    early, while others could still move.
+    """
 
     label: str
     cost: int = 0
+    is_vain: bool = False
+    moves_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,8 @@ class Choice:
         is_move: who moves; otherwise, what goes wrong.
         actor: who moved last, or whom it would go wrong for; empty when that one cannot move.
         operation: what that actor is about to do.
+        is_fresh: that actor has made no operation yet, or none since it slept.
+        pending: what all who could move next are about to do.
         options: at least two; the first means "as before".
     """
 
@@ -84,6 +92,8 @@ class Choice:
     is_move: bool
     actor: str
     operation: Operation | None
+    is_fresh: bool
+    pending: frozenset[Operation]
     options: tuple[Option, ...]
 
 

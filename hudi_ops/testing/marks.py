@@ -48,7 +48,7 @@ def watched(*functions: Callable[..., Any]) -> Iterator[Counter[str]]:
         functions: functions of modules, not methods.
     """
     marks: Counter[str] = Counter()
-    replaced: list[tuple[Any, str, object]] = []
+    replaced: list[tuple[Any, str, Callable[..., Any]]] = []
     try:
         for function in functions:
             counting = _counted(function, marks)

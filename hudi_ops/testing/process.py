@@ -42,6 +42,9 @@ class Beat:
 class Process:
     """One actor: its function in a greenlet, and what the scheduler must know of it.
 
+    `is_vain` says that it was interrupted before its pending operation, and that nothing happened since which this operation could
+    notice, or which could notice it: had it been interrupted one operation later, all would be the same.
+
     Args:
         name: names the process in steps and schedules.
         run: what it does, given its context.
@@ -69,6 +72,8 @@ class Process:
         self.wake_ms: int | None = None
         self.is_queued = False
         self.is_parked = False
+        self.is_vain = False
+        self.is_fresh = True
         self.beats: list[Beat] = []
         self.seen = b""
         self._is_beating = False
@@ -95,7 +100,16 @@ class Process:
         if self.outcome is not None:
             return (str(self.outcome),)
         beats = tuple(beat.due_ms for beat in self.beats)
-        return (self.seen, self.is_started, self.skew_ms, self.wake_ms, self.is_queued, self.is_parked, beats)
+        return (
+            self.seen,
+            self.is_started,
+            self.skew_ms,
+            self.wake_ms,
+            self.is_queued,
+            self.is_parked,
+            self.is_vain,
+            beats,
+        )
 
     def start(self, context: TableContext) -> None:
         """Run up to the first operation, which is not made yet.
@@ -108,7 +122,8 @@ class Process:
 
     def go_on(self, step: Step) -> None:
         """Make the pending operation, then run up to the next one."""
-        self.step, self.pending, self.is_parked = step, None, False
+        self.is_fresh = step.operation.name == "sleep"
+        self.step, self.pending, self.is_parked, self.is_vain = step, None, False, False
         self._greenlet.switch()
 
     def kill(self) -> None:

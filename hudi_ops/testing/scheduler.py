@@ -10,11 +10,15 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.choices import Choice, Choose, Decision, FaultMenu, Option
 from hudi_ops.testing.process import Beat, Process
 from hudi_ops.testing.stepped import stepped_context
-from hudi_ops.testing.steps import Event, History, Operation, Outcome, Step, Trouble, trouble_of
+from hudi_ops.testing.steps import LOCK, Event, History, Operation, Outcome, Step, Trouble, trouble_of
 from hudi_ops.testing.world import LateEffect, World, fold
 
 _TIME = "@time"
 """The move in which nobody moves and time passes until somebody can."""
+
+
+class Vain(Exception):
+    """The run ends like another one, in which an actor was interrupted later or not at all."""
 
 
 class Simulation:
@@ -44,6 +48,7 @@ class Simulation:
         self._number = 0
         self._decisions: list[Decision] = []
         self._choose: Choose | None = None
+        self._ends_vain = False
         self.preemptions_left: int | None = None
         self.faults_left: int = self._faults.most
 
@@ -91,6 +96,7 @@ class Simulation:
         preemptions: int | None = None,
         faults: int | None = None,
         watch: Callable[[Simulation], None] | None = None,
+        ends_vain: bool = False,
     ) -> History:
         """Run all actors to their end.
 
@@ -99,14 +105,16 @@ class Simulation:
             preemptions: how often an actor that could move on may be interrupted; None: as often as `choose` likes.
             faults: how many things may go wrong; None: as many as the menu says.
             watch: called before each step; what it raises ends the run.
+            ends_vain: end the run when an interruption turns out to have been in vain.
 
         Raises:
+            Vain: an actor moves on after an interruption that it cannot have noticed.
             InvalidRequest: it has run already.
             Internal: the run does not end.
         """
         if self._choose is not None:
             raise InvalidRequest("a simulation runs once", next_step="make a new one for each run")
-        self._choose, self.preemptions_left = choose, preemptions
+        self._choose, self.preemptions_left, self._ends_vain = choose, preemptions, ends_vain
         self.faults_left = self._faults.most if faults is None else faults
         try:
             while self._step(watch):
@@ -135,6 +143,9 @@ class Simulation:
         step = Step(self._number, actor, operation, trouble, seen)
         self.steps.append(step)
         self._number += 1
+        for process in self._processes.values():
+            if process.is_vain and process.pending is not None and process.pending.conflicts(operation):
+                process.is_vain = False
         return step
 
     def clock_was_read(self, actor: str) -> None:
@@ -144,10 +155,14 @@ class Simulation:
             self.clock_readers.add((actor, process.step.operation))
 
     def _step(self, watch: Callable[[Simulation], None] | None) -> bool:
-        """Make one step; False when nobody will ever move again."""
-        for process in self._processes.values():
-            if not process.is_started and (process.when is None or process.when()):
-                process.start(stepped_context(process))
+        """Make one step; False when nobody will ever move again.
+
+        Raises:
+            Vain: an actor moves on after an interruption that it cannot have noticed.
+        """
+        for one in self._processes.values():
+            if not one.is_started and (one.when is None or one.when()):
+                one.start(stepped_context(one))
         if watch is not None:
             watch(self)
         label = self._next_mover()
@@ -157,6 +172,10 @@ class Simulation:
         if process is None or process.pending is None:
             self._move_by_itself(label)
             return True
+        if process.is_vain and self._ends_vain:
+            raise Vain
+        if self._current is not None and self._current is not process:
+            self._current.is_vain = self._current.is_ready() and not self._current.is_parked
         if process.wake_ms is not None and not process.is_ready():
             self._advance(process.wake_ms)
         self._current = process
@@ -181,9 +200,9 @@ class Simulation:
             ready.append(current)
             current = None
         cost = 1 if current is not None else 0
-        options = [Option(one.name, cost if at else 0) for at, one in enumerate(ready)]
+        options = [Option(one.name, cost if at else 0, one.is_vain) for at, one in enumerate(ready)]
         if ready:
-            options += [Option(one.name, 1) for one in asleep]
+            options += [Option(one.name, 1, moves_time=True) for one in asleep]
         elif any(one.wake_ms is not None for one in living):
             options.append(Option(_TIME))
         options += [Option(effect.name) for effect in self.late]
@@ -191,7 +210,7 @@ class Simulation:
         return self._ask(options, True, current)
 
     def _next_trouble(self, process: Process, operation: Operation) -> Trouble | None:
-        if self.faults_left <= 0:
+        if self.faults_left <= 0 or not self._faults.kinds:
             return None
         held = self.world.lock.held
         holds_lock = held is not None and held.actor == process.name
@@ -205,7 +224,9 @@ class Simulation:
         if len(options) < 2 or self._choose is None:
             return options[0].label if options else None
         name, operation = ("", None) if actor is None else (actor.name, actor.pending)
-        chosen = self._choose(Choice(self._number, is_move, name, operation, tuple(options)))
+        is_fresh = actor is not None and actor.is_fresh
+        pending = frozenset(one.pending for one in self._processes.values() if one.pending is not None)
+        chosen = self._choose(Choice(self._number, is_move, name, operation, is_fresh, pending, tuple(options)))
         option = options[chosen]
         if chosen:
             self._decisions.append(Decision(self._number, is_move, option.label))
@@ -218,11 +239,14 @@ class Simulation:
     def _move_by_itself(self, label: str) -> None:
         if label == _TIME:
             wakes = [one.wake_ms for one in self._processes.values() if one.outcome is None and one.wake_ms is not None]
+            # A step of its own, as every choice needs a number of its own.
+            self.record(_TIME, Operation("time", f"+{min(wakes) - self.world.clock.wall_ms} ms"))
             self._advance(min(wakes))
             return
         name, _, kind = label.partition("~")
         if kind == "beat":
             process = self._processes[name]
+            self.record(label, Operation("time", "beats at last"))
             for beat in self._overdue(process):
                 process.beat(beat)
             return
@@ -240,10 +264,12 @@ class Simulation:
 
     def _happen(self, process: Process, operation: Operation, event: Event) -> None:
         """An event before an operation, which is then still to be made."""
-        self.record(process.name, operation, event)
+        if event not in {Event.LOCK_LOST, Event.LOCK_LOST_NOTICED}:
+            self.record(process.name, Operation("before", str(operation)), event)
         if event in {Event.LOCK_LOST, Event.LOCK_LOST_NOTICED}:
             held = self.world.lock.held
             if held is not None:
+                self.record(process.name, Operation("release", LOCK), event)
                 held.is_noticed = event is Event.LOCK_LOST_NOTICED
                 process.seen = fold(process.seen, event.value)
                 self.world.lock.free(held)
@@ -258,6 +284,8 @@ class Simulation:
     def _advance(self, to_ms: int) -> None:
         """Let time pass; whoever does not stand still beats on the way."""
         clock = self.world.clock
+        for process in self._processes.values():
+            process.is_vain = False  # time is noticed by everybody
         while True:
             due = [
                 (beat.due_ms, at, process, beat)

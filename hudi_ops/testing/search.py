@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from hudi_ops.testing.choices import Choice, Decision, Scheduled
 from hudi_ops.testing.faults import Fault
-from hudi_ops.testing.scheduler import Simulation
+from hudi_ops.testing.scheduler import Simulation, Vain
 from hudi_ops.testing.steps import Event, Footprint, History, Operation, trouble_of
 
 Schedule = tuple[Decision, ...]
@@ -38,8 +38,12 @@ class Alternative:
     is_move: bool
     label: str
     cost: int
+    moves_time: bool
+    is_fresh: bool
     is_doubled: bool
     """Crashes after each operation are tried, too: those before an operation add nothing."""
+    pending: frozenset[Operation]
+    """For what moves by itself: all operations that it may come before."""
 
 
 class Search:
@@ -63,6 +67,8 @@ class Search:
         self._left_out: dict[Alternative, list[Schedule]] = {}
         self._footprints: dict[str, Footprint] = {}
         self._clock_readers: set[tuple[str, Operation]] = set()
+        self.known = 0
+        self.vain = 0
         self._known: dict[tuple[object, ...], list[tuple[int, int]]] = {}
 
     @property
@@ -78,7 +84,7 @@ class Search:
     def next_run(self) -> History | None:
         """Try the next schedule; None when it came to a state that is known."""
         schedule = self._todo.popleft()
-        simulation, guide = self._scenario(), _Guide(schedule)
+        simulation, guide = self._scenario(), _Guide(schedule, self._reduce)
 
         def watch(running: Simulation) -> None:
             if self._reduce and guide.is_beyond and self._is_known(running):
@@ -86,10 +92,14 @@ class Search:
 
         history = None
         try:
-            history = simulation.run(guide, preemptions=self._preemptions, faults=self._faults, watch=watch)
+            history = simulation.run(
+                guide, preemptions=self._preemptions, faults=self._faults, watch=watch, ends_vain=self._reduce
+            )
             guide.refuse_unused()
         except KnownState:
-            pass
+            self.known += 1
+        except Vain:
+            self.vain += 1
         self._learn(simulation)
         for step, alternative in guide.found:
             longer = (*schedule, Decision(step, alternative.is_move, alternative.label))
@@ -110,8 +120,6 @@ class Search:
     def _learn(self, simulation: Simulation) -> None:
         grown = False
         for step in simulation.steps:
-            if isinstance(step.trouble, Event):
-                continue
             grown |= self._footprints.setdefault(step.actor, Footprint()).add(step.operation)
             if step.trouble is Fault.LANDS_LATER:
                 late = self._footprints.setdefault(f"{step.actor}~late", Footprint())
@@ -131,8 +139,18 @@ class Search:
         mover, _, kind = one.label.partition("~")
         if kind:
             footprint = self._footprints.get(f"{mover}~late" if kind.startswith("late") else one.label)
-            return footprint is None or footprint.conflicts(one.operation)
+            # Time that passes shows in the change time of what lands.
+            return footprint is None or any(
+                operation.name == "sleep" or footprint.conflicts(operation) for operation in one.pending
+            )
+        if one.moves_time:
+            return self._does_time_matter(one.actor, one.operation)
         return not one.cost or self._is_noticed(one.actor, one.operation)
+
+    def _does_time_matter(self, actor: str, operation: Operation) -> bool:
+        # Whether time passes before or after an operation shows in what is read of the clock then, and in files' change times.
+        reads_clock = (actor, operation) in self._clock_readers
+        return operation.is_mutation or reads_clock or self._is_noticed(actor, operation)
 
     def _is_noticed(self, actor: str, operation: Operation) -> bool:
         return any(
@@ -145,24 +163,24 @@ class Search:
         trouble = trouble_of(one.label)
         if trouble is Fault.CRASH_BEFORE:
             # To die before an operation is to die after the last one that changed something: what was read is forgotten.
-            return operation.is_mutation and not one.is_doubled
+            return one.is_fresh or (operation.is_mutation and not one.is_doubled)
         if trouble is Fault.CRASH_AFTER:
-            return operation.is_mutation
+            return operation.is_mutation or (one.is_fresh and not one.is_doubled)
         if trouble in {Event.LOCK_LOST, Event.LOCK_LOST_NOTICED}:
             return self._is_noticed(one.actor, operation)
-        reads_clock = (one.actor, operation) in self._clock_readers
         if trouble in {Event.CLOCK_FORWARD, Event.CLOCK_BACK}:
-            return reads_clock
+            return (one.actor, operation) in self._clock_readers
         if trouble in {Event.PAUSE, Event.SLOW}:
-            return reads_clock or self._is_noticed(one.actor, operation)
+            return self._does_time_matter(one.actor, operation)
         return True
 
 
 class _Guide:
     """Makes the decisions of a schedule, then takes the first options and notes the others."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, reduce: bool) -> None:
         self._scheduled = Scheduled(schedule)
+        self._reduce = reduce
         self.found: list[tuple[int, Alternative]] = []
 
     @property
@@ -176,7 +194,19 @@ class _Guide:
         labels = {option.label for option in choice.options}
         is_doubled = {Fault.CRASH_AFTER.value, Fault.CRASH_BEFORE.value} <= labels
         for option in choice.options[1:]:
-            found = Alternative(choice.actor, choice.operation, choice.is_move, option.label, option.cost, is_doubled)
+            if option.is_vain and self._reduce:
+                continue
+            found = Alternative(
+                choice.actor,
+                choice.operation,
+                choice.is_move,
+                option.label,
+                option.cost,
+                option.moves_time,
+                choice.is_fresh,
+                is_doubled,
+                choice.pending if "~" in option.label else frozenset(),
+            )
             self.found.append((choice.step, found))
         return 0
 

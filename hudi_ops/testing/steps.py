@@ -17,6 +17,8 @@ LOCK = "@lock"
 MUTATIONS = frozenset({"put", "put_if_absent", "delete"})
 LISTINGS = frozenset({"list", "list_folder"})
 LOCKING = frozenset({"acquire", "release"})
+TIMELY = frozenset({"sleep", "time", "before"})
+"""Names of steps that touch no file and no lock: waking up, time that passes, an event before an operation."""
 
 
 class Event(Enum):
@@ -43,10 +45,8 @@ Trouble: TypeAlias = Fault | Event
 
 def trouble_of(code: str) -> Trouble | None:
     """The fault or event that a schedule names, such as `F2`."""
-    for kind in (*Fault, *Event):
-        if kind.value == code:
-            return kind
-    return None
+    known: dict[str, Trouble] = {kind.value: kind for kind in (*Fault, *Event)}
+    return known.get(code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,15 @@ class Operation:
     def is_mutation(self) -> bool:
         """Whether others can see that it took place; the lock is such a thing, too."""
         return self.name in MUTATIONS or self.name in LOCKING
+
+    def conflicts(self, other: Operation) -> bool:
+        """Whether the order of the two can be told from their results."""
+        if not (self.is_mutation or other.is_mutation) or {self.name, other.name} & TIMELY:
+            return False
+        return self.path == other.path or other._lists(self.path) or self._lists(other.path)
+
+    def _lists(self, path: str) -> bool:
+        return self.name in LISTINGS and (not self.path or path.startswith(f"{self.path}/"))
 
     def __str__(self) -> str:
         return f"{self.name}:{self.path}"
@@ -77,7 +86,7 @@ class Footprint:
     def add(self, operation: Operation) -> bool:
         """Take up an operation; True when it was new."""
         place = self.listed if operation.name in LISTINGS else self.changed if operation.is_mutation else self.read
-        if operation.name == "sleep" or operation.path in place:
+        if operation.name in TIMELY or operation.path in place:
             return False
         place.add(operation.path)
         if operation.is_mutation:
@@ -86,7 +95,7 @@ class Footprint:
 
     def conflicts(self, operation: Operation) -> bool:
         """Whether the order of an operation and of one of these can be told from their results."""
-        if operation.name == "sleep":
+        if operation.name in TIMELY:
             return False
         if operation.name in LISTINGS:
             return operation.path in self.changed_below

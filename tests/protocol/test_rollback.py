@@ -202,7 +202,7 @@ def test_rollback_of_me_scheduled_while_i_validate(tmp_path: Path) -> None:
         refused += error is not None
         assert unaccounted(storage) == [], story
         assert [one.invariant for one in verify_table(storage, clock=clock).errors] == [], story
-    assert refused > 20 / STEP
+    assert refused >= 16 / STEP
 
 
 def _write_once(storage: FaultyStorage, clock: ManualClock) -> HudiOpsError | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hudi_ops.concurrency.attempt import Attempt
-from hudi_ops.concurrency.conflicts import refuse_overlap
+from hudi_ops.concurrency.conflicts import Contender, refuse_completed
 from hudi_ops.concurrency.fate import refuse_settled
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.context import TableContext
@@ -29,7 +29,6 @@ from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint
-from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import inflight_name
 from hudi_ops.timeline.plans import PlannedSlice, ReplacePlan, read_plan
 from hudi_ops.timeline.reserve import known_times, next_after
@@ -128,7 +127,8 @@ def _complete(session: Session, attempt: Attempt, slices: Sequence[PlannedSlice]
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         refuse_settled(session.ctx.storage, attempt, state)
-        refuse_overlap(touched_by(write), attempt.instant, _since_the_plan(session, attempt, state))
+        mine = Contender(attempt.instant, attempt.action, touched_by(write), "service")
+        refuse_completed(mine, _since_the_plan(session, attempt, state))
         completion = next_after(
             known_times(state.timeline, state.log), session.ctx.clock.now_ms(), state.config.name, state.zone
         )
@@ -156,13 +156,12 @@ def _complete(session: Session, attempt: Attempt, slices: Sequence[PlannedSlice]
     session.drop_lost_payloads(attempt.instant, decided)
 
 
-def _since_the_plan(
-    session: Session, attempt: Attempt, state: TableState
-) -> Iterator[tuple[Instant, Footprint | None]]:
+def _since_the_plan(session: Session, attempt: Attempt, state: TableState) -> Iterator[Contender]:
     for other in state.timeline.completed_writes:
         if other.completion_time > attempt.instant:
             metadata = session.commits.metadata(state.timeline, other)
-            yield other, touched_by(metadata) if metadata is not None else None
+            touched = touched_by(metadata) if metadata is not None else None
+            yield Contender(other.time, other.action, touched, stage="completed", completion_time=other.completion_time)
 
 
 @dataclass(frozen=True)
