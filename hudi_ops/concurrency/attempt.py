@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from hudi_ops.concurrency.lease import drop_lease, take_lease
+from hudi_ops.concurrency.lease import Role, drop_lease, take_lease
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Internal
 from hudi_ops.storage.claim import ensure
@@ -28,16 +28,18 @@ INSTANTS_TRIED_MAX = 1_000
 class Attempt:
     """A write under way. `begun` was read before the instant was reserved: whatever completed since must be validated.
 
-    `epoch` is 0 for a fresh instant; higher ones come from TAKEOVER slots only.
+    `epoch` is 0 for a fresh instant; higher ones come from TAKEOVER slots only. `leased_s` is the monotonic clock just before its
+    lease was taken.
     """
 
     instant: str
     action: str
     begun: TableState
     epoch: int = 0
+    leased_s: float | None = None
 
 
-def reserve_instant(ctx: TableContext, state: TableState) -> str:
+def reserve_instant(ctx: TableContext, state: TableState, role: Role = "write") -> str:
     """Take a unique instant by creating its lease, then look whether somebody was there before (docs/protocol.md §4).
 
     A deleted lease frees its name, so the name alone proves nothing: an equal or newer time on the timeline means that this one
@@ -50,7 +52,7 @@ def reserve_instant(ctx: TableContext, state: TableState) -> str:
     times = known_times(state.timeline, state.log)
     for _ in range(INSTANTS_TRIED_MAX):
         instant = next_after(times, ctx.clock.now_ms(), state.config.name, state.zone)
-        if not take_lease(ctx, instant):
+        if not take_lease(ctx, instant, role):
             times |= {instant}
             continue
         newer = {
@@ -81,7 +83,8 @@ def begin(
     loader.seed()
     while True:
         state = loader.load()
-        instant = reserve_instant(ctx, state)
+        leased_s = ctx.clock.monotonic_s()
+        instant = reserve_instant(ctx, state, "rollback" if action == "rollback" else "write")
         folder = state.config.timeline_folder
         requested = f"{folder}/{requested_name(instant, action)}"
         inflight = f"{folder}/{inflight_name(instant, action)}"
@@ -93,7 +96,7 @@ def begin(
         fate = after.log.fate(instant)
         if not isinstance(fate[1] if fate else None, Cancel) and instant > after.log.boundary:
             logger.info("begun %s %s", action, instant)
-            return Attempt(instant, action, state)
+            return Attempt(instant, action, state, leased_s=leased_s)
         ctx.storage.delete(inflight)
         ctx.storage.delete(requested)
         drop_lease(ctx, instant)

@@ -6,10 +6,12 @@ attempt another fate has taken a slot, or a place on the timeline, below (docs/p
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.errors import Cancelled, Conflict
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.entries import Complete
+from hudi_ops.timeline.entries import Cancel, Complete, Entry
 from hudi_ops.timeline.names import State
 from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import TableState
@@ -43,10 +45,11 @@ def refuse_decided(attempt: Attempt, state: TableState) -> None:
     if isinstance(fate[1], Complete):
         raise Conflict("the attempt was completed already", table=state.config.name, instant=attempt.instant)
     raise Cancelled(
-        f"{attempt.action} was cancelled: {getattr(fate[1], 'reason', '')}",
+        f"{attempt.action} {how_taken(*fate)}",
         table=state.config.name,
         instant=attempt.instant,
         next_step=_AGAIN,
+        taken_by=fate[1].owner,
     )
 
 
@@ -59,14 +62,22 @@ def refuse_taken_over(attempt: Attempt, state: TableState) -> None:
     taken = state.log.takeover(attempt.instant)
     if taken is not None and taken[1].epoch > attempt.epoch:
         raise Cancelled(
-            f"{attempt.action} was taken over by {taken[1].owner} in slot {taken[0]}",
+            f"{attempt.action} {how_taken(*taken)}",
             table=state.config.name,
             instant=attempt.instant,
             expected=f"epoch {attempt.epoch}",
             found=f"epoch {taken[1].epoch}",
             next_step="leave the instant to its new owner: delete nothing of it",
             taken_over=True,
+            taken_by=taken[1].owner,
         )
+
+
+def how_taken(slot: int, entry: Entry) -> str:
+    """What a CANCEL or a TAKEOVER did to its instant, by whom and when, in words."""
+    did, why = ("cancelled", f" ({entry.reason})") if isinstance(entry, Cancel) else ("taken over", "")
+    when = datetime.fromtimestamp(entry.at_ms / 1000, UTC).isoformat(timespec="seconds")
+    return f"was {did} by {entry.owner} at {when}, in slot {slot}{why}"
 
 
 def refuse_archived(attempt: Attempt, state: TableState) -> None:

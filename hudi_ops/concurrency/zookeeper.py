@@ -109,6 +109,11 @@ class ZooKeeperLock:
         finally:
             self._release(held)
 
+    @property
+    def address(self) -> str:
+        """`zookeeper://host:port/base/path/key`."""
+        return f"zookeeper://{self.hosts}{self.path}"
+
     def holder(self) -> LockHolder | None:
         """Who holds the lock now, or None.
 

@@ -29,11 +29,11 @@ def cancel_write(session: Session, instant: str, reason: str, still: Callable[[]
         nonlocal completed, alive, cancelled
         found = state.timeline.find(instant)
         # A COMPLETE of what the timeline shows cannot lie below the loaded part of the log: it would have been applied.
-        fate = state.log.fate(instant) if found is not None else fate_of(session, state, instant)
+        fate = state.log.fate(instant) if found is not None else fate_of(session.ctx.storage, state, instant)
         completed = isinstance(fate[1] if fate else None, Complete) or (found is not None and found.is_completed)
         if completed:
             return None
-        slot_before = fate[0] if fate is not None else cancel_slot(session, state, instant)
+        slot_before = fate[0] if fate is not None else cancel_slot(session.ctx.storage, state, instant)
         if slot_before is not None:
             cancelled = slot_before
             return None
@@ -43,5 +43,5 @@ def cancel_write(session: Session, instant: str, reason: str, still: Callable[[]
     decided = session.decide(prepare, f"cancel {instant}")
     if completed or alive:
         return False
-    mark_cancelled(session, instant, decided.slot if decided is not None else cancelled)
+    mark_cancelled(session.ctx.storage, instant, decided.slot if decided is not None else cancelled)
     return True

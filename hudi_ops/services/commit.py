@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import refuse_changed_properties, refuse_overlap
 from hudi_ops.concurrency.fate import refuse_settled
+from hudi_ops.concurrency.keeper import refuse_starved
 from hudi_ops.errors import Busy, Conflict, Corrupt
 from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import TAKEN_KEY, pointers
 from hudi_ops.services.session import Session
-from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, put_payload
+from hudi_ops.services.strangers import is_shared
+from hudi_ops.services.void import seen_by
+from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, footprint_of
@@ -53,13 +57,14 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
         Conflict: something that overlaps completed first, or the table's settings or columns changed; nothing of the attempt is
             visible.
         Busy: a plan of Apache Hudi that touches the same file groups is pending.
-        Cancelled: somebody cancelled the attempt.
+        Cancelled: somebody cancelled the attempt, or may take it for dead.
         OutcomeUnknown: decided or not; the next write settles it.
     """
     footprint = footprint_of(write.metadata({}), sources=write.sources)
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         refuse_settled(session.ctx.storage, attempt, state)
+        refuse_starved(session.longest_gap_s(attempt.instant), partial(is_shared, session, state), attempt.instant)
         refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
         _refuse_vanished(attempt, state)
         _refuse_changed_schema(session, attempt, state)
@@ -68,7 +73,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
         now_ms = session.ctx.clock.now_ms()
         completion = next_after(known_times(state.timeline, state.log), now_ms, state.config.name, state.zone)
         body = _metadata(session, state, slot, write).to_bytes()
-        payload = put_payload(session.ctx.storage, attempt.instant, slot, body)
+        payload = session.put_payload(attempt.instant, slot, body)
         return Complete(
             **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
             instant=attempt.instant,
@@ -76,6 +81,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
             epoch=attempt.epoch,
             completion_time=completion,
             payload=payload,
+            **seen_by(state, completion),
         )
 
     decided = session.decide(prepare, f"{write.operation.lower()} {attempt.instant}")
@@ -87,7 +93,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
             expected="Apache Hudi writers that take the same ZooKeeper lock",
             next_step="run the same call again; check the lock settings of the other writer",
         )
-    session.drop_lost_payloads(attempt.instant, decided)
+    session.drop_lost_payloads(attempt.instant, decided, alone=attempt.epoch == 0)
     return decided.entry
 
 

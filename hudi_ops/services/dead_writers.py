@@ -29,10 +29,10 @@ def is_dead(session: Session, instant: str) -> bool:
     lease = read_lease(session.ctx.storage, instant)
     if lease is None or not lease.is_dead(session.ctx.clock):
         return False
-    return is_silent(session, lease) if is_foreign(lease) else True
+    return is_silent(session, instant) if is_foreign(lease) else True
 
 
-def is_silent(session: Session, lease: Lease) -> bool:
+def is_silent(session: Session, instant: str) -> bool:
     """Whether a heartbeat is too old by the storage's own clock, which made its time.
 
     A machine whose clock is ahead would take every writer of Apache Hudi for dead, and those do not find out by a slot.
@@ -41,7 +41,8 @@ def is_silent(session: Session, lease: Lease) -> bool:
     storage.put(CLOCK_PROBE, b"")
     info = storage.head(CLOCK_PROBE)
     storage.delete(CLOCK_PROBE)
-    silent_ms = info.modified_ms - lease.beaten_ms if info is not None else 0
+    lease = read_lease(storage, instant)
+    silent_ms = info.modified_ms - lease.beaten_ms if info is not None and lease is not None else 0
     if silent_ms <= EXPIRY_MS:
-        logger.warning("the heartbeat of %s is %d ms old by the storage's clock: left alone", lease.instant, silent_ms)
+        logger.warning("the heartbeat of %s is %d ms old by the storage's clock: left alone", instant, silent_ms)
     return silent_ms > EXPIRY_MS

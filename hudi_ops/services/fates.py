@@ -8,39 +8,35 @@ stay as slots do. The slot decides; a mark without its slot says nothing.
 from __future__ import annotations
 
 from hudi_ops.errors import Internal, NotFound
-from hudi_ops.services.session import Session
+from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.commit_log import FOLDER, read_slot
-from hudi_ops.timeline.entries import Cancel, Complete, Entry, Void
+from hudi_ops.timeline.entries import Cancel, Entry
+from hudi_ops.timeline.log_head import reaching_back
 from hudi_ops.timeline.state import TableState
 
 MARKS = f"{FOLDER}/cancelled"
 
 
-def mark_cancelled(session: Session, instant: str, slot: int) -> None:
+def mark_cancelled(storage: Storage, instant: str, slot: int) -> None:
     """Note beside the log which slot cancelled an instant; every caller notes the same."""
-    session.ctx.storage.put(f"{MARKS}/{instant}", str(slot).encode())
+    storage.put(f"{MARKS}/{instant}", str(slot).encode())
 
 
-def cancel_slot(session: Session, state: TableState, instant: str) -> int | None:
+def cancel_slot(storage: Storage, state: TableState, instant: str) -> int | None:
     """The slot that cancelled an instant, or None: it was not, or its canceller died before it deleted anything."""
     fate = state.log.fate(instant)
     if fate is not None:
         return fate[0] if isinstance(fate[1], Cancel) else None
     try:
-        said = session.ctx.storage.get(f"{MARKS}/{instant}").decode("ascii", "replace")
+        said = storage.get(f"{MARKS}/{instant}").decode("ascii", "replace")
     except NotFound:
         return None
-    entry = read_slot(session.ctx.storage, int(said)) if said.isdecimal() else None
+    entry = read_slot(storage, int(said)) if said.isdecimal() else None
     is_it = isinstance(entry, Cancel) and (entry.table_id, entry.instant) == (state.log.table_id, instant)
     return int(said) if is_it else None
 
 
-def was_cancelled(session: Session, state: TableState, instant: str) -> bool:
-    """Whether a CANCEL slot names an instant."""
-    return cancel_slot(session, state, instant) is not None
-
-
-def fate_of(session: Session, state: TableState, instant: str) -> tuple[int, Entry] | None:
+def fate_of(storage: Storage, state: TableState, instant: str) -> tuple[int, Entry] | None:
     """The slot that decides an instant, which may lie below the loaded part of the log.
 
     Reads back slot by slot to the time at which the instant was taken: for rare questions, such as what an instant was that is
@@ -49,31 +45,19 @@ def fate_of(session: Session, state: TableState, instant: str) -> tuple[int, Ent
     fate = state.log.fate(instant)
     if fate is not None:
         return fate
-    storage, log = session.ctx.storage, state.log
-    slot = cancel_slot(session, state, instant)
+    slot = cancel_slot(storage, state, instant)
     if slot is not None and (entry := read_slot(storage, slot)) is not None:
         return slot, entry
-    voided = {entry.slot for _, entry in log.since(log.base - 1) if isinstance(entry, Void)}
-    for number in range(log.base - 1, -1, -1):
-        entry = read_slot(storage, number)
-        if entry is None or entry.table_id != log.table_id:
-            continue
-        if isinstance(entry, Void):
-            voided.add(entry.slot)
-        elif isinstance(entry, Complete | Cancel) and entry.instant == instant and number not in voided:
-            fate = number, entry
-        elif isinstance(entry, Complete) and entry.completion_time < instant:
-            break  # completion times rise with the slots: what lies below was over before the instant was taken
-    return fate
+    return reaching_back(storage, state.log, instant).fate(instant)
 
 
-def refuse_uncancelled(session: Session, state: TableState, instant: str) -> None:
+def refuse_uncancelled(storage: Storage, state: TableState, instant: str) -> None:
     """Nothing of an instant is deleted before a CANCEL that names it holds a slot (docs/protocol.md §7).
 
     Raises:
         Internal: none does.
     """
-    fate = fate_of(session, state, instant)
+    fate = fate_of(storage, state, instant)
     if fate is None or not isinstance(fate[1], Cancel):
         raise Internal(
             "an instant that no slot cancels was to be rolled back",

@@ -100,10 +100,12 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         attempt = begin(session.ctx, session.loader, action, operation.requested(), operation.inflight())
         try:
             _refuse_moved(session, state, attempt, batch)
-            with session.keep(attempt.instant):
+            with session.keep(attempt.instant, epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
                 tasks = _bucket_tasks(session, attempt, batch, schema, groups)
                 replaced = replaced_by(session, attempt.begun, operation, (path for path, _ in groups))
+                keeper.check()
                 results: list[BucketResult] = scattered.gather(merge_and_write, [(task.key, task) for task in tasks])
+                keeper.check()
                 write = _write_of(session, attempt, batch, results, replaced, change.new)
                 entry = complete_write(session, attempt, write)
             session.settle(attempt.instant)

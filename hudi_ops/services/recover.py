@@ -12,9 +12,9 @@ from typing import cast
 from hudi_ops.concurrency.lease import list_leases, read_lease
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.concurrency.transaction import unfinished
+from hudi_ops.services.boundary import clear_archived
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import INGESTION, is_dead, is_foreign
-from hudi_ops.services.fates import was_cancelled
 from hudi_ops.services.rollback import Undone, roll_back
 from hudi_ops.services.session import Session
 from hudi_ops.services.sweep import clear_risen, sweep
@@ -36,6 +36,8 @@ def recover(session: Session) -> list[Undone]:
     # Before the state: a dead lease without an instant on the timeline is then of an attempt that never got there.
     dead = _dead_leases(session)
     state = finish_unfinished(session)
+    if clear_archived(session, state):
+        state = session.loader.load()
     undone = _finish_rollbacks(session, state)
     if undone:
         state = session.loader.load()
@@ -76,7 +78,7 @@ def finish_unfinished(session: Session) -> TableState:
 def _clear_if_cancelled(session: Session, state: TableState, instant: str) -> None:
     # A sleeper that wakes up after its rollback may leave an inflight without its requested, which makes the whole table unreadable
     # for Apache Hudi (docs/format.md §2.3). Pending writes without a lease that no slot names are other programs', and stay.
-    if was_cancelled(session, state, instant):
+    if session.was_cancelled(state, instant):
         clear_risen(session, state, instant)
 
 
@@ -103,11 +105,7 @@ def _action_of(session: Session, state: TableState, rollback: Instant) -> str:
     return plan.target_action if isinstance(plan, RollbackPlan) else state.config.completed_write_action
 
 
-def _dead_leases(session: Session) -> list[str]:
-    """Instants whose lease is of ours and dead, as of now."""
+def _dead_leases(session: Session) -> dict[str, bool]:
+    """Instants whose lease is dead as of now, and whether it is Apache Hudi's."""
     leases = ((time, read_lease(session.ctx.storage, time)) for time in list_leases(session.ctx.storage))
-    return [
-        time
-        for time, lease in leases
-        if lease is not None and not is_foreign(lease) and lease.is_dead(session.ctx.clock)
-    ]
+    return {time: is_foreign(lease) for time, lease in leases if lease is not None and lease.is_dead(session.ctx.clock)}

@@ -104,9 +104,11 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
         operation.inflight(),
     )
     try:
-        with session.keep(attempt.instant):
+        with session.keep(attempt.instant, epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
             held = _chosen(session, attempt.begun, operation, wanted)
+            keeper.check()
             partitions = measured(session, attempt.begun, held)
+            keeper.check()
             replaced = {path: file_ids(slices) for path, slices in held.items()}
             entry = complete_write(session, attempt, Write(operation.hudi_name, (), replaced=replaced))
         session.settle(attempt.instant)

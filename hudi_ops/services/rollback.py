@@ -14,13 +14,14 @@ from typing import cast
 
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.fate import refuse_taken_over
-from hudi_ops.concurrency.lease import drop_lease, read_lease
+from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.concurrency.transaction import Decided
-from hudi_ops.errors import Corrupt, HudiOpsError
+from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
 from hudi_ops.services.cancel import cancel_write as cancel_write
 from hudi_ops.services.dead_writers import is_foreign
 from hudi_ops.services.fates import refuse_uncancelled
+from hudi_ops.services.plans import take_over
 from hudi_ops.services.rollback_files import (
     delete_files,
     delete_own_notes,
@@ -32,13 +33,12 @@ from hudi_ops.services.rollback_files import (
 from hudi_ops.services.session import Session
 from hudi_ops.services.sweep import clear_risen, settle_undone
 from hudi_ops.storage.claim import ensure
-from hudi_ops.timeline.commit_log import put_payload
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, inflight_name, ms_of_instant, requested_name
 from hudi_ops.timeline.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.reserve import known_times, next_after
-from hudi_ops.timeline.rollbacks import rollback_of
+from hudi_ops.timeline.rollbacks import rollback_of, targets_of
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     """
     storage = session.ctx.storage
     state = session.loader.load()
-    refuse_uncancelled(session, state, target.time)
+    refuse_uncancelled(storage, state, target.time)
     begun = rollback_of(storage, state.timeline, target.time)
     if begun is not None and begun.is_completed:
         # Another helper was faster, or a sleeper came after it: one rollback a target.
@@ -99,11 +99,15 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     if attempt is None:
         logger.warning("%s is being rolled back by somebody else", target)
         return None
-    with session.keep(attempt.instant):
-        delete_files(storage, paths, foreign=foreign)
-        delete_own_notes(session, target.time)
-        delete_pending(session, state.timeline.folder, target, foreign=foreign)
-        _complete(session, attempt, target, paths)
+    try:
+        with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
+            delete_files(storage, paths, foreign=foreign, check=keeper.check)
+            delete_own_notes(session, target.time)
+            delete_pending(session, state.timeline.folder, target, foreign=foreign)
+            _complete(session, attempt, target, paths)
+    except Cancelled as error:
+        logger.warning("the rollback of %s is left to another process: %s", target, error)
+        return None
     settle_undone(session, target.time)
     session.settle(attempt.instant)
     logger.warning("rolled back %s: %s files deleted", target, len(paths))
@@ -125,10 +129,14 @@ def unread_rollbacks(session: Session, state: TableState, target: str) -> list[s
     return unread
 
 
-def older_rollback(session: Session, rollback: str, target: str) -> Instant | None:
-    """Another rollback of the same target, which counts: two processes may have begun one each when a lock was lost."""
-    first = rollback_of(session.ctx.storage, session.loader.load().timeline, target)
-    return first if first is not None and first.time != rollback else None
+def other_rollbacks(session: Session, rollback: str, target: str) -> list[str]:
+    """Rollbacks of the same target besides ours, which two processes may have begun when a lock was lost.
+
+    Looked for after ours is on the timeline: of two, the later one sees the earlier, so that at most one of them goes on.
+    """
+    storage, found = session.ctx.storage, session.loader.load().timeline
+    others = (one for one in found if one.kind == "rollback" and one.time > target and one.time != rollback)
+    return [one.time for one in others if target in targets_of(storage, found, one)]
 
 
 def _planned(session: Session, state: TableState, rollback: Instant | None, target: str) -> Sequence[str]:
@@ -148,11 +156,11 @@ def _begin(session: Session, target: Instant, paths: Sequence[str]) -> Attempt |
         if rollback_of(ctx.storage, session.loader.load().timeline, target.time) is not None:
             return None
         attempt = begin(ctx, session.loader, "rollback", plan)
-    if older_rollback(session, attempt.instant, target.time) is None:
+    if not other_rollbacks(session, attempt.instant, target.time):
         return attempt
     for name in (inflight_name, requested_name):
         ctx.storage.delete(f"{attempt.begun.config.timeline_folder}/{name(attempt.instant, 'rollback')}")
-    drop_lease(ctx, attempt.instant)
+    session.drop_name(attempt.instant)
     return None
 
 
@@ -161,12 +169,13 @@ def _resume(session: Session, state: TableState, rollback: Instant) -> Attempt |
     lease = read_lease(session.ctx.storage, rollback.time)
     if lease is None or is_foreign(lease):
         return None
-    if lease.owner != session.ctx.owner and not lease.is_dead(session.ctx.clock):
-        return None
-    session.take_lease(rollback.time)
-    if State.INFLIGHT not in rollback.states:
+    try:
+        attempt = take_over(session, rollback.time, "rollback")
+    except (Busy, Conflict):
+        return None  # its executor is alive, or withdrew it: the next write looks again
+    if attempt is not None and State.INFLIGHT not in rollback.states:
         ensure(session.ctx.storage, state.timeline.path(inflight_name(rollback.time, "rollback")), b"")
-    return Attempt(rollback.time, "rollback", state)
+    return attempt
 
 
 def _complete(session: Session, attempt: Attempt, target: Instant, paths: Sequence[str]) -> Decided | None:
@@ -180,7 +189,7 @@ def _complete(session: Session, attempt: Attempt, target: Instant, paths: Sequen
         )
         took_ms = ms_of_instant(completion) - ms_of_instant(attempt.instant)
         body = metadata_bytes(session.ctx.storage, attempt.instant, took_ms, target, paths)
-        payload = put_payload(session.ctx.storage, attempt.instant, slot, body)
+        payload = session.put_payload(attempt.instant, slot, body)
         return Complete(
             **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
             instant=attempt.instant,
@@ -190,6 +199,12 @@ def _complete(session: Session, attempt: Attempt, target: Instant, paths: Sequen
             payload=payload,
         )
 
-    decided = session.decide(prepare, f"rollback of {target.time}")
+    try:
+        decided = session.decide(prepare, f"rollback of {target.time}")
+    except Cancelled:
+        session.drop_refused_payloads(attempt.instant)
+        raise
+    if decided is None:
+        session.drop_refused_payloads(attempt.instant)
     session.drop_lost_payloads(attempt.instant, decided)
     return decided

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from hudi_ops.concurrency.lease import EXPIRY_MS, drop_lease, read_lease
+from hudi_ops.concurrency.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.markers import FOLDER, delete_markers
 from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.fates import fate_of, was_cancelled
+from hudi_ops.services.fates import fate_of
 from hudi_ops.services.rollback_files import delete_files, delete_own_notes, delete_pending, files_of
 from hudi_ops.services.session import Session, best_effort
+from hudi_ops.timeline.commit_log import payload_folder
 from hudi_ops.timeline.entries import Cancel
 from hudi_ops.timeline.state import TableState
 
@@ -38,7 +39,7 @@ def settle_undone(session: Session, instant: str) -> None:
         if folders.files or folders.folders:
             until_ms = session.ctx.clock.now_ms() + EXPIRY_MS
             session.ctx.storage.put(note_path(instant, until_ms), b"")
-        drop_lease(session.ctx, instant)
+        session.drop_name(instant)
 
 
 def clear_risen(session: Session, state: TableState, instant: str) -> list[str]:
@@ -57,30 +58,34 @@ def clear_risen(session: Session, state: TableState, instant: str) -> list[str]:
     return paths
 
 
-def sweep(session: Session, state: TableState, dead: Sequence[str]) -> None:
+def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None:
     """Drop leases and markers of instants that are settled, or that never reached the timeline.
 
     Args:
         session: the table's.
         state: read after `dead` was.
-        dead: instants whose lease was of ours and dead.
+        dead: instants whose lease was dead, and whether it was Apache Hudi's.
     """
     known = {instant.time: instant for instant in state.timeline}
     folders = session.ctx.storage.list_folder(FOLDER).folders
     notes = notes_of(folders)
     marked = {name for name in folders if name.isdecimal()}
-    for time in dead:
+    for time, is_foreign in dead.items():
         instant = known.get(time)
-        if instant is not None and instant.is_completed:
+        if is_foreign:
+            # Its program clears up after itself, unless it was ours to roll back.
+            if instant is None and session.was_cancelled(state, time):
+                clear_risen(session, state, time)
+        elif instant is not None and instant.is_completed:
             session.settle(time)
-        elif instant is None and (time not in marked or time in notes):
-            drop_lease(session.ctx, time)
+        elif instant is None and (time in notes or not _left_something(session, time, marked)):
+            session.drop_name(time)
         elif instant is None:
             _settle_vanished(session, state, time)
     session.ctx.storage.sweep_temp(TEMP_AGE_MS, session.ctx.clock.now_ms())
-    for time in sorted(marked - known.keys() - notes.keys() - set(dead)):
+    for time in sorted(marked - known.keys() - notes.keys() - dead.keys()):
         # A task that outlived its rolled back attempt announced, and perhaps wrote, another file.
-        if read_lease(session.ctx.storage, time) is None and was_cancelled(session, state, time):
+        if read_lease(session.ctx.storage, time) is None and session.was_cancelled(state, time):
             clear_risen(session, state, time)
     now_ms = session.ctx.clock.now_ms()
     due = [time for time, until_ms in sorted(notes.items()) if until_ms[-1] <= now_ms and time not in known]
@@ -103,7 +108,7 @@ def look_again(session: Session, state: TableState, instant: str, until_ms: Sequ
         How many files were announced.
     """
     paths: list[str] = []
-    if was_cancelled(session, state, instant):
+    if session.was_cancelled(state, instant):
         paths = files_of(session, instant)
         late = [path for path in paths if session.ctx.storage.head(path) is not None]
         if late:
@@ -130,16 +135,24 @@ def notes_of(folders: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return found
 
 
+def _left_something(session: Session, instant: str, marked: set[str]) -> bool:
+    return instant in marked or bool(session.ctx.storage.list(payload_folder(instant)))
+
+
 def _settle_vanished(session: Session, state: TableState, instant: str) -> None:
-    """Markers and a dead lease of ours, and nothing on the timeline: rolled back, or completed and archived."""
-    fate = fate_of(session, state, instant)
+    """Markers or payloads, a dead lease of ours, and nothing on the timeline: rolled back, archived, or never begun."""
+    if instant <= state.log.boundary:
+        session.settle(instant)
+        return
+    fate = fate_of(session.ctx.storage, state, instant)
     if fate is not None and isinstance(fate[1], Cancel):
         clear_risen(session, state, instant)
     elif fate is not None:
         session.settle(instant)
     else:
-        # Somebody without slots rolled it back. Its files are as dead as any; but nothing goes before a CANCEL.
-        reason = "it was rolled back by a program without the commit log"
+        # A writer without slots rolled it back, or its planner died before its slot, or sleeps: a slot must not name bytes that
+        # are gone. What it left is as dead as any; but nothing goes before a CANCEL.
+        reason = "its writer is gone, and it is not on the timeline"
         if cancel_write(session, instant, reason, still=lambda: _has_dead_lease(session, instant)):
             clear_risen(session, session.loader.load(), instant)
 

@@ -10,7 +10,7 @@ from hudi_ops.concurrency.lease import Lease, read_lease
 from hudi_ops.errors import Busy, Conflict, InvalidRequest, Unsupported
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import INGESTION, is_dead, is_foreign
-from hudi_ops.services.fates import fate_of, was_cancelled
+from hudi_ops.services.fates import fate_of
 from hudi_ops.services.recover import finish_unfinished, recover
 from hudi_ops.services.rollback import Undone, roll_back
 from hudi_ops.services.rollback_files import files_of
@@ -93,7 +93,7 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
         return _absent(session, state, instant)
     _refuse_other_kinds(state, found)
     lease = read_lease(session.ctx.storage, instant)
-    cancelled = was_cancelled(session, state, instant)
+    cancelled = session.was_cancelled(state, instant)
     if not cancelled:
         refuse_alive(session, state, lease, instant, abandoned=abandoned)
     owner = _owner(lease)
@@ -181,10 +181,10 @@ def _absent(session: Session, state: TableState, instant: str) -> RollbackResult
         InvalidRequest: one of the last two.
     """
     done = rollback_of(session.ctx.storage, state.timeline, instant)
-    if done is not None or was_cancelled(session, state, instant):
+    if done is not None or session.was_cancelled(state, instant):
         note = "it was rolled back before" if done is None else f"rollback {done.time} undid it before"
         return RollbackResult(state.config.name, instant, "", "", done.time if done else None, (), note=note)
-    fate = fate_of(session, state, instant)
+    fate = fate_of(session.ctx.storage, state, instant)
     archived = any(one.time == instant for one in load_history(session.ctx.storage, state.config).instants)
     is_completed = archived or (fate is not None and isinstance(fate[1], Complete))
     raise InvalidRequest(

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from hudi_ops.errors import NotFound
 from hudi_ops.storage.protocol import Storage
@@ -99,9 +100,14 @@ class Log:
             if number > slot and entry.table_id == self.table_id:
                 yield number, entry
 
+    @cached_property
+    def voided(self) -> frozenset[int]:
+        """Slots that a VOID names."""
+        return frozenset(entry.slot for _, entry in self.since(self.base - 1) if isinstance(entry, Void))
+
     def fate(self, instant: str) -> tuple[int, Entry] | None:
         """The slot that decides `instant`: its first CANCEL, or its first COMPLETE that no VOID names."""
-        voided = {entry.slot for _, entry in self.since(self.base - 1) if isinstance(entry, Void)}
+        voided = self.voided
         for number, entry in self.since(self.base - 1):
             if (
                 entry.kind in {"COMPLETE", "CANCEL"}
@@ -121,7 +127,7 @@ class Log:
 
     def completes(self) -> Iterator[tuple[int, Complete]]:
         """(slot, entry) of every COMPLETE that no VOID names."""
-        voided = {entry.slot for _, entry in self.since(self.base - 1) if isinstance(entry, Void)}
+        voided = self.voided
         for number, entry in self.since(self.base - 1):
             if isinstance(entry, Complete) and number not in voided:
                 yield number, entry
@@ -141,7 +147,7 @@ def read_slot(storage: Storage, slot: int) -> Entry | None:
 
 
 def load_log(storage: Storage, pointer: Pointer | None) -> Log | None:
-    """Read the log from the newest completed instant's pointer upwards; from its beginning when there is none.
+    """Read the log from the newest completed instant's pointer upwards; all of it when there is none given.
 
     Returns:
         None when the table has no log: it was not made by this library.

@@ -49,7 +49,12 @@ class Takeover(_Entry):
 
 
 class Complete(_Entry):
-    """An instant counts; `payload` is the path of the exact bytes of its completed file."""
+    """An instant counts; `payload` is the path of the exact bytes of its completed file.
+
+    `seen` holds request times that its decider found on the timeline, of completed writes that it did not know from the log, with
+    completion times above `seen_from`, and of pending plans: whatever else is found there by who applies it came afterwards.
+    `seen_from` is None where nothing is said, in older entries and for what is no write.
+    """
 
     kind: Literal["COMPLETE"] = "COMPLETE"
     instant: str
@@ -57,6 +62,8 @@ class Complete(_Entry):
     epoch: int
     completion_time: str
     payload: str
+    seen: tuple[str, ...] = ()
+    seen_from: str | None = None
 
 
 class Cancel(_Entry):
@@ -68,7 +75,7 @@ class Cancel(_Entry):
 
 
 class Void(_Entry):
-    """A COMPLETE in `slot` could not be applied."""
+    """A COMPLETE or PLAN in `slot` could not be applied."""
 
     kind: Literal["VOID"] = "VOID"
     slot: int

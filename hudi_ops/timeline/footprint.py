@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from hudi_ops.timeline.commit_metadata import CommitMetadata
@@ -60,3 +61,28 @@ def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozense
         partitions = frozenset(partition for partition, _ in groups) | frozenset(metadata.replaced or {})
         return Footprint(frozenset(groups), sources, partitions)
     return Footprint(frozenset(groups), sources)
+
+
+def encode_footprint(footprint: Footprint | None) -> str:
+    """As text in a PLAN; empty when it cannot be told."""
+    if footprint is None:
+        return ""
+    return json.dumps({
+        "groups": sorted(footprint.groups),
+        "sources": sorted(footprint.sources),
+        "partitions": sorted(footprint.partitions),
+        "is_whole": footprint.is_whole,
+    })
+
+
+def decode_footprint(text: str) -> Footprint | None:
+    """What `encode_footprint` wrote; None when it cannot be told."""
+    if not text:
+        return None
+    said = json.loads(text)
+    return Footprint(
+        frozenset((partition, group) for partition, group in said["groups"]),
+        frozenset(said["sources"]),
+        frozenset(said["partitions"]),
+        said["is_whole"],
+    )

@@ -55,6 +55,20 @@ class DiesBefore:
         return Fault.CRASH_BEFORE if self._point in point else None
 
 
+class DiesBehind:
+    """A fault plan: the process ends right before an operation at the second point that comes after one at the first."""
+
+    def __init__(self, first: str, second: str) -> None:
+        self._points = [first, second]
+
+    def fault_at(self, number: int, point: str) -> Fault | None:
+        if self._points[0] in point:
+            if len(self._points) == 1:
+                return Fault.CRASH_BEFORE
+            del self._points[0]
+        return None
+
+
 def table_of(storage: Storage, clock: ManualClock, actor: str) -> Table:
     """The table in a simulated process."""
     return Table(simulated_context(storage, clock, actor))

@@ -38,7 +38,7 @@ from tests.protocol.dead_writers import (
 )
 
 SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
-STEP = 1 if SOAK else 3
+STEP = 1 if SOAK else 2
 FLOORS = {
     Fault.ERROR_BEFORE: 45,
     Fault.ERROR_AFTER: 18,
@@ -153,11 +153,11 @@ def test_two_rollbackers_of_one_target_make_one_rollback(dead: tuple[MemoryStora
     assert withdrawn
 
 
-def test_without_the_look_for_an_older_rollback_there_are_two(
+def test_without_the_look_for_another_rollback_there_are_two(
     dead: tuple[MemoryStorage, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage, _ = dead
-    monkeypatch.setattr(rollback, "older_rollback", lambda *_: None)
+    monkeypatch.setattr(rollback, "other_rollbacks", lambda *_: [])
     other = table_of(storage, late_clock(), "second")
     moves = Moves.before("rollback.requested", lambda: recover(other._session) and None)
     recover(table_of(FaultyStorage(storage, moves), late_clock(), "first")._session)
@@ -202,7 +202,7 @@ def test_rollback_of_me_scheduled_while_i_validate(tmp_path: Path) -> None:
         refused += error is not None
         assert unaccounted(storage) == [], story
         assert [one.invariant for one in verify_table(storage, clock=clock).errors] == [], story
-    assert refused > 20 / STEP
+    assert refused >= 16 / STEP
 
 
 def _write_once(storage: FaultyStorage, clock: ManualClock) -> HudiOpsError | None:
