@@ -17,6 +17,7 @@ from hudi_ops.services.ledger import pointers
 from hudi_ops.services.recover import recover
 from hudi_ops.services.sweep import notes_of
 from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.storage.protocol import Storage
 from hudi_ops.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
@@ -136,7 +137,7 @@ def visible(storage: MemoryStorage, clock: ManualClock) -> dict[str, int]:
     return dict(zip(table["id"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
-def unaccounted(storage: MemoryStorage) -> list[str]:
+def unaccounted(storage: Storage) -> list[str]:
     """Files that no completed instant, slot or property accounts for; nothing may be pending.
 
     The markers of rolled back writes stay for the second look at them, and for nothing longer: that look is taken at a copy.
@@ -144,14 +145,16 @@ def unaccounted(storage: MemoryStorage) -> list[str]:
     left = _unaccounted(storage)
     if not any(path.startswith(f"{MARKERS}/") for path in left):
         return left
-    twin = storage.copy()
+    twin = MemoryStorage("twin")
+    for info in storage.list():
+        twin.put(info.path, storage.get(info.path))
     recover(Table(simulated_context(twin, ManualClock(_LONG_AFTER_MS), "sweeper"))._session)
     noted = notes_of(storage.list_folder(MARKERS).folders)
     strange = [path for path in left if path.removeprefix(f"{MARKERS}/")[:17] not in noted]
     return strange + _unaccounted(twin)
 
 
-def _unaccounted(storage: MemoryStorage) -> list[str]:
+def _unaccounted(storage: Storage) -> list[str]:
     commits = CommitReader(storage)
     state = StateLoader(storage, commits).load()
     log = load_log(storage, None)
