@@ -160,21 +160,24 @@ class HudiPeer:
     def kill(self) -> None:
         """Ends Java and its Python as a crash would; who waits for an answer gets a `HudiPeerError`, the next call starts anew."""
         if self._process is not None:
-            os.kill(self._jvm_pid, signal.SIGKILL)  # first: it would leave in good order when its Python is gone
+            if self._jvm_pid:
+                os.kill(self._jvm_pid, signal.SIGKILL)  # first: it would leave in good order when its Python is gone
             self._end()
 
     def _end(self) -> None:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
-        self._process = None
+        self._process, self._jvm_pid = None, 0
 
     def pause(self) -> None:
         """Freezes Java (SIGSTOP); sessions and heartbeats go stale."""
+        assert self._jvm_pid
         os.kill(self._jvm_pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Lets Java go on."""
+        assert self._jvm_pid
         os.kill(self._jvm_pid, signal.SIGCONT)
 
     def close(self) -> None:
