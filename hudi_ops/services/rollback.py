@@ -88,7 +88,7 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
         target: a pending write that a CANCEL slot names, or one whose rollback was begun.
 
     Returns:
-        None when nothing was deleted: somebody else is rolling it back, or a rollback's plan cannot be read.
+        None when it is not finished: somebody else is rolling it back, a rollback's plan cannot be read, or ours was voided.
     """
     storage = session.ctx.storage
     state = session.loader.load()
@@ -112,14 +112,23 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
             delete_files(storage, paths, foreign=foreign, check=keeper.check)
             delete_own_notes(session, target.time)
             delete_pending(session, state.timeline.folder, target, foreign=foreign)
-            _complete(session, attempt, target, paths)
+            decided = _complete(session, attempt, target, paths)
     except Cancelled as error:
         logger.warning("the rollback of %s is left to another process: %s", target, error)
+        return None
+    if was_voided(decided):
+        # It may be pending still: its lease, once dead, is what leads the next write to it.
+        logger.warning("the rollback of %s was voided: left to whoever comes after its lease", target)
         return None
     settle_undone(session, target.time)
     session.settle(attempt.instant)
     logger.warning("rolled back %s: %s files deleted", target, len(paths))
     return Undone(target.time, target.kind, attempt.instant, tuple(paths))
+
+
+def was_voided(decided: Decided | None) -> bool:
+    """Whether a completion was decided and could not be applied: somebody without slots took the rollback's inflight away."""
+    return decided is not None and not decided.applied
 
 
 def unread_rollbacks(session: Session, state: TableState, target: str) -> list[str]:
@@ -214,5 +223,6 @@ def _complete(session: Session, attempt: Attempt, target: Instant, paths: Sequen
         raise
     if decided is None:
         session.drop_refused_payloads(attempt.instant)
-    session.drop_lost_payloads(attempt.instant, decided)
+    if not was_voided(decided):  # another executor may be about to complete it with a payload of its own
+        session.drop_lost_payloads(attempt.instant, decided)
     return decided
