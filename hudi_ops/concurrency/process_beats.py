@@ -152,6 +152,7 @@ class _Beater:
         renewal.look = self.hear
         if not self.send("keep", kept.name, f"{kept.due_s:.6f}", str(interval_s), json.dumps(told)):
             self._lost("it does not listen")
+            kept.fall_back()  # it may have been lost already, and its leases handed to threads before this one was there
         elif interval_s < 2 * beater.LOOK_S:
             self.ring()
         return kept
@@ -251,7 +252,8 @@ class _Beater:
             kept.stopped.set()
             self.forget(kept)
         else:
-            logger.warning("lease of %s was not renewed: %s", kept.renewal.instant, rest)
+            logger.warning("lease of %s was not renewed, threads try, too: %s", kept.renewal.instant, rest)
+            kept.beat_here_too()
 
     def _lost(self, why: str) -> None:
         """Threads take over what it kept."""
@@ -282,12 +284,18 @@ class _Kept:
         self._guard = threading.Lock()
         self._stack = ExitStack()
         self._is_over = False
+        self._is_here = False
 
     def fall_back(self) -> None:
         """Renew it from threads, from now on."""
+        self.stopped.set()
+        self.beat_here_too()
+
+    def beat_here_too(self) -> None:
+        """Have threads renew it as well: the other process may lack what opens the storage, a key that was set in code for one."""
         with self._guard:
-            self.stopped.set()
-            if not self._is_over:
+            if not self._is_over and not self._is_here:
+                self._is_here = True
                 self._stack.enter_context(self._threads.every(self._interval_s, self.renewal, first_s=0.0))
 
     def end(self) -> None:

@@ -19,6 +19,7 @@ from hudi_ops.concurrency.beater import is_stopped
 from hudi_ops.concurrency.in_process import in_process_lock
 from hudi_ops.concurrency.lease import Renewal, drop_lease, lease_path, list_leases, read_lease, take_lease
 from hudi_ops.concurrency.process_beats import ProcessBeats, is_shareable
+from hudi_ops.concurrency.thread_beats import ThreadBeats
 from hudi_ops.context import TableContext
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
@@ -193,6 +194,31 @@ def test_threads_take_over_when_it_is_killed(
     with beats.every(0.1, renewal_of(ctx)):
         assert beats.process_id is not None, "the next lease starts another"
         beats_on(ctx.storage)
+
+
+def test_a_lease_that_is_begun_just_as_it_is_lost_is_renewed_all_the_same(
+    ctx: TableContext, beats: ProcessBeats
+) -> None:
+    with beats.every(0.1, renewal_of(ctx)):
+        lost = beats._beater
+        assert lost is not None
+        os.kill(lost.process_id, signal.SIGKILL)
+        eventually(lambda: lost.is_gone)
+    kept = lost.keep(0.05, renewal_of(ctx), ThreadBeats())
+    try:
+        beats_on(ctx.storage)
+    finally:
+        kept.end()
+
+
+def test_what_it_cannot_renew_threads_renew(ctx: TableContext, beats: ProcessBeats) -> None:
+    before_ms = beaten_ms(ctx.storage)
+    with beats.every(600.0, renewal_of(ctx)):
+        assert beats._beater is not None
+        (name,) = beats._beater._kept
+        beats._beater._take_in(f"failed {name} Unavailable: no key for the store")
+        eventually(lambda: beaten_ms(ctx.storage) > before_ms)
+        assert beats.process_id is not None
 
 
 def test_without_a_python_to_start_threads_do_it(
