@@ -177,7 +177,8 @@ def test_what_came_between_slot_and_completed_file_voids_it(move: str) -> None:
     slot = whole_log(storage).head
     make, voids = MOVES[move]
     make(storage, entry)
-    clock.advance_ms(EXPIRY_MS + 1_000)
+    # What nothing came between is applied soon: where strangers write too, it would be voided for its age alone.
+    clock.advance_ms(EXPIRY_MS + 1_000 if voids else 1_000)
     with contextlib.suppress(HudiOpsError):
         recover(session)
     named = [one.slot for _, one in whole_log(storage).since(slot) if isinstance(one, Void)]
