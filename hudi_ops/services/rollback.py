@@ -54,6 +54,8 @@ def cancel_write(session: Session, instant: str, reason: str) -> bool:
 
 def undo_attempt(session: Session, instant: str, error: HudiOpsError) -> None:
     """Cancel and roll back an attempt of this process that failed with an error which promises that nothing landed."""
+    if error.details.get("taken_over"):
+        return  # the instant, and the files of a higher epoch, are another's now
     try:
         if not cancel_write(session, instant, f"{type(error).__name__}: {error.what}"):
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from hudi_ops.concurrency.attempt import Attempt, begin
@@ -17,6 +17,7 @@ from hudi_ops.services.session import Session
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.commit_log import Log, load_log
@@ -129,3 +130,19 @@ def timeline_of(storage: Storage) -> Timeline:
 def properties_of(storage: Storage) -> dict[str, str]:
     """`hoodie.properties`."""
     return load_config(storage).raw
+
+
+def decided_only(storage: MemoryStorage, clock: ManualClock, *stats: WriteStat) -> Complete:
+    """A writer dies between its slot and its completed file."""
+
+    class Dies:
+        def fault_at(self, number: int, point: str) -> Fault | None:
+            return Fault.CRASH_BEFORE if point.endswith(".commit") and "put_if_absent" in point else None
+
+    dead = session_of(FaultyStorage(storage, Dies()), clock, "dead")
+    with suppress(Crash):
+        commit(dead, *stats)
+    entry = whole_log(storage).entries[-1]
+    assert isinstance(entry, Complete)
+    assert timeline_of(storage).find(entry.instant).is_completed is False  # type: ignore[union-attr]
+    return entry

@@ -142,7 +142,7 @@ def decided(storage: MemoryStorage, decision: Decision, before: int) -> list[Ent
 
 
 def prepared(decision: Decision) -> tuple[MemoryStorage, int]:
-    storage = bare_table(3)
+    storage = bare_table(5)
     decision.before(session_of(storage, ManualClock(START_MS + 30_000, tick_ms=1), "before"))
     return storage, whole_log(storage).head
 
@@ -227,7 +227,7 @@ def test_an_error_says_whether_the_decision_landed(kind: str, fault: Fault) -> N
 
 
 def test_slots_have_no_gaps_and_are_never_changed() -> None:
-    storage = bare_table(3)
+    storage = bare_table(5)
     clock = ManualClock(NOW_MS, tick_ms=1)
     seen: dict[str, bytes] = {}
     for kind in ("complete", "properties", "plan", "takeover", "archive", "cancel", "complete"):
