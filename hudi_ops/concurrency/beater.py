@@ -2,10 +2,12 @@
 
 A step that holds Python's global lock for minutes starves every thread of its process, but no other process. It is started
 without `site` and imports nothing of ours until the first beat is due: most writes are over by then. It ends when the pipe to its
-parent closes, and does not beat for a parent that is stopped, since that one's work stands still (docs/protocol.md §14).
+parent closes, and does not beat for a parent that is stopped, since that one's work stands still (docs/protocol.md §16).
 
 Lines from the parent: `path LIST`, `environment OBJECT`, `keep ID DUE INTERVAL OBJECT`, `stop ID`, `settle ID`; to it: `beaten ID
 STARTED ENDED`, `lost ID`, `failed ID TEXT`, `stopped ID`, `useless TEXT`. Times are of the monotonic clock, which processes share.
+What is told does not wake it: it listens every few seconds, before each beat, and when the bell rings, a second pipe. So a write
+that is over by then costs it nothing, and costs the writer no switch of processes.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from collections.abc import Callable
 from typing import Any
 
 LOOK_S = 5.0
-"""How often it looks whether its parent is still there: a pipe that a fork of the parent inherited does not close."""
+"""How often it listens, and looks whether its parent is still there: a pipe that a fork of the parent inherited does not close."""
 PAUSED_S = 1.0
 HANGING_MAX = 4
 """Beats of one lease that may hang at a time: each is a thread, and after four the lease is dead in any case."""
 _STOPPED = frozenset("TtZX")
-_PIPE = 0
+_PIPE, _BELL = 0, 1
 
 
 class Kept:
@@ -58,12 +60,17 @@ class Beater:
     def run(self) -> None:
         """Go on until the parent is gone."""
         poller = select.poll()
-        poller.register(_PIPE, select.POLLIN)
+        os.set_blocking(_PIPE, False)
+        os.set_blocking(_BELL, False)
+        poller.register(_PIPE, 0)  # its end alone
+        poller.register(_BELL, select.POLLIN)
         poller.register(self._wake_out, select.POLLIN)
         while True:
             ready = {fd for fd, _ in poller.poll(1000 * self._pause_s())}
+            if _BELL in ready:
+                os.read(_BELL, 65536)
             # What was told comes first: a beat that ended, or is due, may have been stopped or settled before.
-            if not self._listen(_PIPE in ready) or os.getppid() != self._parent:
+            if not self._listen() or os.getppid() != self._parent:
                 return
             if self._wake_out in ready:
                 for name in os.read(self._wake_out, 65536).split():
@@ -74,9 +81,7 @@ class Beater:
         live = [kept.due_s for kept in self._kept.values() if not kept.is_stopped]
         return max(0.0, min([LOOK_S, *(due_s - time.monotonic() for due_s in live)])) + 0.001
 
-    def _listen(self, is_ready: bool) -> bool:
-        # Not only when poll said so: a word may have come since.
-        os.set_blocking(_PIPE, False)
+    def _listen(self) -> bool:
         while True:
             try:
                 told = os.read(_PIPE, 65536)

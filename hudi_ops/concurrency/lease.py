@@ -173,6 +173,20 @@ def discard(storage: Storage, instant: str, facts: Mapping[str, Any]) -> None:
         storage.delete(lease_path(instant))
 
 
+def warn_other_lock(ctx: TableContext, lease: Lease) -> None:
+    """Writers with different locks do not wait for each other: safe by the slots, but they lose work to each other."""
+    mine = lock_address(ctx.locks)
+    if not lease.lock or lease.lock == mine or lease.owner == ctx.owner or lease.is_dead(ctx.clock):
+        return
+    logger.warning(
+        "%s works on %s under the lock %s, this process under %s: they do not exclude each other. Give both the same `lock`",
+        lease.owner,
+        lease.instant,
+        lease.lock,
+        mine,
+    )
+
+
 def drop_lease(ctx: TableContext, instant: str) -> None:
     """Remove a lease; the instant must be settled by then."""
     ctx.storage.delete(lease_path(instant))

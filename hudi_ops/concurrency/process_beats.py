@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 # A word that was sent so long before a beat is due is heard before it: the beater listens before it beats.
 _HEARD_S = 1.0
+# Words that may lie unheard in the pipe, which holds several times as many.
+_UNHEARD_BYTES = 32 << 10
 _CLOCK = SystemClock()
 
 
@@ -80,7 +82,7 @@ class ProcessBeats:
     def abandon(self) -> None:
         """In a forked child: let go of what belongs to its parent."""
         if self._beater is not None:
-            self._beater.pipe.close()
+            self._beater.let_go()
 
     def _keep(self, interval_s: float, beat: Callable[[], None]) -> _Kept | None:
         if not isinstance(beat, Renewal) or not is_shareable(beat):
@@ -109,6 +111,9 @@ class _Beater:
         if not program.name.startswith("python") or not Path("/proc/self/stat").exists():
             raise OSError(f"{program} is no Python, or this system has no /proc")
         self.pipe, theirs = socket.socketpair()
+        hears, self._bell = os.pipe()
+        os.set_blocking(self._bell, False)
+        self._unheard_bytes = 0
         self.is_gone = False
         self._pid = os.getpid()
         self._environment = dict(os.environ)
@@ -122,13 +127,15 @@ class _Beater:
                 # Isolated and without site: it begins in a few ms, and finds our modules by the path that it is told.
                 self._process = subprocess.Popen(
                     [str(program), "-I", "-S", beater.__file__, str(self._pid)],
-                    stdin=theirs,
-                    stdout=subprocess.DEVNULL,
+                    stdin=theirs.fileno(),
+                    stdout=hears,  # a bell for it to hear: it has nothing to print
                     stderr=subprocess.DEVNULL,
                 )
         except OSError:
-            self.pipe.close()
+            self.let_go()
             raise
+        finally:
+            os.close(hears)
         self.send("path", json.dumps([str(Path(place).absolute()) for place in sys.path]))
         threading.Thread(target=self._watch, name="hudi-ops-beats", daemon=True).start()
 
@@ -145,11 +152,13 @@ class _Beater:
         renewal.look = self.hear
         if not self.send("keep", kept.name, f"{kept.due_s:.6f}", str(interval_s), json.dumps(told)):
             self._lost("it does not listen")
+        elif interval_s < 2 * beater.LOOK_S:
+            self.ring()
         return kept
 
     @property
     def process_id(self) -> int:
-        return self._process.pid
+        return int(self._process.pid)
 
     def forget(self, kept: _Kept) -> None:
         self._kept.pop(kept.name, None)
@@ -161,10 +170,27 @@ class _Beater:
         line = (" ".join(words) + "\n").encode()
         with self._sending:
             try:
-                # Lines are far shorter than what the pipe holds: one that does not fit is of a process that stands still.
-                return self.pipe.send(line, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) == len(line)
+                # One that does not fit is for a process that stands still: it is woken long before the pipe is full.
+                was_sent = self.pipe.send(line, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) == len(line)
             except OSError:
                 return False
+            self._unheard_bytes += len(line)
+            if self._unheard_bytes > _UNHEARD_BYTES:
+                self.ring()
+            return was_sent
+
+    def ring(self) -> None:
+        """Have it listen now."""
+        self._unheard_bytes = 0
+        with suppress(OSError):  # it is gone, which the pipe tells too; or it rings already
+            os.write(self._bell, b".")
+
+    def let_go(self) -> None:
+        """Close what leads to it; more than once does no harm."""
+        bell, self._bell = self._bell, -1
+        self.pipe.close()
+        if bell >= 0:
+            os.close(bell)
 
     def hear(self) -> None:
         """Take in what it said."""
@@ -189,7 +215,7 @@ class _Beater:
         # Closing alone is no end while the thread that watches waits for a word.
         with suppress(OSError):
             self.pipe.shutdown(socket.SHUT_RDWR)
-        self.pipe.close()
+        self.let_go()
         if not is_waited_for:
             self._process.returncode = (
                 0  # a process that ends need not wait for this one, nor be warned that it did not
@@ -237,7 +263,7 @@ class _Beater:
             kept.fall_back()
         self._process.kill()
         self._process.wait()
-        self.pipe.close()
+        self.let_go()
 
 
 class _Kept:
@@ -275,6 +301,7 @@ class _Kept:
         if not self._of.send("stop", self.name) or not may_have_begun:
             self._of.forget(self)
             return
+        self._of.ring()
         deadline_s = _CLOCK.monotonic_s() + FAREWELL_S
         while not self.stopped.is_set() and _CLOCK.monotonic_s() < deadline_s:
             self._of.hear()
@@ -282,7 +309,11 @@ class _Kept:
         if self.stopped.is_set():
             return
         logger.warning("a beat of %s still hangs after its work has ended", self.renewal.instant)
-        self.renewal.when_settled = lambda: self._of.send("settle", self.name)
+        self.renewal.when_settled = self._settle
+
+    def _settle(self) -> None:
+        self._of.send("settle", self.name)
+        self._of.ring()
 
 
 def is_shareable(renewal: Renewal) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import cast
 
-from hudi_ops.concurrency.lease import list_leases, read_lease
+from hudi_ops.concurrency.lease import list_leases, read_lease, warn_other_lock
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.concurrency.transaction import unfinished
 from hudi_ops.services.boundary import clear_archived
@@ -107,5 +107,11 @@ def _action_of(session: Session, state: TableState, rollback: Instant) -> str:
 
 def _dead_leases(session: Session) -> dict[str, bool]:
     """Instants whose lease is dead as of now, and whether it is Apache Hudi's."""
-    leases = ((time, read_lease(session.ctx.storage, time)) for time in list_leases(session.ctx.storage))
-    return {time: is_foreign(lease) for time, lease in leases if lease is not None and lease.is_dead(session.ctx.clock)}
+    dead = {}
+    for time in list_leases(session.ctx.storage):
+        lease = read_lease(session.ctx.storage, time)
+        if lease is not None and lease.is_dead(session.ctx.clock):
+            dead[time] = is_foreign(lease)
+        elif lease is not None:
+            warn_other_lock(session.ctx, lease)
+    return dead
