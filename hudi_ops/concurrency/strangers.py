@@ -18,17 +18,22 @@ from hudi_ops.timeline.commit_log import POINTER_KEY, read_slot
 from hudi_ops.timeline.entries import Plan
 from hudi_ops.timeline.state import CommitReader, TableState
 
+LOOKED_BACK_MAX = 32
+"""How many of the newest completed writes are looked at: a first write must not read a whole timeline."""
+
 
 def is_shared_with_strangers(storage: Storage, commits: CommitReader, state: TableState) -> bool:
     """True for a table that was adopted, and for one with an instant that stands in no slot and that no lease of ours claims.
 
-    It reads every commit of the active timeline that was not read yet, newest first, until one tells.
+    It looks at the newest commits until one tells, and reads those that were not read yet. Strangers who left no trace in
+    the last `LOOKED_BACK_MAX` writes, and have none pending, count as gone.
     """
     first = read_slot(storage, 0) if state.log.base else next(iter(state.log.entries), None)
     if first is None or first.decision_id.startswith("adopt "):
         return True
     ours = {getattr(entry, "instant", "") for _, entry in state.log.since(state.log.base - 1)}
-    for instant in reversed(state.timeline.completed_writes):
+    newest = sorted(state.timeline.completed_writes, key=lambda one: one.completion_time)[-LOOKED_BACK_MAX:]
+    for instant in reversed(newest):
         metadata = commits.metadata(state.timeline, instant) if instant.time not in ours else None
         if metadata is not None and POINTER_KEY not in metadata.extra:
             return True
