@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from hudi_ops.concurrency import attempt
+from hudi_ops.concurrency import attempt, contenders
 from hudi_ops.services import apply, boundary, commit, fold, recover, rollback, void
 from hudi_ops.storage import claim
 from hudi_ops.storage.memory import MemoryStorage
@@ -158,7 +158,13 @@ HOLES = [
     Hole(
         "H2 the head is recorded before the instant is taken",
         lambda: of_jobs("", UPSERT_A, ALSO_A, frozenset()),
-        lambda patch: patch.setattr(attempt, "beginning_of", lambda before, after: after),
+        both(
+            lambda patch: patch.setattr(attempt, "beginning_of", lambda before, after: after),
+            # A second look at what was there when it began, by the order of times, would notice it, too.
+            lambda patch: patch.setattr(
+                contenders, "lies_behind", lambda one, seen, instant: (one.time, one.completion_time) in seen
+            ),
+        ),
         faults=0,
     ),
     Hole(
