@@ -120,9 +120,14 @@ def begin(
 
 
 def was_passed(state: TableState, instant: str) -> bool:
-    """Whether an instant was cancelled, or archived past, before its files appeared on the timeline."""
+    """Whether an instant was cancelled, or archived past, before its files appeared on the timeline.
+
+    Below the timeline's start they would be taken for rows by readers that list (docs/format.md §9.1), and the start may lie far
+    above the boundary.
+    """
     fate = state.log.fate(instant)
-    return isinstance(fate[1] if fate else None, Cancel) or instant <= state.log.boundary
+    is_cancelled = isinstance(fate[1] if fate else None, Cancel)
+    return is_cancelled or instant <= state.log.boundary or instant < state.timeline.start
 
 
 def beginning_of(before: TableState, after: TableState) -> TableState:

@@ -6,7 +6,7 @@ read is left for each completion and each plan that was not seen before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from hudi_ops.concurrency.conflicts import Contender, Role
@@ -62,7 +62,7 @@ class ContenderReader:
         seen = {(one.time, one.completion_time) for one in begun.timeline.completed_writes}
         owners = {entry.instant: entry.owner for _, entry in now.log.completes()}
         for one in now.timeline.completed_writes:
-            if one.time == instant or ((one.time, one.completion_time) in seen and one.completion_time <= instant):
+            if one.time == instant or lies_behind(one, seen, instant):
                 continue
             metadata = self.commits.metadata(now.timeline, one)
             pointer = Pointer.decode(metadata.extra) if metadata is not None else None
@@ -231,6 +231,11 @@ def marked(storage: Storage, instant: str) -> Footprint:
         partition, _, name = marker.data_path.rpartition("/")
         groups.add((partition, name[:BUCKET_DIGITS]))
     return Footprint(frozenset(groups))
+
+
+def lies_behind(one: Instant, seen: Collection[tuple[str, str]], instant: str) -> bool:
+    """Whether a completion need not be looked at by an attempt: it was there when it began, and completed below its instant."""
+    return (one.time, one.completion_time) in seen and one.completion_time <= instant
 
 
 def lost_from_sight(storage: Storage, begun: TableState, now: TableState) -> Iterator[Contender]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from hudi_ops.concurrency import attempt
+from hudi_ops.concurrency import attempt, contenders, transaction
 from hudi_ops.services import apply, boundary, commit, fold, recover, rollback, void
 from hudi_ops.storage import claim
 from hudi_ops.storage.memory import MemoryStorage
@@ -158,7 +158,13 @@ HOLES = [
     Hole(
         "H2 the head is recorded before the instant is taken",
         lambda: of_jobs("", UPSERT_A, ALSO_A, frozenset()),
-        lambda patch: patch.setattr(attempt, "beginning_of", lambda before, after: after),
+        both(
+            lambda patch: patch.setattr(attempt, "beginning_of", lambda before, after: after),
+            # A second look at what was there when it began, by the order of times, would notice it, too.
+            lambda patch: patch.setattr(
+                contenders, "lies_behind", lambda one, seen, instant: (one.time, one.completion_time) in seen
+            ),
+        ),
         faults=0,
     ),
     Hole(
@@ -176,8 +182,22 @@ HOLES = [
         lambda: killed_beside_hudi(HudiClusters("theirs", "part=a")),
         off(void, "planned_between"),
     ),
-    Hole("H4 the boundary is read before the timeline", decided_and_archived, off(apply, "is_archived", False)),
-    Hole("H4 a VOID takes the next slot and no other", decided_and_archived, void_anywhere),
+    Hole(
+        "H4 the boundary is read before the timeline",
+        decided_and_archived,
+        both(off(apply, "is_archived", False), off(transaction, "_has_left", False)),
+    ),
+    Hole(
+        "H4 a VOID takes the next slot and no other",
+        decided_and_archived,
+        # What the timeline's start tells, the log read before it does not.
+        both(
+            void_anywhere,
+            lambda patch: patch.setattr(
+                transaction, "_has_left", lambda state, instant, missing: instant <= state.log.boundary
+            ),
+        ),
+    ),
     Hole(
         "H5 an inflight without its requested is swept",
         lambda: Case(
