@@ -111,8 +111,7 @@ class _Beater:
         if not program.name.startswith("python") or not Path("/proc/self/stat").exists():
             raise OSError(f"{program} is no Python, or this system has no /proc")
         self.pipe, theirs = socket.socketpair()
-        hears, self._bell = os.pipe()
-        os.set_blocking(self._bell, False)
+        self._bell, hears = socket.socketpair()
         self._unheard_bytes = 0
         self.is_gone = False
         self._pid = os.getpid()
@@ -123,19 +122,17 @@ class _Beater:
         self._hearing = threading.Lock()
         self._unread = b""
         try:
-            with theirs:
+            with theirs, hears:
                 # Isolated and without site: it begins in a few ms, and finds our modules by the path that it is told.
                 self._process = subprocess.Popen(
                     [str(program), "-I", "-S", beater.__file__, str(self._pid)],
-                    stdin=theirs,
-                    stdout=hears,  # a bell for it to hear: it has nothing to print
+                    stdin=theirs.fileno(),
+                    stdout=hears.fileno(),  # a bell for it to hear: it has nothing to print
                     stderr=subprocess.DEVNULL,
                 )
         except OSError:
             self.let_go()
             raise
-        finally:
-            os.close(hears)
         self.send("path", json.dumps([str(Path(place).absolute()) for place in sys.path]))
         threading.Thread(target=self._watch, name="hudi-ops-beats", daemon=True).start()
 
@@ -158,7 +155,7 @@ class _Beater:
 
     @property
     def process_id(self) -> int:
-        return self._process.pid
+        return int(self._process.pid)
 
     def forget(self, kept: _Kept) -> None:
         self._kept.pop(kept.name, None)
@@ -183,14 +180,12 @@ class _Beater:
         """Have it listen now."""
         self._unheard_bytes = 0
         with suppress(OSError):  # it is gone, which the pipe tells too; or it rings already
-            os.write(self._bell, b".")
+            self._bell.send(b".", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def let_go(self) -> None:
         """Close what leads to it; more than once does no harm."""
-        bell, self._bell = self._bell, -1
         self.pipe.close()
-        if bell >= 0:
-            os.close(bell)
+        self._bell.close()
 
     def hear(self) -> None:
         """Take in what it said."""

@@ -119,7 +119,7 @@ def test_it_learns_nothing_of_ours_before_the_first_beat_is_due(ctx: TableContex
         eventually(lambda: ignores_interrupts(pid), "the end of its start")
         assert "arrow" not in Path(f"/proc/{pid}/maps").read_text()
         open_files = {str(link.readlink()).partition(":")[0] for link in Path(f"/proc/{pid}/fd").iterdir()}
-    assert open_files == {"socket", "pipe", "/dev/null"}
+    assert open_files == {"socket", "pipe", "/dev/null"}, "two to its parent, a pipe of its own"
     beaten = beaten_ms(ctx.storage)
     with beats.every(30, renewal_of(ctx)):
         assert beats.process_id == pid, "one a process, kept for the next lease"
