@@ -14,7 +14,7 @@ from typing import cast
 
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.fate import refuse_taken_over
-from hudi_ops.concurrency.lease import drop_lease, read_lease
+from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.concurrency.transaction import Decided
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
@@ -54,13 +54,21 @@ class Undone:
     files: tuple[str, ...]
 
 
-def undo_attempt(session: Session, instant: str, error: HudiOpsError) -> None:
-    """Cancel and roll back an attempt of this process that failed with an error which promises that nothing landed."""
+def undo_attempt(session: Session, instant: str, error: HudiOpsError, written: Sequence[str] = ()) -> None:
+    """Cancel and roll back an attempt of this process that failed with an error which promises that nothing landed.
+
+    Args:
+        session: the table.
+        instant: the attempt's.
+        error: why it failed.
+        written: data files that it knows to be there: whoever rolled it back meanwhile may have removed their markers.
+    """
     if error.details.get("taken_over"):
-        return  # the instant lives on, under another process's epoch: it is not ours to cancel
+        return  # the instant, and the files of a higher epoch, are another's now
     try:
         if not cancel_write(session, instant, f"{type(error).__name__}: {error.what}"):
             return
+        delete_files(session.ctx.storage, written)
         state = session.loader.load()
         found = state.timeline.find(instant)
         if found is None:
@@ -84,7 +92,7 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     """
     storage = session.ctx.storage
     state = session.loader.load()
-    refuse_uncancelled(session.ctx.storage, state, target.time)
+    refuse_uncancelled(storage, state, target.time)
     begun = rollback_of(storage, state.timeline, target.time)
     if begun is not None and begun.is_completed:
         # Another helper was faster, or a sleeper came after it: one rollback a target.
@@ -99,11 +107,15 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     if attempt is None:
         logger.warning("%s is being rolled back by somebody else", target)
         return None
-    with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s):
-        delete_files(storage, paths, foreign=foreign)
-        delete_own_notes(session, target.time)
-        delete_pending(session, state.timeline.folder, target, foreign=foreign)
-        _complete(session, attempt, target, paths)
+    try:
+        with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
+            delete_files(storage, paths, foreign=foreign, check=keeper.check)
+            delete_own_notes(session, target.time)
+            delete_pending(session, state.timeline.folder, target, foreign=foreign)
+            _complete(session, attempt, target, paths)
+    except Cancelled as error:
+        logger.warning("the rollback of %s is left to another process: %s", target, error)
+        return None
     settle_undone(session, target.time)
     session.settle(attempt.instant)
     logger.warning("rolled back %s: %s files deleted", target, len(paths))
@@ -151,12 +163,12 @@ def _begin(session: Session, target: Instant, paths: Sequence[str]) -> Attempt |
     with cast(LockProvider, ctx.locks).acquire(ctx.lock_timeout_s, f"begin the rollback of {target.time}"):
         if rollback_of(ctx.storage, session.loader.load().timeline, target.time) is not None:
             return None
-        attempt = begin(ctx, session.loader, "rollback", plan)
+        attempt = begin(ctx, session.loader, "rollback", plan, is_locked=True)
     if not other_rollbacks(session, attempt.instant, target.time):
         return attempt
     for name in (inflight_name, requested_name):
         ctx.storage.delete(f"{attempt.begun.config.timeline_folder}/{name(attempt.instant, 'rollback')}")
-    drop_lease(ctx, attempt.instant)
+    session.drop_name(attempt.instant)
     return None
 
 

@@ -6,7 +6,7 @@ Source: docs/format.md §8.1, §8.2, §9.5.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from urllib.parse import unquote, urlsplit
 
 from hudi_ops.concurrency.markers import list_markers
@@ -41,9 +41,12 @@ def files_of(session: Session, instant: str, *, foreign: bool = False) -> list[s
     return [path for path in paths if _is_of(path, instant)]
 
 
-def delete_files(storage: Storage, paths: Iterable[str], *, foreign: bool = False) -> None:
-    """Delete data files, and Hadoop's checksum files beside those of Apache Hudi."""
+def delete_files(
+    storage: Storage, paths: Iterable[str], *, foreign: bool = False, check: Callable[[], None] = lambda: None
+) -> None:
+    """Delete data files, and Hadoop's checksum files beside those of Apache Hudi; `check` may stop it before each of them."""
     for path in paths:
+        check()
         storage.delete(path)
         if foreign:
             storage.delete(_checksum_of(path))

@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 
-from hudi_ops.concurrency.lease import EXPIRY_MS, drop_lease, read_lease
+from hudi_ops.concurrency.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.markers import FOLDER, delete_markers
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.fates import fate_of
@@ -79,7 +79,7 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
         elif instant is not None and instant.is_completed:
             session.settle(time)
         elif instant is None and (time in notes or not _left_something(session, time, marked)):
-            drop_lease(session.ctx, time)
+            session.drop_name(time)
         elif instant is None:
             _settle_vanished(session, state, time)
     session.ctx.storage.sweep_temp(TEMP_AGE_MS, session.ctx.clock.now_ms())
