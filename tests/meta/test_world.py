@@ -88,7 +88,7 @@ ALLOWED: dict[str, set[str]] = {
     "concurrency/beater.py": {"environment", "files", "processes", "threads", "time"},
     "concurrency/in_process.py": {"threads"},
     "concurrency/lease.py": {"threads"},
-    "concurrency/process_beats.py": {"environment", "files", "processes", "threads"},
+    "concurrency/process_beats.py": {"environment", "processes", "threads"},
     "concurrency/thread_beats.py": {"threads"},
     "concurrency/zookeeper.py": {"network", "threads", "time"},
     "concurrency/zookeeper_session.py": {"network", "randomness", "threads", "time"},
