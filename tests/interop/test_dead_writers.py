@@ -33,7 +33,7 @@ LAZY = {
     "hoodie.clean.failed.writes.policy": "LAZY",
     "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
 }
-MANY = 400_000
+MANY = 100_000
 DEADLINE_S = 240.0
 
 
@@ -83,9 +83,13 @@ def kill_while_it_writes(path: Path) -> str:
         process = peer._process
         assert process is not None
 
+        errors: list[Exception] = []
+
         def write() -> None:
-            with contextlib.suppress(HudiPeerError, BrokenPipeError):
+            try:
                 peer.write(path, rows(0, MANY, 2), buckets=2, options=LAZY)
+            except (HudiPeerError, BrokenPipeError) as error:
+                errors.append(error)
 
         writer = threading.Thread(target=write, daemon=True)
         writer.start()
@@ -93,6 +97,7 @@ def kill_while_it_writes(path: Path) -> str:
         while True:
             assert time.monotonic() < deadline, "no data file was begun"
             writer.join(0.01)
+            assert writer.is_alive(), f"it ended before it could be killed: {errors}"
             begun = [one.time for one in timeline(path).pending if one.time not in known]
             if begun and files_of(path, begun[0]):
                 break

@@ -49,7 +49,9 @@ def test_what_its_markers_name_is_deleted_logs_too_and_without_any_what_carries_
     storage: MemoryStorage, kind: str, markers: str
 ) -> None:
     instant, files = kill_foreign(storage, NOW_MS, kind=kind, markers=markers)
+    # Hadoop's checksum files, beside each file that it wrote on a disk.
     storage.put(f"part=p0/.{files[0].rpartition('/')[2]}.crc", b"crc")
+    storage.put(f".hoodie/.heartbeat/.{instant}.crc", b"crc")
     (undone,) = recover(table_of(storage, late_clock(), "ours")._session)
     assert list(undone.files) == files
     assert undone.action == kind
@@ -92,7 +94,7 @@ def test_a_live_writer_and_one_without_a_heartbeat_are_left_alone(storage: Memor
 
 def test_a_heartbeat_that_is_renewed_before_the_lock_is_held_saves_its_writer(storage: MemoryStorage) -> None:
     instant, files = kill_foreign(storage, NOW_MS)
-    moves = Moves.before("put:.hoodie/.hudi_ops_tmp", lambda: storage.put(f".hoodie/.heartbeat/{instant}", b""))
+    moves = Moves.before(f"put:{dead_writers.CLOCK_PROBE}", lambda: storage.put(f".hoodie/.heartbeat/{instant}", b""))
     assert recover(table_of(FaultyStorage(storage, moves), late_clock(), "ours")._session) == []
     assert moves.moved_at
     assert all(storage.head(path) is not None for path in files)
