@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -66,22 +65,11 @@ def files_of(path: Path, instant: str) -> list[str]:
     return [file.name for file in path.rglob("*.parquet") if instant in file.name]
 
 
-def kill_tree(pid: int) -> None:
-    """SIGKILL to a process that this test started, and to its children: the JVM is one of them."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    os.kill(pid, signal.SIGKILL)
-    for child in children:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(child), signal.SIGKILL)
-
-
 def kill_while_it_writes(path: Path) -> str:
     """A real writer of Apache Hudi, killed once a data file of its instant has been announced and begun; its instant."""
     known = {one.time for one in timeline(path)}
     with HudiPeer() as peer:
         peer.call("ping")
-        process = peer._process
-        assert process is not None
 
         errors: list[Exception] = []
 
@@ -101,7 +89,7 @@ def kill_while_it_writes(path: Path) -> str:
             begun = [one.time for one in timeline(path).pending if one.time not in known]
             if begun and files_of(path, begun[0]):
                 break
-        kill_tree(process.pid)
+        peer.kill()
         writer.join(DEADLINE_S)
     assert not writer.is_alive()
     (instant,) = begun

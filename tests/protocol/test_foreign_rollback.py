@@ -12,6 +12,7 @@ from hudi_ops.services import dead_writers
 from hudi_ops.services import recover as recovery
 from hudi_ops.services.recover import recover
 from hudi_ops.services.rollback_files import metadata_bytes
+from hudi_ops.services.sweep import notes_of
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
@@ -57,6 +58,7 @@ def test_what_its_markers_name_is_deleted_logs_too_and_without_any_what_carries_
     assert undone.action == kind
     assert visible(storage, late_clock()) == OLD
     assert len(rollbacks(storage)) == 1
+    assert len(notes_of(storage.list_folder(".hoodie/.temp").folders).get(instant, ())) == (markers != "none")
     assert unaccounted(storage) == []
     log = load_log(storage, None)
     assert log is not None
