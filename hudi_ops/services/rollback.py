@@ -14,7 +14,7 @@ from typing import cast
 
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.fate import refuse_taken_over
-from hudi_ops.concurrency.lease import read_lease
+from hudi_ops.concurrency.lease import lease_path, read_lease
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.concurrency.transaction import Decided
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
@@ -121,6 +121,8 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
         logger.warning("the rollback of %s was voided: left to whoever comes after its lease", target)
         return None
     settle_undone(session, target.time)
+    if foreign:
+        delete_files(storage, [lease_path(target.time)], foreign=True)
     session.settle(attempt.instant)
     logger.warning("rolled back %s: %s files deleted", target, len(paths))
     return Undone(target.time, target.kind, attempt.instant, tuple(paths))
