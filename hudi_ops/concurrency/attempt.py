@@ -7,9 +7,12 @@ one makes the whole table unreadable for Apache Hudi (docs/format.md §2.3), so 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
-from hudi_ops.concurrency.lease import drop_lease, take_lease
+from hudi_ops.concurrency.lease import Role, drop_lease, take_lease
+from hudi_ops.concurrency.strangers import alone_with_the_clock
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Internal
 from hudi_ops.storage.claim import ensure
@@ -28,16 +31,19 @@ INSTANTS_TRIED_MAX = 1_000
 class Attempt:
     """A write under way. `begun` was read before the instant was reserved: whatever completed since must be validated.
 
-    `epoch` is 0 for a fresh instant; higher ones come from TAKEOVER slots only.
+    `epoch` is 0 for a fresh instant; higher ones come from TAKEOVER slots only. `leased_s` is the monotonic clock just before its
+    lease was taken, `seen` what was read once it was on the timeline.
     """
 
     instant: str
     action: str
     begun: TableState
     epoch: int = 0
+    leased_s: float | None = None
+    seen: TableState | None = None
 
 
-def reserve_instant(ctx: TableContext, state: TableState) -> str:
+def reserve_instant(ctx: TableContext, state: TableState, role: Role = "write") -> str:
     """Take a unique instant by creating its lease, then look whether somebody was there before (docs/protocol.md §4).
 
     A deleted lease frees its name, so the name alone proves nothing: an equal or newer time on the timeline means that this one
@@ -50,7 +56,7 @@ def reserve_instant(ctx: TableContext, state: TableState) -> str:
     times = known_times(state.timeline, state.log)
     for _ in range(INSTANTS_TRIED_MAX):
         instant = next_after(times, ctx.clock.now_ms(), state.config.name, state.zone)
-        if not take_lease(ctx, instant):
+        if not take_lease(ctx, instant, role):
             times |= {instant}
             continue
         newer = {
@@ -64,7 +70,14 @@ def reserve_instant(ctx: TableContext, state: TableState) -> str:
 
 
 def begin(
-    ctx: TableContext, loader: StateLoader, action: str, plan: bytes = b"", inflight_body: bytes = b""
+    ctx: TableContext,
+    loader: StateLoader,
+    action: str,
+    plan: bytes = b"",
+    inflight_body: bytes = b"",
+    wait: Callable[[TableState], bool] | None = None,
+    *,
+    is_locked: bool = False,
 ) -> Attempt:
     """Reserve an instant and put it on the timeline, requested and inflight.
 
@@ -73,27 +86,48 @@ def begin(
         loader: where the state comes from.
         action: pending word of the action, for example `commit`.
         plan: content of the requested file; empty for ingestion.
-        inflight_body: content of the inflight file; empty but for overwrites.
+        inflight_body: content of the inflight file: what a write is about to touch.
+        wait: called before an instant is taken; True when it let time pass, and the state must be read again.
+        is_locked: the caller holds the table lock.
 
     Returns:
         The attempt; its lease is the caller's to renew and to drop.
+
+    Raises:
+        Busy: the lock, under which instants are taken beside Apache Hudi's writers, was not to be had.
     """
     loader.seed()
     while True:
         state = loader.load()
-        instant = reserve_instant(ctx, state)
-        folder = state.config.timeline_folder
-        requested = f"{folder}/{requested_name(instant, action)}"
-        inflight = f"{folder}/{inflight_name(instant, action)}"
-        for path, body in ((requested, plan), (inflight, inflight_body)):
+        while wait is not None and wait(state):
+            state = loader.load()
+        leased_s = ctx.clock.monotonic_s()
+        with nullcontext() if is_locked else alone_with_the_clock(ctx, loader.commits, state):
+            instant = reserve_instant(ctx, state, "rollback" if action == "rollback" else "write")
+            requested = state.timeline.path(requested_name(instant, action))
             # The instant is ours by its lease: a retried request may have put the very file that is found.
-            ensure(ctx.storage, path, body)
+            ensure(ctx.storage, requested, plan)
+        inflight = state.timeline.path(inflight_name(instant, action))
+        ensure(ctx.storage, inflight, inflight_body)
         # A sleeper may have been cancelled, or archived past, before its files appeared (docs/protocol.md §4).
         after = loader.load()
-        fate = after.log.fate(instant)
-        if not isinstance(fate[1] if fate else None, Cancel) and instant > after.log.boundary:
+        if not was_passed(after, instant):
             logger.info("begun %s %s", action, instant)
-            return Attempt(instant, action, state)
+            return Attempt(instant, action, beginning_of(state, after), leased_s=leased_s, seen=after)
         ctx.storage.delete(inflight)
         ctx.storage.delete(requested)
         drop_lease(ctx, instant)
+
+
+def was_passed(state: TableState, instant: str) -> bool:
+    """Whether an instant was cancelled, or archived past, before its files appeared on the timeline."""
+    fate = state.log.fate(instant)
+    return isinstance(fate[1] if fate else None, Cancel) or instant <= state.log.boundary
+
+
+def beginning_of(before: TableState, after: TableState) -> TableState:
+    """The state that an attempt answers for: the one read before its instant was taken, never the one after.
+
+    What completed in between may have a later instant; its base files would hide those of this attempt.
+    """
+    return before

@@ -57,3 +57,8 @@ class LockProvider(Protocol):
     def holder(self) -> LockHolder | None:
         """Who holds the lock now, or None."""
         ...
+
+
+def lock_address(locks: object) -> str:
+    """What names a lock for people: two that are called differently may not exclude each other. Empty where it has no name."""
+    return str(getattr(locks, "address", ""))

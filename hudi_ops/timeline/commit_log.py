@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from hudi_ops.errors import NotFound
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.entries import Archive, Complete, Entry, Properties, Void, decode_entry
+from hudi_ops.timeline.entries import Archive, Complete, Entry, Properties, Takeover, Void, decode_entry
 
 FOLDER = ".hoodie/.commit_log"
 POINTER_KEY = "hudi_ops.commit_log"
@@ -99,9 +100,14 @@ class Log:
             if number > slot and entry.table_id == self.table_id:
                 yield number, entry
 
+    @cached_property
+    def voided(self) -> frozenset[int]:
+        """Slots that a VOID names."""
+        return frozenset(entry.slot for _, entry in self.since(self.base - 1) if isinstance(entry, Void))
+
     def fate(self, instant: str) -> tuple[int, Entry] | None:
         """The slot that decides `instant`: its first CANCEL, or its first COMPLETE that no VOID names."""
-        voided = {entry.slot for _, entry in self.since(self.base - 1) if isinstance(entry, Void)}
+        voided = self.voided
         for number, entry in self.since(self.base - 1):
             if (
                 entry.kind in {"COMPLETE", "CANCEL"}
@@ -111,9 +117,17 @@ class Log:
                 return number, entry
         return None
 
+    def takeover(self, instant: str) -> tuple[int, Takeover] | None:
+        """The newest TAKEOVER of `instant` in this part of the log, with its slot: who may work on it."""
+        found = None
+        for number, entry in self.since(self.base - 1):
+            if isinstance(entry, Takeover) and entry.instant == instant:
+                found = number, entry
+        return found
+
     def completes(self) -> Iterator[tuple[int, Complete]]:
         """(slot, entry) of every COMPLETE that no VOID names."""
-        voided = {entry.slot for _, entry in self.since(self.base - 1) if isinstance(entry, Void)}
+        voided = self.voided
         for number, entry in self.since(self.base - 1):
             if isinstance(entry, Complete) and number not in voided:
                 yield number, entry
@@ -133,7 +147,7 @@ def read_slot(storage: Storage, slot: int) -> Entry | None:
 
 
 def load_log(storage: Storage, pointer: Pointer | None) -> Log | None:
-    """Read the log from the newest completed instant's pointer upwards; from its beginning when there is none.
+    """Read the log from the newest completed instant's pointer upwards; all of it when there is none given.
 
     Returns:
         None when the table has no log: it was not made by this library.
@@ -160,7 +174,14 @@ def refresh_log(storage: Storage, log: Log) -> Log:
     fresh: list[Entry] = []
     while (entry := read_slot(storage, log.head + 1 + len(fresh))) is not None:
         fresh.append(entry)
-    grown = replace(log, entries=(*log.entries, *fresh)) if fresh else log
+    return extended(log, fresh)
+
+
+def extended(log: Log, fresh: Sequence[Entry]) -> Log:
+    """The log with the entries right above its head, as they were read from their slots."""
+    if not fresh:
+        return log
+    grown = replace(log, entries=(*log.entries, *fresh))
     for slot, entry in grown.since(log.head):
         if isinstance(entry, Properties):
             grown = replace(grown, properties_slot=slot, properties=entry)

@@ -10,10 +10,11 @@ from hudi_ops.errors import Conflict, Corrupt, NotFound, Unsupported
 from hudi_ops.storage.claim import claim
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, load_log, read_slot, refresh_log, slot_path
+from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, extended, read_slot, refresh_log, slot_path
 from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.entries import Properties, decision_id_of, encode_entry
+from hudi_ops.timeline.entries import Entry, Properties, decision_id_of, encode_entry
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log_head import open_log
 from hudi_ops.timeline.properties_file import load_config
 
 
@@ -87,6 +88,11 @@ class StateLoader:
     _log: Log | None = None
     _proposed: Properties | None = None
 
+    @property
+    def known_log(self) -> Log | None:
+        """The log as far as it was read; None before the first load."""
+        return self._log
+
     def load(self) -> TableState:
         """Read settings, log and timeline.
 
@@ -110,6 +116,21 @@ class StateLoader:
         if self._log is not None:
             self._refuse_replaced(state)
         return state
+
+    def learn(self, slot: int, entry: Entry) -> None:
+        """Take in what was found in a slot on claiming it, so that it need not be read again."""
+        if self._log is not None and slot == self._log.head + 1:
+            self._log = extended(self._log, [entry])
+
+    def reload(self, state: TableState) -> TableState:
+        """Read log and timeline anew, in this order; settings stay as they were read.
+
+        Enough to apply what is decided: a decision is made upon settings read by `load`.
+        """
+        if self._log is None:
+            return self.load()
+        self._log = log = refresh_log(self.storage, self._log)
+        return TableState(state.config, log, load_timeline(self.storage, state.config))
 
     def seed(self, proposed: Properties | None = None) -> None:
         """Give a table of another program the log that was proposed, or take the one that somebody gave it meanwhile.
@@ -138,13 +159,9 @@ class StateLoader:
         """
         return self._log or self._found(config, load_timeline(self.storage, config))
 
-    def whole_log(self) -> Log | None:
-        """The log from slot 0: for the rare question that the newest part does not answer. Reads every slot."""
-        return load_log(self.storage, None)
-
     def _found(self, config: TableConfig, timeline: Timeline) -> Log | None:
         pointer = self._pointer(timeline)
-        log = load_log(self.storage, pointer)
+        log = open_log(self.storage, pointer)
         if log is None and pointer is not None:
             raise Corrupt(
                 "the table's commits stand in a commit log that is not there",

@@ -13,6 +13,7 @@ from hudi_ops.timeline.state import CommitReader
 from hudi_ops.verify.agreement import check_agreement
 from hudi_ops.verify.base_files import check_base_files
 from hudi_ops.verify.files import check_files
+from hudi_ops.verify.fleet import check_fleet
 from hudi_ops.verify.leftovers import check_leftovers
 from hudi_ops.verify.log import check_log
 from hudi_ops.verify.metadata import check_metadata_table
@@ -70,6 +71,7 @@ def verify_table(
     check_leftovers(subject, findings)
     if logged is not None:
         check_agreement(logged, findings)
+        check_fleet(logged, findings)
     check_base_files(subject, logged.log.properties.facts if logged is not None else None, findings)
     if subject.history is not None and subject.history.note:
         findings.info("archive-unread", subject.history.note, config.history_folder)
