@@ -83,7 +83,8 @@ class Choice:
         is_move: who moves; otherwise, what goes wrong.
         actor: who moved last, or whom it would go wrong for; empty when that one cannot move.
         operation: what that actor is about to do.
-        is_fresh: that actor has made no operation yet, or none since it slept.
+        is_fresh: that actor has not touched the storage yet, or not since it slept.
+        has_changed: its last operation changed something.
         pending: what all who could move next are about to do.
         options: at least two; the first means "as before".
     """
@@ -93,6 +94,7 @@ class Choice:
     actor: str
     operation: Operation | None
     is_fresh: bool
+    has_changed: bool
     pending: frozenset[Operation]
     options: tuple[Option, ...]
 

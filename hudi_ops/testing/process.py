@@ -11,7 +11,7 @@ from greenlet import greenlet
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Internal
 from hudi_ops.testing.faults import Crash
-from hudi_ops.testing.steps import Operation, Outcome, Step
+from hudi_ops.testing.steps import LOCKING, Operation, Outcome, Step
 from hudi_ops.testing.world import LateEffect, World, fold
 
 
@@ -74,6 +74,7 @@ class Process:
         self.is_parked = False
         self.is_vain = False
         self.is_fresh = True
+        self.has_changed = False
         self.beats: list[Beat] = []
         self.seen = b""
         self._is_beating = False
@@ -122,7 +123,9 @@ class Process:
 
     def go_on(self, step: Step) -> None:
         """Make the pending operation, then run up to the next one."""
-        self.is_fresh = step.operation.name == "sleep"
+        name = step.operation.name
+        self.is_fresh = name == "sleep" or (self.is_fresh and name in LOCKING)
+        self.has_changed = step.operation.is_mutation
         self.step, self.pending, self.is_parked, self.is_vain = step, None, False, False
         self._greenlet.switch()
 
@@ -179,6 +182,7 @@ class Process:
             self.outcome = Outcome(is_dead=True)
         except Exception as error:  # noqa: BLE001 - how it ended is what the simulation reports
             self.outcome = Outcome(error=error)
+        self.scheduler.clock_was_read(self.name)  # its end comes at a time, too
         if not self._is_dead:
             self.beats.clear()
             self.world.lock.drop(self.name)

@@ -8,11 +8,13 @@ from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.choices import Choice, Choose, Decision, FaultMenu, Option
+from hudi_ops.testing.faults import Fault
 from hudi_ops.testing.process import Beat, Process
 from hudi_ops.testing.stepped import stepped_context
 from hudi_ops.testing.steps import LOCK, Event, History, Operation, Outcome, Step, Trouble, trouble_of
 from hudi_ops.testing.world import LateEffect, World, fold
 
+_CRASHES = frozenset({Fault.CRASH_BEFORE, Fault.CRASH_AFTER})
 _TIME = "@time"
 """The move in which nobody moves and time passes until somebody can."""
 
@@ -172,8 +174,6 @@ class Simulation:
         if process is None or process.pending is None:
             self._move_by_itself(label)
             return True
-        if process.is_vain and self._ends_vain:
-            raise Vain
         if self._current is not None and self._current is not process:
             self._current.is_vain = self._current.is_ready() and not self._current.is_parked
         if process.wake_ms is not None and not process.is_ready():
@@ -181,6 +181,8 @@ class Simulation:
         self._current = process
         operation = process.pending
         trouble = self._next_trouble(process, operation)
+        if self._ends_vain and process.is_vain and not (isinstance(trouble, Event) or trouble in _CRASHES):
+            raise Vain
         if isinstance(trouble, Event) and trouble is not Event.LOCK_REFUSED:
             self._happen(process, operation, trouble)
             return True
@@ -200,7 +202,7 @@ class Simulation:
             ready.append(current)
             current = None
         cost = 1 if current is not None else 0
-        options = [Option(one.name, cost if at else 0, one.is_vain) for at, one in enumerate(ready)]
+        options = [Option(one.name, cost if at else 0, self._is_vain(one)) for at, one in enumerate(ready)]
         if ready:
             options += [Option(one.name, 1, moves_time=True) for one in asleep]
         elif any(one.wake_ms is not None for one in living):
@@ -212,11 +214,23 @@ class Simulation:
     def _next_trouble(self, process: Process, operation: Operation) -> Trouble | None:
         if self.faults_left <= 0 or not self._faults.kinds:
             return None
-        held = self.world.lock.held
-        holds_lock = held is not None and held.actor == process.name
-        offered = self._faults.offers(process.name, operation, holds_lock=holds_lock)
+        offered = self._faults.offers(process.name, operation, holds_lock=self._holds_lock(process))
         label = self._ask([Option(""), *(Option(one.value, 1) for one in offered)], False, process)
         return trouble_of(label) if label else None
+
+    def _holds_lock(self, process: Process) -> bool:
+        held = self.world.lock.held
+        return held is not None and held.actor == process.name
+
+    def _is_vain(self, process: Process) -> bool:
+        """Whether it was interrupted in vain, and nothing can go wrong with it now that could not have gone wrong before."""
+        if not process.is_vain or process.pending is None:
+            return False
+        if self.faults_left <= 0:
+            return True
+        holds_lock = self._holds_lock(process)
+        offered = self._faults.offers(process.name, process.pending, holds_lock=holds_lock)
+        return not any(isinstance(one, Event) or (holds_lock and one in _CRASHES) for one in offered)
 
     def _ask(self, options: list[Option], is_move: bool, actor: Process | None) -> str | None:
         if is_move and self.preemptions_left is not None and self.preemptions_left <= 0:
@@ -224,9 +238,18 @@ class Simulation:
         if len(options) < 2 or self._choose is None:
             return options[0].label if options else None
         name, operation = ("", None) if actor is None else (actor.name, actor.pending)
-        is_fresh = actor is not None and actor.is_fresh
-        pending = frozenset(one.pending for one in self._processes.values() if one.pending is not None)
-        chosen = self._choose(Choice(self._number, is_move, name, operation, is_fresh, pending, tuple(options)))
+        chosen = self._choose(
+            Choice(
+                step=self._number,
+                is_move=is_move,
+                actor=name,
+                operation=operation,
+                is_fresh=actor is not None and actor.is_fresh,
+                has_changed=actor is not None and actor.has_changed,
+                pending=frozenset(one.pending for one in self._processes.values() if one.pending is not None),
+                options=tuple(options),
+            )
+        )
         option = options[chosen]
         if chosen:
             self._decisions.append(Decision(self._number, is_move, option.label))

@@ -40,8 +40,9 @@ class Alternative:
     cost: int
     moves_time: bool
     is_fresh: bool
+    has_changed: bool
     is_doubled: bool
-    """Crashes after each operation are tried, too: those before an operation add nothing."""
+    """Crashes before and after each operation are tried: most of the one kind are as the other."""
     pending: frozenset[Operation]
     """For what moves by itself: all operations that it may come before."""
 
@@ -144,26 +145,26 @@ class Search:
                 operation.name == "sleep" or footprint.conflicts(operation) for operation in one.pending
             )
         if one.moves_time:
-            return self._does_time_matter(one.actor, one.operation)
+            return self._shows_time(one.actor, one.operation) or self._is_noticed(one.actor, one.operation)
         return not one.cost or self._is_noticed(one.actor, one.operation)
 
-    def _does_time_matter(self, actor: str, operation: Operation) -> bool:
-        # Whether time passes before or after an operation shows in what is read of the clock then, and in files' change times.
-        reads_clock = (actor, operation) in self._clock_readers
-        return operation.is_mutation or reads_clock or self._is_noticed(actor, operation)
-
     def _is_noticed(self, actor: str, operation: Operation) -> bool:
+        shows_time = self._shows_time(actor, operation)
         return any(
-            footprint.conflicts(operation)
+            (shows_time and footprint.moves_time) or footprint.conflicts(operation)
             for name, footprint in self._footprints.items()
             if name.partition("~")[0] != actor
         )
+
+    def _shows_time(self, actor: str, operation: Operation) -> bool:
+        """Whether it can be told if time passed before or after: by a file's change time, or by a look at the clock."""
+        return operation.is_mutation or (actor, operation) in self._clock_readers
 
     def _can_fault_matter(self, one: Alternative, operation: Operation) -> bool:
         trouble = trouble_of(one.label)
         if trouble is Fault.CRASH_BEFORE:
             # To die before an operation is to die after the last one that changed something: what was read is forgotten.
-            return one.is_fresh or (operation.is_mutation and not one.is_doubled)
+            return one.is_fresh or (one.has_changed and not one.is_doubled)
         if trouble is Fault.CRASH_AFTER:
             return operation.is_mutation or (one.is_fresh and not one.is_doubled)
         if trouble in {Event.LOCK_LOST, Event.LOCK_LOST_NOTICED}:
@@ -171,7 +172,7 @@ class Search:
         if trouble in {Event.CLOCK_FORWARD, Event.CLOCK_BACK}:
             return (one.actor, operation) in self._clock_readers
         if trouble in {Event.PAUSE, Event.SLOW}:
-            return self._does_time_matter(one.actor, operation)
+            return self._shows_time(one.actor, operation) or self._is_noticed(one.actor, operation)
         return True
 
 
@@ -204,6 +205,7 @@ class _Guide:
                 option.cost,
                 option.moves_time,
                 choice.is_fresh,
+                choice.has_changed,
                 is_doubled,
                 choice.pending if "~" in option.label else frozenset(),
             )

@@ -177,6 +177,7 @@ class SteppedClock:
     def sleep_s(self, seconds: float) -> None:
         """A step that is made once the time has come."""
         process = self._process
+        process.scheduler.clock_was_read(process.name)
         wake_ms = process.world.clock.wall_ms + round(seconds * 1000)
         process.saw(process.pause(Operation("sleep", f"{seconds:g}s"), wake_ms), "awake")
 
@@ -191,6 +192,7 @@ class SteppedBeats:
     def every(self, interval_s: float, beat: Callable[[], None]) -> Iterator[None]:
         """Call `beat` each `interval_s` seconds of the world's time until the context ends."""
         interval_ms = round(interval_s * 1000)
+        self._process.scheduler.clock_was_read(self._process.name)
         mine = Beat(interval_ms, beat, self._process.world.clock.wall_ms + interval_ms)
         self._process.beats.append(mine)
         try:
@@ -229,7 +231,9 @@ class SteppedLock:
 
     def _wait(self, timeout_s: float, purpose: str) -> Acquisition:
         process, lock = self._process, self._process.world.lock
+        process.scheduler.clock_was_read(process.name)
         deadline_ms = process.world.clock.wall_ms + round(timeout_s * 1000)
+        process.seen = fold(process.seen, str(deadline_ms))
         step = process.pause(Operation("acquire", LOCK))
         if step.trouble is Event.LOCK_REFUSED:
             process.saw(step, "refused")

@@ -82,11 +82,15 @@ class Footprint:
     listed: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     changed_below: set[str] = field(default_factory=set)
+    moves_time: bool = False
 
     def add(self, operation: Operation) -> bool:
         """Take up an operation; True when it was new."""
         place = self.listed if operation.name in LISTINGS else self.changed if operation.is_mutation else self.read
-        if operation.name in TIMELY or operation.path in place:
+        if operation.name in TIMELY:
+            before, self.moves_time = self.moves_time, True
+            return not before
+        if operation.path in place:
             return False
         place.add(operation.path)
         if operation.is_mutation:

@@ -283,7 +283,7 @@ def test_time_passes_only_when_everybody_waits() -> None:
 
     history = simulation_of(sleeper, toys.puts(3, "b")).run(first)
     assert history.result("a") == toys.START_MS + 5_000
-    assert [step.actor for step in history.steps] == ["b", "b", "b", "a"]
+    assert [step.actor for step in history.steps] == ["b", "b", "b", "@time", "a"]
 
 
 def test_a_wait_for_the_lock_ends_in_virtual_time() -> None:
