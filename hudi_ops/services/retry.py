@@ -35,8 +35,11 @@ def retried(session: Session, attempt: Callable[[float], R]) -> R:
             try:
                 return attempt(started_s)
             except Conflict as error:
+                # What cannot end otherwise: rows that are gone, and an error that the rows themselves raise, kept for every try.
+                if error.details.get("final") or any(error is one for one in lost):
+                    raise
                 lost.append(error)
-                if len(lost) > session.conflicts.retries or error.details.get("final"):
+                if len(lost) > session.conflicts.retries:
                     conflict = given_up(session, lost, started_s)
                     raise conflict from error
                 pause_s = jittered(session.ctx, min(PAUSE_S * 2 ** (len(lost) - 1), PAUSE_MAX_S))
