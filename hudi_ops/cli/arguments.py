@@ -96,6 +96,7 @@ def open_table(
         hash_fields=hash_fields,
         timezone=timezone,
         locks=lock_of(location),
+        conflicts=location.conflicts,
     )
     try:
         yield table

@@ -219,7 +219,8 @@ def read_lease(storage: Storage, instant: str) -> Lease | None:
 
 def list_leases(storage: Storage) -> list[str]:
     """Instants that have a lease."""
-    return [info.name for info in storage.list_folder(FOLDER).files]
+    # Beside its own, Apache Hudi leaves checksum files on a local disk.
+    return [info.name for info in storage.list_folder(FOLDER).files if info.name.isdecimal()]
 
 
 def _is_ours(storage: Storage, instant: str, facts: Mapping[str, Any]) -> bool:

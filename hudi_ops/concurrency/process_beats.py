@@ -31,8 +31,9 @@ logger = logging.getLogger(__name__)
 
 # A word that was sent so long before a beat is due is heard before it: the beater listens before it beats.
 _HEARD_S = 1.0
-# Words that may lie unheard in the pipe, which holds several times as many.
-_UNHEARD_BYTES = 32 << 10
+# Lines that may lie unheard in the pipe, which takes no more once a quarter of it is full; and how long to wait for room in it.
+_UNHEARD_LINES = 16
+_ROOM_S = 2.0
 _CLOCK = SystemClock()
 
 
@@ -111,9 +112,8 @@ class _Beater:
         if not program.name.startswith("python") or not Path("/proc/self/stat").exists():
             raise OSError(f"{program} is no Python, or this system has no /proc")
         self.pipe, theirs = socket.socketpair()
-        hears, self._bell = os.pipe()
-        os.set_blocking(self._bell, False)
-        self._unheard_bytes = 0
+        self._bell, hears = socket.socketpair()
+        self._unheard = 0
         self.is_gone = False
         self._pid = os.getpid()
         self._environment = dict(os.environ)
@@ -123,19 +123,17 @@ class _Beater:
         self._hearing = threading.Lock()
         self._unread = b""
         try:
-            with theirs:
+            with theirs, hears:
                 # Isolated and without site: it begins in a few ms, and finds our modules by the path that it is told.
                 self._process = subprocess.Popen(
                     [str(program), "-I", "-S", beater.__file__, str(self._pid)],
-                    stdin=theirs,
-                    stdout=hears,  # a bell for it to hear: it has nothing to print
+                    stdin=theirs.fileno(),
+                    stdout=hears.fileno(),  # a bell for it to hear: it has nothing to print
                     stderr=subprocess.DEVNULL,
                 )
         except OSError:
             self.let_go()
             raise
-        finally:
-            os.close(hears)
         self.send("path", json.dumps([str(Path(place).absolute()) for place in sys.path]))
         threading.Thread(target=self._watch, name="hudi-ops-beats", daemon=True).start()
 
@@ -151,14 +149,15 @@ class _Beater:
         self._kept[kept.name] = kept
         renewal.look = self.hear
         if not self.send("keep", kept.name, f"{kept.due_s:.6f}", str(interval_s), json.dumps(told)):
-            self._lost("it does not listen")
+            self.lost("it does not listen")
+            kept.fall_back()  # it may have been lost already, and its leases handed to threads before this one was there
         elif interval_s < 2 * beater.LOOK_S:
             self.ring()
         return kept
 
     @property
     def process_id(self) -> int:
-        return self._process.pid
+        return int(self._process.pid)
 
     def forget(self, kept: _Kept) -> None:
         self._kept.pop(kept.name, None)
@@ -170,27 +169,29 @@ class _Beater:
         line = (" ".join(words) + "\n").encode()
         with self._sending:
             try:
-                # One that does not fit is for a process that stands still: it is woken long before the pipe is full.
-                was_sent = self.pipe.send(line, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) == len(line)
+                # It is woken long before the pipe is full; on a machine that is too busy for it, it may be all the same.
+                poller = select.poll()
+                poller.register(self.pipe, select.POLLOUT)
+                if not poller.poll(1000 * _ROOM_S):
+                    return False
+                self.pipe.sendall(line)
             except OSError:
                 return False
-            self._unheard_bytes += len(line)
-            if self._unheard_bytes > _UNHEARD_BYTES:
+            self._unheard += 1
+            if self._unheard > _UNHEARD_LINES:
                 self.ring()
-            return was_sent
+            return True
 
     def ring(self) -> None:
         """Have it listen now."""
-        self._unheard_bytes = 0
+        self._unheard = 0
         with suppress(OSError):  # it is gone, which the pipe tells too; or it rings already
-            os.write(self._bell, b".")
+            self._bell.send(b".", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def let_go(self) -> None:
         """Close what leads to it; more than once does no harm."""
-        bell, self._bell = self._bell, -1
         self.pipe.close()
-        if bell >= 0:
-            os.close(bell)
+        self._bell.close()
 
     def hear(self) -> None:
         """Take in what it said."""
@@ -204,7 +205,7 @@ class _Beater:
             except OSError:
                 said = b""
             if not said:
-                self._lost("it ended")
+                self.lost("it ended")
                 return
             *lines, self._unread = (self._unread + said).split(b"\n")
             for line in lines:
@@ -236,7 +237,7 @@ class _Beater:
     def _take_in(self, line: str) -> None:
         word, _, rest = line.partition(" ")
         if word == "useless":
-            self._lost(rest)
+            self.lost(rest)
             return
         name, _, rest = rest.partition(" ")
         kept = self._kept.get(name)
@@ -251,9 +252,10 @@ class _Beater:
             kept.stopped.set()
             self.forget(kept)
         else:
-            logger.warning("lease of %s was not renewed: %s", kept.renewal.instant, rest)
+            logger.warning("lease of %s was not renewed, threads try, too: %s", kept.renewal.instant, rest)
+            kept.beat_here_too()
 
-    def _lost(self, why: str) -> None:
+    def lost(self, why: str) -> None:
         """Threads take over what it kept."""
         if self.is_gone:
             return
@@ -282,12 +284,18 @@ class _Kept:
         self._guard = threading.Lock()
         self._stack = ExitStack()
         self._is_over = False
+        self._is_here = False
 
     def fall_back(self) -> None:
         """Renew it from threads, from now on."""
+        self.stopped.set()
+        self.beat_here_too()
+
+    def beat_here_too(self) -> None:
+        """Have threads renew it as well: the other process may lack what opens the storage, a key that was set in code for one."""
         with self._guard:
-            self.stopped.set()
-            if not self._is_over:
+            if not self._is_over and not self._is_here:
+                self._is_here = True
                 self._stack.enter_context(self._threads.every(self._interval_s, self.renewal, first_s=0.0))
 
     def end(self) -> None:
@@ -298,7 +306,10 @@ class _Kept:
             self._is_over = True
         self._stack.close()
         may_have_begun = _CLOCK.monotonic_s() > self.due_s - _HEARD_S
-        if not self._of.send("stop", self.name) or not may_have_begun:
+        was_told = self._of.send("stop", self.name)
+        if not was_told:
+            self._of.lost("it does not listen")  # what was not told to stop must not go on
+        if not was_told or not may_have_begun:
             self._of.forget(self)
             return
         self._of.ring()

@@ -104,11 +104,12 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
                     next_step="run the same call again; if it repeats, look at the ZooKeeper session time-out",
                 )
             outcome = take_slot(ctx, slot, entry)
+            # The slot's bytes count, not our memory: an earlier try of this decision may be what lies there.
+            won = decode_entry(outcome.body, slot_path(slot))
+            loader.learn(slot, won)
             if not outcome.won:
                 logger.info("slot %s was taken by another writer", slot)
                 continue
-            # The slot's bytes count, not our memory: an earlier try of this decision may be what lies there.
-            won = decode_entry(outcome.body, slot_path(slot))
             logger.info("slot %s: %s %s", slot, won.kind, getattr(won, "instant", ""))
             return Decided(slot, won, _applied(loader, applier, state, slot, won))
     raise Internal(f"{SLOTS_LOST_MAX} slots in a row were taken by others", table=ctx.storage.uri)

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition
 from hudi_ops.config.table import BUCKETS_MAX
 from hudi_ops.errors import InvalidRequest
@@ -58,6 +59,9 @@ class TableDeclaration(_Model):
     meta_fields: bool = Field(default=True, description="With or without Hudi's five meta columns.")
     source: str | None = Field(
         default=None, min_length=1, description="Folder that ingestion takes files from by default."
+    )
+    conflicts: ConflictSettings = Field(
+        default=ConflictSettings(), description="How its writers get along: strategy, early_detection, retries, wait_s."
     )
 
     @field_validator("record_key", "partition_by")
@@ -120,6 +124,11 @@ class TableLocation(_Model):
     path: str
     lock: str | None
     declaration: TableDeclaration | None
+
+    @property
+    def conflicts(self) -> ConflictSettings | None:
+        """What `tables.yaml` says of writers that meet; None for a bare path."""
+        return self.declaration.conflicts if self.declaration is not None else None
 
     @property
     def declared_buckets(self) -> int | None:
@@ -249,6 +258,8 @@ def _describe(file: Path, error: ValidationError) -> str:
         text = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             known = TablesFile.model_fields if len(problem["loc"]) == 1 else TableDeclaration.model_fields
+            if "conflicts" in problem["loc"][:-1]:
+                known = ConflictSettings.model_fields
             guess = _did_you_mean(str(problem["loc"][-1]), [name for name in known if name != "file"])
             text = f"unknown setting. {guess}".strip()
         elif problem["type"] == "tuple_type":

@@ -63,20 +63,25 @@ class TimelineApplier(Applier):
                 return True
             reason = why_void(self._ctx, self._commits, state, entry)
             if reason is None:
-                self._put_completed(state, entry)
-                return True
+                return self._put_completed(state, slot, entry)
             if self._void(state, slot, entry, reason):
                 return False
             # The slot after the head we read was taken: what it says may change the verdict.
             state = self._loader.reload(state)
 
-    def _put_completed(self, state: TableState, entry: Complete) -> None:
+    def _put_completed(self, state: TableState, slot: int, entry: Complete) -> bool:
         path = state.timeline.path(completed_name(entry.instant, entry.action, entry.completion_time))
         # Name and bytes both follow from the slot: whoever puts it, it is this file.
         ensure(self._ctx.storage, path, self._bytes(entry.payload))
-        # An applier that slept here may wake an instant that was archived meanwhile (docs/protocol.md §6, step 5).
-        if is_archived(refresh_log(self._ctx.storage, state.log), entry.instant):
+        # An applier that slept here may wake an instant that was archived or voided meanwhile (docs/protocol.md §6, step 5).
+        log = refresh_log(self._ctx.storage, state.log)
+        if is_voided(log, slot):
+            logger.warning("%s %s was voided while it was applied: taken back", entry.action, entry.instant)
             self._ctx.storage.delete(path)
+            return False
+        if is_archived(log, entry.instant):
+            self._ctx.storage.delete(path)
+        return True
 
     def _publish(self, state: TableState, slot: int, entry: Plan) -> bool:
         while True:
@@ -127,6 +132,11 @@ class TimelineApplier(Applier):
 def is_archived(log: Log, instant: str) -> bool:
     """Whether an ARCHIVE has passed an instant: nothing of it may appear on the timeline again."""
     return instant <= log.boundary
+
+
+def is_voided(log: Log, slot: int) -> bool:
+    """Whether a VOID names a slot: what it decided has not happened, and its writer was told so."""
+    return slot in log.voided
 
 
 def is_settled_plan(log: Log, entry: Plan) -> bool:

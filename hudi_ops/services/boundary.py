@@ -64,7 +64,7 @@ def archive_boundary(session: Session, boundary: str, history: Kept) -> bool:
 
 
 def clear_archived(session: Session, state: TableState) -> list[str]:
-    """Remove the files of instants at or below the boundary, oldest first; nothing while one of them is pending.
+    """Remove the files of instants at or below the boundary, oldest first; nothing that would leave a pending one before the start.
 
     An instant's inflight goes first and its completed file last: the other way round it would look pending again.
 
@@ -76,7 +76,7 @@ def clear_archived(session: Session, state: TableState) -> list[str]:
         Paths of what was removed.
     """
     risen = below(state.timeline, state.log.boundary)
-    if not risen or any(not one.is_completed for one in risen):
+    if not risen or pending_before_start(state.timeline, state.log.boundary):
         return []
     removed = []
     for instant in risen:
@@ -92,6 +92,16 @@ def clear_archived(session: Session, state: TableState) -> list[str]:
 def below(timeline: Timeline, boundary: str) -> list[Instant]:
     """Instants at or below a boundary, oldest first."""
     return [one for one in timeline if one.time <= boundary]
+
+
+def pending_before_start(timeline: Timeline, boundary: str) -> list[Instant]:
+    """What is pending and would lie before the timeline's start, once all up to a boundary has left it.
+
+    Readers that list take files older than the start for rows (docs/format.md §9.1), so one completed write stays before each
+    pending one: the boundary alone does not tell, as the oldest write above it may be younger than what is pending.
+    """
+    start = min((one.time for one in timeline.completed_writes if one.time > boundary), default="")
+    return [one for one in timeline.pending if one.time <= boundary or (one.is_write and one.time < start)]
 
 
 def refuse_missing_history(session: Session, state: TableState, history: Kept) -> None:
@@ -116,17 +126,16 @@ def refuse_pending_below(state: TableState, boundary: str) -> None:
     Raises:
         Busy: names the oldest one.
     """
-    for one in below(state.timeline, boundary):
-        if not one.is_completed:
-            raise Busy(
-                f"{one.action} {one.time} is pending below the boundary",
-                table=state.config.name,
-                instant=one.time,
-                expected=f"nothing pending at or below {boundary}",
-                found=str(one),
-                next_step="finish it, or cancel it and roll it back; or choose an older boundary",
-                other=one.time,
-            )
+    for one in pending_before_start(state.timeline, boundary):
+        raise Busy(
+            f"{one.action} {one.time} is pending below the boundary, or below what would be the timeline's start",
+            table=state.config.name,
+            instant=one.time,
+            expected=f"nothing pending at or below {boundary}, and a completed write between it and the oldest pending one",
+            found=str(one),
+            next_step="finish it, or cancel it and roll it back; or choose an older boundary",
+            other=one.time,
+        )
 
 
 def refuse_not_kept(state: TableState, boundary: str, history: Kept) -> None:

@@ -12,7 +12,7 @@ from hudi_ops.services.session import Session
 
 logger = logging.getLogger(__name__)
 
-CLOCK_PROBE = ".hoodie/.hudi_ops_tmp/now"
+CLOCK_PROBE = ".hoodie/.hudi_ops_now"
 """A file that is written to learn what time the storage has."""
 
 INGESTION = frozenset({"commit", "deltacommit", "replacecommit"})

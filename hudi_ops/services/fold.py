@@ -43,6 +43,8 @@ def fold_properties(ctx: TableContext, log: Log, slot: int, *, first: bool = Fal
         try:
             current = read_properties(ctx.storage)
         except InvalidRequest:
+            if not first:
+                continue  # Apache Hudi replaces the file in steps: what is put here now would be all that is left of it
             current = {}  # neither the file nor its backup: the table is being made
         wanted = folded(ctx.storage, log, current, slot)
         if wanted == current:

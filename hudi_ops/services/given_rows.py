@@ -74,6 +74,7 @@ class GivenRows:
             raise Conflict(
                 "the table's columns, keys or buckets changed while rows were written that can be read only once",
                 next_step="run the same call again, with rows to be read from the start",
+                final=True,
             )
         self._held.close()
         self._tagged = None

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hudi_ops.concurrency.attempt import Attempt, begin
+from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
@@ -21,10 +21,11 @@ from hudi_ops.files.names import bucket_file_id
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.kernels.merge import Operation, Ordering
 from hudi_ops.services.batch import Batch, tagged
+from hudi_ops.services.begin import begin_watched
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
 from hudi_ops.services.evolve import columns_after
-from hudi_ops.services.ledger import POINTER_PREFIX, TAKEN_KEY, ledger_path
+from hudi_ops.services.ledger import POINTER_PREFIX, ledger_path
 from hudi_ops.services.live_groups import live_buckets
 from hudi_ops.services.merge_tasks import BucketResult, BucketTask, find_duplicates, merge_and_write
 from hudi_ops.services.operations import INSERT, INSERT_OVERWRITE_TABLE, Replaces
@@ -34,6 +35,7 @@ from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.services.session import Session
 from hudi_ops.services.tag_tasks import SourceSummary
 from hudi_ops.services.writable import refuse_unwritable
+from hudi_ops.timeline.footprint import TAKEN_KEY
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.schema import table_schema
@@ -96,22 +98,26 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         if not state.timeline.completed_writes:
             ensure_first_commit(session)
         operation = batch.operation
-        action = operation.action(state.config)
-        attempt = begin(session.ctx, session.loader, action, operation.requested(), operation.inflight())
+        intent = operation.intent(groups, source=batch.ledger.source_id if batch.ledger is not None else None)
+        attempt, watch = begin_watched(session, state.config, operation, intent)
+        written: list[str] = []
         try:
             _refuse_moved(session, state, attempt, batch)
             with session.keep(attempt.instant, epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
+                watch.begin(attempt)
                 tasks = _bucket_tasks(session, attempt, batch, schema, groups)
                 replaced = replaced_by(session, attempt.begun, operation, (path for path, _ in groups))
                 keeper.check()
-                results: list[BucketResult] = scattered.gather(merge_and_write, [(task.key, task) for task in tasks])
+                merge = watch.over(merge_and_write, keeper.check) if engine.name == "local" else merge_and_write
+                results: list[BucketResult] = scattered.gather(merge, [(task.key, task) for task in tasks])
+                written += [result.stat.path for result in results if result.stat is not None]
                 keeper.check()
                 write = _write_of(session, attempt, batch, results, replaced, change.new)
                 entry = complete_write(session, attempt, write)
             session.settle(attempt.instant)
         except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
             # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
-            undo_attempt(session, attempt.instant, error)
+            undo_attempt(session, attempt.instant, error, written)
             raise error.at(table=state.config.name, instant=attempt.instant) from error
     return IngestResult(
         table=state.config.name,

@@ -14,7 +14,7 @@ from typing import cast
 
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.fate import refuse_taken_over
-from hudi_ops.concurrency.lease import read_lease
+from hudi_ops.concurrency.lease import lease_path, read_lease
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.concurrency.transaction import Decided
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
@@ -54,13 +54,21 @@ class Undone:
     files: tuple[str, ...]
 
 
-def undo_attempt(session: Session, instant: str, error: HudiOpsError) -> None:
-    """Cancel and roll back an attempt of this process that failed with an error which promises that nothing landed."""
+def undo_attempt(session: Session, instant: str, error: HudiOpsError, written: Sequence[str] = ()) -> None:
+    """Cancel and roll back an attempt of this process that failed with an error which promises that nothing landed.
+
+    Args:
+        session: the table.
+        instant: the attempt's.
+        error: why it failed.
+        written: data files that it knows to be there: whoever rolled it back meanwhile may have removed their markers.
+    """
     if error.details.get("taken_over"):
-        return  # the instant lives on, under another process's epoch: it is not ours to cancel
+        return  # the instant, and the files of a higher epoch, are another's now
     try:
         if not cancel_write(session, instant, f"{type(error).__name__}: {error.what}"):
             return
+        delete_files(session.ctx.storage, written)
         state = session.loader.load()
         found = state.timeline.find(instant)
         if found is None:
@@ -80,7 +88,7 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
         target: a pending write that a CANCEL slot names, or one whose rollback was begun.
 
     Returns:
-        None when nothing was deleted: somebody else is rolling it back, or a rollback's plan cannot be read.
+        None when it is not finished: somebody else is rolling it back, a rollback's plan cannot be read, or ours was voided.
     """
     storage = session.ctx.storage
     state = session.loader.load()
@@ -104,14 +112,25 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
             delete_files(storage, paths, foreign=foreign, check=keeper.check)
             delete_own_notes(session, target.time)
             delete_pending(session, state.timeline.folder, target, foreign=foreign)
-            _complete(session, attempt, target, paths)
+            decided = _complete(session, attempt, target, paths)
     except Cancelled as error:
         logger.warning("the rollback of %s is left to another process: %s", target, error)
         return None
+    if was_voided(decided):
+        # It may be pending still: its lease, once dead, is what leads the next write to it.
+        logger.warning("the rollback of %s was voided: left to whoever comes after its lease", target)
+        return None
     settle_undone(session, target.time)
+    if foreign:
+        delete_files(storage, [lease_path(target.time)], foreign=True)
     session.settle(attempt.instant)
     logger.warning("rolled back %s: %s files deleted", target, len(paths))
     return Undone(target.time, target.kind, attempt.instant, tuple(paths))
+
+
+def was_voided(decided: Decided | None) -> bool:
+    """Whether a completion was decided and could not be applied: somebody without slots took the rollback's inflight away."""
+    return decided is not None and not decided.applied
 
 
 def unread_rollbacks(session: Session, state: TableState, target: str) -> list[str]:
@@ -155,7 +174,7 @@ def _begin(session: Session, target: Instant, paths: Sequence[str]) -> Attempt |
     with cast(LockProvider, ctx.locks).acquire(ctx.lock_timeout_s, f"begin the rollback of {target.time}"):
         if rollback_of(ctx.storage, session.loader.load().timeline, target.time) is not None:
             return None
-        attempt = begin(ctx, session.loader, "rollback", plan)
+        attempt = begin(ctx, session.loader, "rollback", plan, is_locked=True)
     if not other_rollbacks(session, attempt.instant, target.time):
         return attempt
     for name in (inflight_name, requested_name):
@@ -206,5 +225,6 @@ def _complete(session: Session, attempt: Attempt, target: Instant, paths: Sequen
         raise
     if decided is None:
         session.drop_refused_payloads(attempt.instant)
-    session.drop_lost_payloads(attempt.instant, decided)
+    if not was_voided(decided):  # another executor may be about to complete it with a payload of its own
+        session.drop_lost_payloads(attempt.instant, decided)
     return decided

@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypedDict
 
+from hudi_ops.concurrency.conflicts import ConflictStrategy, Contender, strategy_of
+from hudi_ops.concurrency.contenders import ContenderReader
+from hudi_ops.concurrency.early import Watch
 from hudi_ops.concurrency.keeper import Keeper
 from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, Renewal, Role, drop_lease, inherit_lease
 from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.process_beats import process_beats
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
+from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.services.adopter import Adopter, Terms
@@ -22,6 +26,7 @@ from hudi_ops.services.fates import cancel_slot, fate_of
 from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder, put_payload
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Complete, Plan, Void
+from hudi_ops.timeline.footprint import Footprint
 from hudi_ops.timeline.log_head import older_entries
 from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
@@ -42,10 +47,17 @@ class EntryFields(TypedDict):
 
 @dataclass
 class Session:
-    """One process's work on one table; not safe for several threads at once. `terms` count for tables of other programs."""
+    """One process's work on one table; not safe for several threads at once. `terms` count for tables of other programs.
+
+    `gives_way` says whether a write lets older ones that overlap finish first: it does while it may be tried again.
+    """
 
     ctx: TableContext
     terms: Terms = field(default_factory=Terms)
+    conflicts: ConflictSettings = field(default_factory=ConflictSettings)
+    gives_way: bool = field(default=False, init=False)
+    strategy: ConflictStrategy = field(init=False)
+    contenders: ContenderReader = field(init=False)
     adopter: Adopter = field(init=False)
     commits: CommitReader = field(init=False)
     loader: StateLoader = field(init=False)
@@ -54,7 +66,9 @@ class Session:
     _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.strategy = strategy_of(self.conflicts.strategy)
         self.commits = CommitReader(self.ctx.storage)
+        self.contenders = ContenderReader(self.ctx.storage, self.commits)
         self.adopter = Adopter(self.ctx, self.commits, self.terms)
         self.loader = StateLoader(self.ctx.storage, self.commits, self.adopter)
         self.applier = TimelineApplier(self.ctx, self.loader, self.commits)
@@ -87,6 +101,12 @@ class Session:
         self.applier.remember(path, body)
         self._payloads.setdefault(instant, []).append(path)
         return path
+
+    def watch(self, action: str, intent: Footprint) -> Watch:
+        """The look-out of a write that is going to touch what `intent` says."""
+        is_on = self.conflicts.early_detection
+        mine = Contender("", action, intent, owner=str(self.ctx.owner))
+        return Watch(self.ctx, self.contenders, mine, self.conflicts.wait_s, is_on, is_on and self.gives_way)
 
     @contextmanager
     def keep(

@@ -74,7 +74,9 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
         instant = known.get(time)
         if is_foreign:
             # Its program clears up after itself, unless it was ours to roll back.
-            if instant is None and session.was_cancelled(state, time):
+            if instant is None and time in notes:
+                session.drop_name(time)
+            elif instant is None and session.was_cancelled(state, time):
                 clear_risen(session, state, time)
         elif instant is not None and instant.is_completed:
             session.settle(time)

@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypedDict
 
+from hudi_ops.concurrency.keeper import GAP_S_MAX
+from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.strangers import is_shared_with_strangers
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, NotFound
-from hudi_ops.services.ledger import TAKEN_KEY
 from hudi_ops.timeline.commit_log import POINTER_KEY
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Cancel, Complete, Plan
-from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, footprint_of
+from hudi_ops.timeline.footprint import BUCKET_DIGITS, TAKEN_KEY, Footprint, footprint_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log_head import reaching_back
 from hudi_ops.timeline.names import WRITE_ACTIONS, State, completes_as, instant_of_ms, ms_of_instant
@@ -28,6 +30,9 @@ from hudi_ops.timeline.state import CommitReader, TableState
 SEEN_MS = 10 * 60 * 1000
 SEEN_MAX = 64
 """How far below its own time, and how many at most, a COMPLETE names completions that its decider has seen."""
+
+APPLIED_WITHIN_MS = EXPIRY_MS - round(1000 * GAP_S_MAX) - 5_000
+"""How long a decision stays good where Apache Hudi writes too: a beat was at most `GAP_S_MAX` old when it was made."""
 
 _PLANS = frozenset({"compaction", "logcompaction", "clustering"})
 _MERGES = frozenset({"compaction", "logcompaction"})
@@ -61,7 +66,7 @@ def seen_by(state: TableState, completion_time: str) -> Seen:
 
 def why_void(ctx: TableContext, commits: CommitReader, state: TableState, entry: Complete) -> str | None:
     """Why a decided completion must not become visible; None when it may."""
-    if reason := undone(ctx, state, entry):
+    if reason := undone(ctx, state, entry) or stale_beside_strangers(ctx, commits, state, entry):
         return reason
     if completes_as(entry.action) not in WRITE_ACTIONS:
         return (
@@ -80,6 +85,19 @@ def undone(ctx: TableContext, state: TableState, entry: Complete) -> str | None:
     if undoing is not None:
         return f"rollback {undoing.time} undoes it: its writer does not know the commit log"
     return None
+
+
+def stale_beside_strangers(ctx: TableContext, commits: CommitReader, state: TableState, entry: Complete) -> str | None:
+    """Whether a writer of Apache Hudi may have judged it dead by now.
+
+    They judge a heartbeat before they take their lock, and do not look again under it: a file that appeared in between would be
+    rolled back although it is complete. Whoever decided it was not told yet that it had landed. Rollbacks are never judged so.
+    """
+    if ctx.clock.now_ms() - entry.at_ms < APPLIED_WITHIN_MS or completes_as(entry.action) not in WRITE_ACTIONS:
+        return None
+    if not is_shared_with_strangers(ctx.storage, commits, state):
+        return None
+    return f"it was decided more than {APPLIED_WITHIN_MS // 1000} s ago: a writer of Apache Hudi may be about to roll it back"
 
 
 def completed_between(

@@ -83,7 +83,7 @@ def claim(
         except Unavailable as error:
             refused = error
             continue
-        return Claimed(read_id(body) == decision_id, body)
+        return Claimed(is_own(body, decision_id, read_id), body)
     if unsettled is None and refused is not None:
         raise refused
     # Also after a last try that was surely refused: an earlier one may still land.
@@ -93,6 +93,11 @@ def claim(
         found=f"{type(unsettled).__name__} on putting, nothing on reading back",
         next_step="delete nothing; the next write settles it (see `hudi-ops timeline` before a bulk_insert is repeated)",
     ) from unsettled
+
+
+def is_own(body: bytes, decision_id: str, read_id: Callable[[bytes], str]) -> bool:
+    """Whether what was read back under a name is this decision: a failed put does not tell who put it."""
+    return read_id(body) == decision_id
 
 
 def ensure(storage: Storage, path: str, body: bytes, *, attempts: int = 5) -> None:

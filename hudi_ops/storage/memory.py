@@ -112,9 +112,13 @@ class MemoryStorage:
         """Nothing: a put is one step here."""
         return 0
 
-    def copy(self) -> MemoryStorage:
-        """The present state as a storage of its own: what a crash here would leave. Change times are kept."""
-        twin = MemoryStorage(self._name, self._clock)
+    def copy(self, clock: Clock | None = None) -> MemoryStorage:
+        """The present state as a storage of its own: what a crash here would leave. Change times are kept.
+
+        Args:
+            clock: gives the change times from here on; without one, the clock that did so far.
+        """
+        twin = MemoryStorage(self._name, clock or self._clock)
         with self._lock:
             twin._writes, twin._names, twin._files = self._writes, self._names.copy(), self._files.copy()
         return twin

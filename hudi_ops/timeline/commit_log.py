@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -174,7 +174,14 @@ def refresh_log(storage: Storage, log: Log) -> Log:
     fresh: list[Entry] = []
     while (entry := read_slot(storage, log.head + 1 + len(fresh))) is not None:
         fresh.append(entry)
-    grown = replace(log, entries=(*log.entries, *fresh)) if fresh else log
+    return extended(log, fresh)
+
+
+def extended(log: Log, fresh: Sequence[Entry]) -> Log:
+    """The log with the entries right above its head, as they were read from their slots."""
+    if not fresh:
+        return log
+    grown = replace(log, entries=(*log.entries, *fresh))
     for slot, entry in grown.since(log.head):
         if isinstance(entry, Properties):
             grown = replace(grown, properties_slot=slot, properties=entry)

@@ -28,7 +28,8 @@ def read_properties(storage: Storage) -> dict[str, str]:
         Corrupt: a file is there, and neither it nor the backup can be read.
     """
     problem: Corrupt | None = None
-    for path in (PROPERTIES_PATH, BACKUP_PATH):
+    # Apache Hudi removes the backup once the new file is there: who found neither asked for the file too early.
+    for path in (PROPERTIES_PATH, BACKUP_PATH, PROPERTIES_PATH):
         try:
             values = properties.loads(storage.get(path), path)
             _check(values, path)

@@ -10,9 +10,9 @@ from hudi_ops.errors import Conflict, Corrupt, NotFound, Unsupported
 from hudi_ops.storage.claim import claim
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, read_slot, refresh_log, slot_path
+from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, extended, read_slot, refresh_log, slot_path
 from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.entries import Properties, decision_id_of, encode_entry
+from hudi_ops.timeline.entries import Entry, Properties, decision_id_of, encode_entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log_head import open_log
 from hudi_ops.timeline.properties_file import load_config
@@ -116,6 +116,11 @@ class StateLoader:
         if self._log is not None:
             self._refuse_replaced(state)
         return state
+
+    def learn(self, slot: int, entry: Entry) -> None:
+        """Take in what was found in a slot on claiming it, so that it need not be read again."""
+        if self._log is not None and slot == self._log.head + 1:
+            self._log = extended(self._log, [entry])
 
     def reload(self, state: TableState) -> TableState:
         """Read log and timeline anew, in this order; settings stay as they were read.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from hudi_ops.concurrency.lease import EXPIRY_MS, read_lease
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.services.drop_metadata import FOLDER as METADATA_FOLDER
+from hudi_ops.timeline.entries import Cancel
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.rollbacks import targets_of
@@ -30,7 +31,7 @@ def check_fleet(logged: LogSubject, findings: Findings) -> None:
         if instant.time in logged.completes:
             continue
         if instant.kind == "rollback":
-            _check_eager(subject, instant, findings)
+            _check_eager(logged, instant, findings)
         elif instant.action in _SERVICES and not instant.is_completed and not _is_planned(logged, instant):
             findings.warning(
                 "foreign-plan",
@@ -43,17 +44,23 @@ def check_fleet(logged: LogSubject, findings: Findings) -> None:
     _check_archived(logged, findings)
 
 
-def _check_eager(subject: Subject, rollback: Instant, findings: Findings) -> None:
+def _check_eager(logged: LogSubject, rollback: Instant, findings: Findings) -> None:
     """A heartbeat that was made with an instant cannot have expired right after: who undid it did not ask for it."""
+    subject = logged.subject
     lease = read_lease(subject.storage, rollback.time)
     if lease is not None and lease.owner is not None:
         return
+    zone = logged.log.properties.facts.timezone if subject.config.is_in_local_time else "UTC"
     for target in targets_of(subject.storage, subject.later, rollback):
         try:
-            soon = ms_of_instant(rollback.time) - ms_of_instant(target) < EXPIRY_MS
+            begun_ms = ms_of_instant(rollback.time, zone)
+            soon = begun_ms - ms_of_instant(target, zone) < EXPIRY_MS
         except HudiOpsError:
             continue  # bootstrap instants are numbers, not times
-        if soon or subject.is_beating(target):
+        fate = logged.log.fate(target)
+        # Ours cancels first. Apache Hudi finishes a rollback of ours that it finds pending, and then it has no slot.
+        is_ours = fate is not None and isinstance(fate[1], Cancel) and fate[1].at_ms <= begun_ms
+        if not is_ours and (soon or subject.is_beating(target)):
             findings.warning(
                 "eager-rollback",
                 f"rollback {rollback.time} undid {target} before its heartbeat can have expired: a writer cleans eagerly, and "

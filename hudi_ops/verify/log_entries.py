@@ -1,6 +1,6 @@
 """Invariants of the log's entries among each other: one fate an instant, rising epochs and boundaries, plans above what completed.
 
-Source: docs/protocol.md §2; DESIGN's rules for PLAN, TAKEOVER and ARCHIVE.
+Source: docs/protocol.md §2, §14.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from hudi_ops.table import Table
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import unaccounted
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.int64())])
 WRITER = """
 import sys

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -33,7 +32,7 @@ LAZY = {
     "hoodie.clean.failed.writes.policy": "LAZY",
     "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
 }
-MANY = 400_000
+MANY = 100_000
 DEADLINE_S = 240.0
 
 
@@ -66,26 +65,19 @@ def files_of(path: Path, instant: str) -> list[str]:
     return [file.name for file in path.rglob("*.parquet") if instant in file.name]
 
 
-def kill_tree(pid: int) -> None:
-    """SIGKILL to a process that this test started, and to its children: the JVM is one of them."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    os.kill(pid, signal.SIGKILL)
-    for child in children:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(child), signal.SIGKILL)
-
-
 def kill_while_it_writes(path: Path) -> str:
     """A real writer of Apache Hudi, killed once a data file of its instant has been announced and begun; its instant."""
     known = {one.time for one in timeline(path)}
     with HudiPeer() as peer:
         peer.call("ping")
-        process = peer._process
-        assert process is not None
+
+        errors: list[Exception] = []
 
         def write() -> None:
-            with contextlib.suppress(HudiPeerError, BrokenPipeError):
+            try:
                 peer.write(path, rows(0, MANY, 2), buckets=2, options=LAZY)
+            except (HudiPeerError, BrokenPipeError) as error:
+                errors.append(error)
 
         writer = threading.Thread(target=write, daemon=True)
         writer.start()
@@ -93,10 +85,11 @@ def kill_while_it_writes(path: Path) -> str:
         while True:
             assert time.monotonic() < deadline, "no data file was begun"
             writer.join(0.01)
+            assert writer.is_alive(), f"it ended before it could be killed: {errors}"
             begun = [one.time for one in timeline(path).pending if one.time not in known]
             if begun and files_of(path, begun[0]):
                 break
-        kill_tree(process.pid)
+        peer.kill()
         writer.join(DEADLINE_S)
     assert not writer.is_alive()
     (instant,) = begun

@@ -1,4 +1,4 @@
-"""Our Spark engine on Spark 3.5, the one that Apache Hudi's bundle needs: fleets run both releases, and modules moved between them."""
+"""Our Spark engine on Spark 3.5, which Apache Hudi's bundle needs: fleets run both releases, and modules moved between them."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from hudi_ops.services import dead_writers
 from hudi_ops.services import recover as recovery
 from hudi_ops.services.recover import recover
 from hudi_ops.services.rollback_files import metadata_bytes
+from hudi_ops.services.sweep import notes_of
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
@@ -49,12 +50,15 @@ def test_what_its_markers_name_is_deleted_logs_too_and_without_any_what_carries_
     storage: MemoryStorage, kind: str, markers: str
 ) -> None:
     instant, files = kill_foreign(storage, NOW_MS, kind=kind, markers=markers)
+    # Hadoop's checksum files, beside each file that it wrote on a disk.
     storage.put(f"part=p0/.{files[0].rpartition('/')[2]}.crc", b"crc")
+    storage.put(f".hoodie/.heartbeat/.{instant}.crc", b"crc")
     (undone,) = recover(table_of(storage, late_clock(), "ours")._session)
     assert list(undone.files) == files
     assert undone.action == kind
     assert visible(storage, late_clock()) == OLD
     assert len(rollbacks(storage)) == 1
+    assert len(notes_of(storage.list_folder(".hoodie/.temp").folders).get(instant, ())) == (markers != "none")
     assert unaccounted(storage) == []
     log = load_log(storage, None)
     assert log is not None
@@ -92,7 +96,7 @@ def test_a_live_writer_and_one_without_a_heartbeat_are_left_alone(storage: Memor
 
 def test_a_heartbeat_that_is_renewed_before_the_lock_is_held_saves_its_writer(storage: MemoryStorage) -> None:
     instant, files = kill_foreign(storage, NOW_MS)
-    moves = Moves.before("put:.hoodie/.hudi_ops_tmp", lambda: storage.put(f".hoodie/.heartbeat/{instant}", b""))
+    moves = Moves.before(f"put:{dead_writers.CLOCK_PROBE}", lambda: storage.put(f".hoodie/.heartbeat/{instant}", b""))
     assert recover(table_of(FaultyStorage(storage, moves), late_clock(), "ours")._session) == []
     assert moves.moved_at
     assert all(storage.head(path) is not None for path in files)

@@ -15,7 +15,7 @@ from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.protocol import Storage
 
 INSTANT = "20260101000000000"
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 
 
 def renewal_in(storage: Storage) -> Renewal:

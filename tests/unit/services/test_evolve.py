@@ -12,7 +12,7 @@ import pytest
 
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.errors import Conflict, InvalidRequest
-from hudi_ops.services import ingest as ingest_module
+from hudi_ops.services import begin as begin_module
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.table import Table
 
@@ -149,11 +149,11 @@ def test_columns_that_change_under_an_attempt_are_a_conflict(table: Table, monke
         attempt = begin(*given)
         if not began:
             began.append(attempt.instant)
-            monkeypatch.setattr(ingest_module, "begin", begin)
+            monkeypatch.setattr(begin_module, "begin", begin)
             other.ingest(SCHEMA.append(pa.field("theirs", pa.int32())).empty_table(), evolve=True)
         return attempt
 
-    monkeypatch.setattr(ingest_module, "begin", begin_then_change)
+    monkeypatch.setattr(begin_module, "begin", begin_then_change)
     result = table.ingest(pa.table({"id": ["b"], "ours": [True]}), evolve=True)
     assert result.instant != began[0]
     assert table.schema.names == [*SCHEMA.names, "theirs", "ours"]

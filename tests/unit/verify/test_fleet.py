@@ -16,11 +16,13 @@ from hudi_ops.services.rollback_files import metadata_bytes
 from hudi_ops.services.sweep import note_path
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
+from hudi_ops.timeline.commit_log import slot_path
+from hudi_ops.timeline.entries import Cancel, encode_entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, instant_of_ms
 from hudi_ops.verify import verify_table
 from hudi_ops.verify.subject import Subject
-from tests.unit.verify.breaking import edit_properties, errors, found, infos, timeline_of, warnings, writes
+from tests.unit.verify.breaking import edit_properties, entries, errors, found, infos, timeline_of, warnings, writes
 
 FOLDER = ".hoodie/timeline"
 FUTURE_MS = 4_070_908_800_000
@@ -43,6 +45,16 @@ def test_a_rollback_right_after_its_target_was_requested_is_an_eager_one(ours, i
     assert found(ours) == warnings("eager-rollback", "foreign-instant" if is_done else "rollback-pending")
     (finding,) = [one for one in verify_table(ours).findings if one.invariant == "eager-rollback"]
     assert "LAZY" in finding.next_step
+
+
+def test_a_rollback_of_ours_that_apache_hudi_finished_is_no_sign(ours):
+    first = entries(ours)[0]
+    cancel = Cancel(
+        table_id=first.table_id, decision_id="test", owner="test", at_ms=FUTURE_MS, instant=UNDONE, reason=""
+    )
+    ours.put(slot_path(len(entries(ours))), encode_entry(cancel))
+    roll_back(ours, UNDONE)
+    assert found(ours) == warnings("foreign-instant")
 
 
 def test_a_rollback_of_an_expired_writer_is_no_sign(ours):

@@ -192,6 +192,6 @@ def test_ledger_broken(ours, body):
 
 
 def test_a_plan_decides_nothing_of_fate(ours):
-    put_slot(ours, len(entries(ours)), Plan(**common(ours), instant=LATER, action="clustering", payload=""))
+    put_slot(ours, len(entries(ours)), Plan(**common(ours), instant=LATER, action="clustering", payload="p"))
     assert found(ours) == []
     assert isinstance(entries(ours)[1], Complete)

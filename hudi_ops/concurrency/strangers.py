@@ -1,0 +1,59 @@
+"""Whether writers of Apache Hudi share a table, as far as its timeline and its log tell; and how an instant is taken beside them.
+
+They know no leases: their instant is the present, taken under the table lock, and a name of ours that is equal would be theirs
+too, with its files, its markers and its heartbeat. So where they write, ours are taken under the same lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import cast
+
+from hudi_ops.concurrency.lease import read_lease
+from hudi_ops.concurrency.locks import LockProvider
+from hudi_ops.context import TableContext
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.commit_log import POINTER_KEY, read_slot
+from hudi_ops.timeline.entries import Plan
+from hudi_ops.timeline.state import CommitReader, TableState
+
+LOOKED_BACK_MAX = 32
+"""How many of the newest completed writes are looked at: a first write must not read a whole timeline."""
+
+
+def is_shared_with_strangers(storage: Storage, commits: CommitReader, state: TableState) -> bool:
+    """True for a table that was adopted, and for one with an instant that stands in no slot and that no lease of ours claims.
+
+    It looks at the newest commits until one tells, and reads those that were not read yet. Strangers who left no trace in
+    the last `LOOKED_BACK_MAX` writes, and have none pending, count as gone.
+    """
+    first = read_slot(storage, 0) if state.log.base else next(iter(state.log.entries), None)
+    if first is None or first.decision_id.startswith("adopt "):
+        return True
+    ours = {getattr(entry, "instant", "") for _, entry in state.log.since(state.log.base - 1)}
+    newest = sorted(state.timeline.completed_writes, key=lambda one: one.completion_time)[-LOOKED_BACK_MAX:]
+    for instant in reversed(newest):
+        metadata = commits.metadata(state.timeline, instant) if instant.time not in ours else None
+        if metadata is not None and POINTER_KEY not in metadata.extra:
+            return True
+    planned = {entry.instant for _, entry in state.log.since(state.log.base - 1) if isinstance(entry, Plan)}
+    for instant in state.timeline.pending:
+        lease = read_lease(storage, instant.time)
+        if instant.time not in planned and (lease is None or lease.owner is None):
+            return True
+    return False
+
+
+@contextmanager
+def alone_with_the_clock(ctx: TableContext, commits: CommitReader, state: TableState) -> Iterator[None]:
+    """Hold the table lock while an instant is taken, where writers of Apache Hudi take theirs under it; else nothing is held.
+
+    Raises:
+        Busy: the lock was not to be had in time.
+    """
+    if not is_shared_with_strangers(ctx.storage, commits, state):
+        yield
+        return
+    with cast(LockProvider, ctx.locks).acquire(ctx.lock_timeout_s, "take an instant"):
+        yield
