@@ -21,9 +21,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hudi_ops.services.recover import recover
+from hudi_ops.services.rollback import Undone
 from hudi_ops.services.session import Session
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.table import Table
+from hudi_ops.timeline.commit_log import load_log
 from hudi_ops.timeline.entries import Complete
 from hudi_ops.timeline.state import CommitReader, StateLoader
 from tests.e2e.fleet_writer import SCHEMA, Orders, read_diary
@@ -257,8 +259,7 @@ def check_rows(found: pa.Table, expected: list[Row]) -> None:
 
 def check_slots(root: Path, told: Told) -> int:
     """Every acknowledged instant of ours holds a slot, completion times rise with the slots; returns how many slots there are."""
-    storage = LocalStorage(root)
-    log = StateLoader(storage, CommitReader(storage)).whole_log()
+    log = load_log(LocalStorage(root), None)
     assert log is not None
     completes = [entry for _, entry in log.completes()]
     times = [entry.completion_time for entry in completes]
@@ -268,8 +269,8 @@ def check_slots(root: Path, told: Told) -> int:
     return log.head + 1
 
 
-def settle(table: Table) -> list[str]:
-    """The last writer's recovery: returns the instants that it rolled back."""
+def settle(table: Table) -> list[Undone]:
+    """The last writer's recovery: returns what it rolled back."""
     return recover(Session(table.context))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import sys
 import threading
 import time
@@ -55,7 +56,7 @@ class Orders:
         commits: how many acknowledged attempts are enough.
         diary: file to which each attempt is appended.
         session_s: time-out of the ZooKeeper session.
-        stop_at: what the name of a file must contain for the writer to stop there, for ever; empty: nowhere.
+        stop_at: pattern of the path at whose put the writer stops for ever; empty: nowhere.
         stop_after: whether it stops after that put, not before it.
         in_turns: wait for a line on stdin before each commit; the end of stdin ends the writer.
     """
@@ -93,7 +94,7 @@ class WatchedStorage(LocalStorage):
             super().put_if_absent(path, body)
 
     def _watched(self, path: str) -> _Stop:
-        return _Stop(bool(self.stop_at) and self.stop_at in path, after=self.stop_after)
+        return _Stop(bool(self.stop_at and re.search(self.stop_at, path)), after=self.stop_after)
 
 
 @dataclass

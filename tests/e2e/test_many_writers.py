@@ -168,7 +168,7 @@ def check(folder: Path, storm: Storm, table: Table) -> None:
     told = Told()
     for member in storm.fleet.members.values():
         told.take(member.diary)
-    undone = settle(table)
+    undone = len(settle(table))
     order = landed(folder / "table")
     print_figures(told, storm, order, undone)
     check_order(told, order)
@@ -179,7 +179,7 @@ def check(folder: Path, storm: Storm, table: Table) -> None:
     assert report.findings == (), [str(finding) for finding in report.findings]
 
 
-def print_figures(told: Told, storm: Storm, order: list[tuple[str, str]], undone: list[str]) -> None:
+def print_figures(told: Told, storm: Storm, order: list[tuple[str, str]], undone: int) -> None:
     """What happened, in figures."""
     there = {attempt for _, attempt in order}
     kinds = sorted(set(told.refused.values()))
@@ -193,4 +193,4 @@ def print_figures(told: Told, storm: Storm, order: list[tuple[str, str]], undone
         f"  instants begun for a commit: mean {statistics.mean(tries):.2f}, p95 {tries[len(tries) * 95 // 100]}, "
         f"max {tries[-1]}; seconds: median {statistics.median(told.seconds):.2f}, max {max(told.seconds):.1f}"
     )
-    print(f"  the last recovery rolled back {len(undone)}")
+    print(f"  the last recovery rolled back {undone}")

@@ -22,8 +22,8 @@ from hudi_ops.concurrency.zookeeper import ZooKeeperLock
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.table import Table
 from hudi_ops.testing.zookeeper import EmbeddedZooKeeper
+from hudi_ops.timeline.commit_log import load_log
 from hudi_ops.timeline.entries import Void
-from hudi_ops.timeline.state import CommitReader, StateLoader
 from hudi_ops.verify import verify_table
 from tests.e2e.fleet import Fleet, Member, check_order, check_rows, landed, make_table, replay, settle
 from tests.e2e.fleet_writer import BASE_PATH
@@ -93,7 +93,8 @@ class Place:
         newest = next(one for one in told.acknowledged if one.startswith("after"))
         check_rows(table.read(), replay([*order, *last, (told.acknowledged[newest], newest)], told.rows))
         report = verify_table(table.context.storage, deep=True)
-        assert report.findings == (), [str(finding) for finding in report.findings]
+        # That another program writes here is a warning of its own, and true.
+        assert [str(one) for one in report.findings if one.invariant != "foreign-instant"] == []
         lock.close()
 
     def read_equal(self, table: Table) -> None:
@@ -191,7 +192,7 @@ def play(
 def test_killed_between_slot_and_completed_instant(place: Place, heartbeat: str) -> None:
     """Apache Hudi knows no slots: it commits and cleans first, and what was decided without being seen is voided."""
     place.ours("first")
-    member = place.fleet.add("dead", 1, session_s=SESSION_S, stop_at=".commit_log/0")
+    member = place.fleet.add("dead", 1, session_s=SESSION_S, stop_at=r"\.commit_log/0")
     place.fleet.await_stop(member)
     (pending,) = timeline_of(place.root).pending
     place.fleet.kill(member)
@@ -202,8 +203,7 @@ def test_killed_between_slot_and_completed_instant(place: Place, heartbeat: str)
     rolled_back = [one for one in timeline_of(place.root) if one.action == "rollback" and one.is_completed]
     assert len(rolled_back) == (1 if heartbeat == "old" else 0), "by Apache Hudi's clean, or by nobody yet"
     place.ours("next")
-    storage = LocalStorage(place.root)
-    log = StateLoader(storage, CommitReader(storage)).whole_log()
+    log = load_log(LocalStorage(place.root), None)
     assert log is not None
     assert any(isinstance(entry, Void) for entry in log.entries)
     assert timeline_of(place.root).find(pending.time) is None
@@ -212,7 +212,7 @@ def test_killed_between_slot_and_completed_instant(place: Place, heartbeat: str)
 
 def test_apache_hudi_rolls_back_what_our_killed_writer_left(place: Place) -> None:
     place.ours("first")
-    member = place.fleet.add("dead", 1, session_s=SESSION_S, stop_at=".parquet")
+    member = place.fleet.add("dead", 1, session_s=SESSION_S, stop_at=r"\.parquet$")
     place.fleet.await_stop(member)
     (pending,) = timeline_of(place.root).pending
     place.fleet.kill(member)
