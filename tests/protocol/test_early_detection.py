@@ -233,7 +233,7 @@ class Overtaken:
         self.times = 0
 
     def fault_at(self, number: int, point: str) -> None:
-        if point.startswith("put:.hoodie/.temp") and self._left:
+        if point.startswith("put:.hoodie/.temp") and ".marker." in point and self._left:
             self._left -= 1
             self.times += 1
             once(
