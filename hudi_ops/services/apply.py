@@ -61,18 +61,20 @@ class TimelineApplier(Applier):
             found = state.timeline.find(entry.instant, entry.action)
             if (found is not None and found.is_completed) or is_archived(state.log, entry.instant):
                 return True
+            # Before the last look at the clock: between it and the put no storage is waited for.
+            body = self._bytes(entry.payload)
             reason = why_void(self._ctx, self._commits, state, entry)
             if reason is None:
-                return self._put_completed(state, slot, entry)
+                return self._put_completed(state, slot, entry, body)
             if self._void(state, slot, entry, reason):
                 return False
             # The slot after the head we read was taken: what it says may change the verdict.
             state = self._loader.reload(state)
 
-    def _put_completed(self, state: TableState, slot: int, entry: Complete) -> bool:
+    def _put_completed(self, state: TableState, slot: int, entry: Complete, body: bytes) -> bool:
         path = state.timeline.path(completed_name(entry.instant, entry.action, entry.completion_time))
         # Name and bytes both follow from the slot: whoever puts it, it is this file.
-        ensure(self._ctx.storage, path, self._bytes(entry.payload))
+        ensure(self._ctx.storage, path, body)
         # An applier that slept here may wake an instant that was archived or voided meanwhile (docs/protocol.md §6, step 5).
         log = refresh_log(self._ctx.storage, state.log)
         if is_voided(log, slot):

@@ -14,11 +14,13 @@ from collections.abc import Mapping, Sequence
 from hudi_ops.concurrency.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.markers import FOLDER, delete_markers
 from hudi_ops.services.cancel import cancel_write
+from hudi_ops.services.dead_writers import is_silent
 from hudi_ops.services.fates import fate_of
 from hudi_ops.services.rollback_files import delete_files, delete_own_notes, delete_pending, files_of
 from hudi_ops.services.session import Session, best_effort
-from hudi_ops.timeline.commit_log import payload_folder
+from hudi_ops.timeline.commit_log import POINTER_KEY
 from hudi_ops.timeline.entries import Cancel
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -58,6 +60,18 @@ def clear_risen(session: Session, state: TableState, instant: str) -> list[str]:
     return paths
 
 
+def clear_late(session: Session, state: TableState, completed: Instant) -> None:
+    """Remove what an executor announced after another, of a higher epoch, had completed its instant; only what ours completed."""
+    metadata = session.commits.metadata(state.timeline, completed)
+    if metadata is None or POINTER_KEY not in metadata.extra:
+        return
+    named = {stat.path for stat in metadata.stats}
+    late = [path for path in files_of(session, completed.time) if path not in named]
+    delete_files(session.ctx.storage, late)
+    delete_markers(session.ctx.storage, completed.time)
+    logger.warning("%s was completed by another process; deleted what a late one announced: %s", completed, late)
+
+
 def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None:
     """Drop leases and markers of instants that are settled, or that never reached the timeline.
 
@@ -73,14 +87,16 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
     for time, is_foreign in dead.items():
         instant = known.get(time)
         if is_foreign:
-            # Its program clears up after itself, unless it was ours to roll back.
-            if instant is None and time in notes:
+            # Its program clears up after itself, unless it died right after it completed, or was ours to roll back.
+            if instant is not None and instant.is_completed and is_silent(session, time):
+                session.settle(time)
+            elif instant is None and time in notes:
                 session.drop_name(time)
             elif instant is None and session.was_cancelled(state, time):
                 clear_risen(session, state, time)
         elif instant is not None and instant.is_completed:
             session.settle(time)
-        elif instant is None and (time in notes or not _left_something(session, time, marked)):
+        elif instant is None and time in notes:
             session.drop_name(time)
         elif instant is None:
             _settle_vanished(session, state, time)
@@ -89,6 +105,9 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
         # A task that outlived its rolled back attempt announced, and perhaps wrote, another file.
         if read_lease(session.ctx.storage, time) is None and session.was_cancelled(state, time):
             clear_risen(session, state, time)
+    for time in sorted(marked - dead.keys()):
+        if (done := known.get(time)) is not None and done.is_completed and read_lease(session.ctx.storage, time) is None:
+            clear_late(session, state, done)
     now_ms = session.ctx.clock.now_ms()
     due = [time for time, until_ms in sorted(notes.items()) if until_ms[-1] <= now_ms and time not in known]
     looked = 0
@@ -137,12 +156,12 @@ def notes_of(folders: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _left_something(session: Session, instant: str, marked: set[str]) -> bool:
-    return instant in marked or bool(session.ctx.storage.list(payload_folder(instant)))
-
-
 def _settle_vanished(session: Session, state: TableState, instant: str) -> None:
-    """Markers or payloads, a dead lease of ours, and nothing on the timeline: rolled back, archived, or never begun."""
+    """A dead lease of ours, and nothing on the timeline: rolled back, archived, or it sleeps right before its first file there.
+
+    Its name is not given up before a slot has its fate: a sleeper's file would be pending without a lease, which looks like
+    another program's, and stays for good.
+    """
     if instant <= state.log.boundary:
         session.settle(instant)
         return
@@ -152,8 +171,8 @@ def _settle_vanished(session: Session, state: TableState, instant: str) -> None:
     elif fate is not None:
         session.settle(instant)
     else:
-        # A writer without slots rolled it back, or its planner died before its slot, or sleeps: a slot must not name bytes that
-        # are gone. What it left is as dead as any; but nothing goes before a CANCEL.
+        # A writer without slots rolled it back, or it died before its first file or its slot, or sleeps there: a slot must not name
+        # bytes that are gone. What it left is as dead as any; but nothing goes before a CANCEL.
         reason = "its writer is gone, and it is not on the timeline"
         if cancel_write(session, instant, reason, still=lambda: _has_dead_lease(session, instant)):
             clear_risen(session, session.loader.load(), instant)

@@ -66,14 +66,16 @@ def seen_by(state: TableState, completion_time: str) -> Seen:
 
 def why_void(ctx: TableContext, commits: CommitReader, state: TableState, entry: Complete) -> str | None:
     """Why a decided completion must not become visible; None when it may."""
-    if reason := undone(ctx, state, entry) or stale_beside_strangers(ctx, commits, state, entry):
+    if reason := undone(ctx, state, entry):
         return reason
     if completes_as(entry.action) not in WRITE_ACTIONS:
-        return (
-            None  # what is no write has no rows to lose, and its place in the order of completion tells nobody anything
-        )
+        # What is no write has no rows to lose, and its place in the order of completion tells nobody anything.
+        return None
     mine = _footprint_reader(ctx, entry)
-    return completed_between(commits, state, entry, mine) or planned_between(ctx, state, entry, mine)
+    if reason := completed_between(commits, state, entry, mine) or planned_between(ctx, state, entry, mine):
+        return reason
+    # Last, since the other questions take time: whoever asks them may sleep, too.
+    return stale_beside_strangers(ctx, commits, state, entry)
 
 
 def undone(ctx: TableContext, state: TableState, entry: Complete) -> str | None:

@@ -59,7 +59,7 @@ def check_log(subject: Subject, findings: Findings) -> LogSubject | None:
     logged = LogSubject(subject, log)
     _check_entries(logged, findings)
     check_entries(log, findings)
-    check_boundary(log, subject.later, findings)
+    check_boundary(log, subject.later, subject.has_files, findings)
     _check_fates(logged, findings)
     return logged
 

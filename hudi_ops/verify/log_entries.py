@@ -5,6 +5,7 @@ Source: docs/protocol.md §2, §14.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hudi_ops.timeline.active import Timeline
@@ -79,8 +80,15 @@ def check_entries(log: Log, findings: Findings) -> None:
         reading.read(slot, entry)
 
 
-def check_boundary(log: Log, timeline: Timeline, findings: Findings) -> None:
-    """What an ARCHIVE put behind the table's start is off the timeline."""
+def check_boundary(log: Log, timeline: Timeline, has_files: Callable[[str], bool], findings: Findings) -> None:
+    """What an ARCHIVE put behind the table's start is off the timeline.
+
+    Args:
+        log: the whole of it.
+        timeline: read after the log.
+        has_files: whether a data file carries an instant in its name.
+        findings: takes what is found.
+    """
     for instant in timeline:
         if instant.time > log.boundary or instant.kind == "savepoint":
             continue
@@ -92,10 +100,17 @@ def check_boundary(log: Log, timeline: Timeline, findings: Findings) -> None:
                 path,
                 "its archiver is at work or died: the next run of it goes on",
             )
-        else:
+        elif has_files(instant.time):
             findings.error(
                 "archived-pending",
                 f"slot {log.archive_slot} archived up to {log.boundary}, past this pending instant, whose files become rows",
                 path,
                 "roll it back: `hudi-ops rollback`",
+            )
+        else:
+            findings.warning(
+                "archived-pending",
+                f"slot {log.archive_slot} archived up to {log.boundary}, past this pending instant, which has no files",
+                path,
+                "it slept while others archived, and gives up when it wakes; if it died, the next write clears it",
             )

@@ -116,6 +116,10 @@ class Subject:
                 found.append(FoundFile(info, info.path.rpartition("/")[0], name))
         return found
 
+    def has_files(self, instant: str) -> bool:
+        """Whether a data file carries an instant in its name."""
+        return any(found.name.instant == instant for found in self.data_files)
+
     def is_beating(self, time: str) -> bool:
         """Whether an instant has a live lease, ours or Apache Hudi's."""
         lease = read_lease(self.storage, time)

@@ -93,11 +93,11 @@ def sleeper_and_archiver() -> Case:
     )
 
 
-def killed_beside_hudi(theirs: Callable[..., object]) -> Case:
+def killed_beside_hudi(theirs: Callable[..., object], helper: Callable[..., object] | None = None) -> Case:
     """Ours is killed, its lock is free; Apache Hudi goes on, and somebody finds what was decided."""
     return Case(
         "",
-        {"ours": Writes(UPSERT_A), "theirs": theirs, "helper": Recovers()},  # type: ignore[dict-item]
+        {"ours": Writes(UPSERT_A), "theirs": theirs, "helper": helper or Recovers()},
         Oracle({"ours": UPSERT_A}, {"theirs": theirs.job if isinstance(theirs, Hudi) and theirs.job else REWRITE_A}),
         base=mixed_table,
         after={"theirs": "ours", "helper": "ours"},
@@ -169,12 +169,12 @@ HOLES = [
     ),
     Hole(
         "H3 a pending rollback of Apache Hudi voids",
-        lambda: killed_beside_hudi(Later(Hudi("theirs"))),
+        lambda: killed_beside_hudi(Later(Hudi("theirs")), Later(Recovers())),
         both(off(void, "undone"), off(void, "stale_beside_strangers")),
     ),
     Hole(
         "H3 Apache Hudi judges the dead before its lock",
-        lambda: killed_beside_hudi(Later(Hudi("theirs"))),
+        lambda: killed_beside_hudi(Later(Hudi("theirs")), Later(Recovers())),
         off(void, "stale_beside_strangers"),
     ),
     Hole(
@@ -255,7 +255,12 @@ HOLES = [
         ),
         off(commit, "known_times", frozenset({"20300101000000000"})),
     ),
-    Hole("W4 an applier that slept wakes nothing that was archived", decided_and_archived, unread_log(apply)),
+    Hole(
+        "W4 an applier that slept wakes nothing that was archived",
+        decided_and_archived,
+        # Who recovers clears what has risen, itself too, if it comes to that.
+        both(unread_log(apply), off(recover, "clear_archived")),
+    ),
 ]
 
 

@@ -26,6 +26,7 @@ from hudi_ops.timeline.commit_log import slot_path
 from hudi_ops.timeline.entries import Entry, encode_entry
 from tests.protocol.scenarios.actors import Writes
 from tests.protocol.scenarios.cases import Case, beside_hudi, beside_rollback, of_jobs, of_services
+from tests.protocol.scenarios.check import Oracle
 from tests.protocol.scenarios.services import Executes, Plans
 from tests.protocol.scenarios.worlds import (
     ALSO_A,
@@ -50,6 +51,11 @@ TAKEOVER = of_services(
     {"one": REWRITE_A, "two": REWRITE_A},
 )
 BESIDE_HUDI = beside_hudi("ingest and Apache Hudi on one group", UPSERT_A, ALSO_A)
+UNWATCHED = Case(
+    "two ingests that do not look out",
+    {"one": Writes(UPSERT_A, early=False), "two": Writes(ALSO_A, early=False)},
+    Oracle({"one": UPSERT_A, "two": ALSO_A}),
+)
 UNWRITTEN = beside_rollback("ingest and rollback of unwritten files", UPSERT_A, ALSO_A, "put:part=a")
 
 FLOORS: list[tuple[Case, int]] = [
@@ -126,7 +132,7 @@ def without_reading_back(patch: pytest.MonkeyPatch) -> None:
 
 
 PROOFS: dict[str, tuple[Case, frozenset[Trouble], Callable[[pytest.MonkeyPatch], None]]] = {
-    "the slot": (SAME_GROUP, frozenset({Event.LOCK_LOST}), without_slots),
+    "the slot": (UNWATCHED, frozenset({Event.LOCK_LOST}), without_slots),
     "the epoch": (TAKEOVER, frozenset({Event.PAUSE}), without_epochs),
     "the reading back": (SAME_GROUP, frozenset({Fault.ERROR_AFTER, Fault.EXISTS_BY_ITSELF}), without_reading_back),
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.context import TableContext
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.ingest import ingest
@@ -30,14 +31,15 @@ class Landed:
 
 @dataclass(frozen=True)
 class Writes:
-    """Runs a job as `Table` does: a conflict starts again with a new instant, unless `once`."""
+    """Runs a job as `Table` does: a conflict starts again with a new instant, unless `once`; without a look-out if not `early`."""
 
     job: Job
     once: bool = False
+    early: bool = True
 
     def __call__(self, ctx: TableContext) -> Landed:
         """Do it; errors go through."""
-        session = Session(ctx)
+        session = Session(ctx, conflicts=ConflictSettings(early_detection=self.early))
         instant = self._attempt(session, 0.0) if self.once else retried(session, lambda at: self._attempt(session, at))
         return Landed(instant, self.job)
 

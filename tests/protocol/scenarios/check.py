@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hudi_ops.concurrency.lease import EXPIRY_MS
@@ -95,6 +96,7 @@ class Oracle:
         self._check_promises(storage, counted, outcomes)
         self._check_rows(storage, counted, "at the end of the run")
         errors = _unarchived(storage, verify_table(storage, clock=storage._clock).errors)
+        errors = [one for one in errors if not _is_of_a_cancelled_sleeper(storage, one)]
         assert errors == [], "\n".join(map(str, errors))
         if self.settles:
             self._check_settled(storage, counted, outcomes)
@@ -167,7 +169,8 @@ class Oracle:
         if self.strangers:
             Hudi("cleaner")(ctx)
         for run in self.finish:
-            run(simulated_context(settled, clock, "finisher"))
+            with suppress(Conflict):
+                run(simulated_context(settled, clock, "finisher"))
         Writes(LATER)(ctx)
         # What was rolled back just now is looked at for a second time once every task of it is dead.
         clock.advance_ms(EXPIRY_MS + 1_000)
@@ -258,6 +261,17 @@ def _unarchived(storage: MemoryStorage, findings: Sequence[Finding]) -> list[Fin
     return [
         one for one in findings if not any(instant in one.where for instant in archived) or "left" not in one.invariant
     ]
+
+
+def _is_of_a_cancelled_sleeper(storage: MemoryStorage, finding: Finding) -> bool:
+    """Whether it is the inflight of a write that was cancelled and rolled back before it was put, by one who died right then.
+
+    No order of reads and writes of its own can keep a dead process from that; the next write of anybody removes it.
+    """
+    log = load_log(storage, None)
+    assert log is not None
+    instant = finding.where.rpartition("/")[2].partition(".")[0]
+    return finding.invariant == "inflight-without-requested" and isinstance(_fate(log, instant), Cancel)
 
 
 def session_of(storage: MemoryStorage, actor: str) -> Session:

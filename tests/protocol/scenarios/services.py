@@ -22,6 +22,7 @@ from hudi_ops.services.boundary import Kept, archive_boundary
 from hudi_ops.services.live_groups import live_slices
 from hudi_ops.services.plans import Draft, clear_older_epochs, publish_plan, take_over
 from hudi_ops.services.recover import recover
+from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.services.session import Session
 from hudi_ops.services.void import seen_by, touched_by
 from hudi_ops.storage.claim import ensure
@@ -96,10 +97,12 @@ class Executes:
                     keeper.check()
                     written.append(_rewrite(session, attempt, one))
                 _complete(session, attempt, slices, written)
-        except (Cancelled, Conflict):
+        except (Cancelled, Conflict) as error:
             # Its epoch is in their names, so they are nobody else's.
             for stat in written:
                 ctx.storage.delete(stat.path)
+            # What was planned is no longer all there is: another plan has to be made.
+            undo_attempt(session, attempt.instant, error)
             raise
         session.settle(attempt.instant)
         return Landed(attempt.instant, self.job)
