@@ -241,7 +241,6 @@ class Table(ReadableTable):
         """
         kind = parse_operation(operation)
         with GivenRows(data) as rows:
-            refuse_unwritable(self.config)
             chosen, reason = (
                 choose_engine(engine, rows.size_bytes, self._ctx.engine)
                 if rows.frame is None

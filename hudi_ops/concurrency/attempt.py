@@ -12,13 +12,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from hudi_ops.concurrency.lease import Role, drop_lease, take_lease
-from hudi_ops.concurrency.strangers import alone_with_the_clock
+from hudi_ops.concurrency.strangers import alone_with_the_clock, is_shared_with_strangers
 from hudi_ops.context import TableContext
-from hudi_ops.errors import Internal
+from hudi_ops.errors import AlreadyExists, Internal, OutcomeUnknown
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.entries import Cancel
-from hudi_ops.timeline.names import inflight_name, requested_name
+from hudi_ops.timeline.names import State, inflight_name, requested_name
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.state import StateLoader, TableState
 
@@ -43,14 +43,25 @@ class Attempt:
     seen: TableState | None = None
 
 
-def reserve_instant(ctx: TableContext, state: TableState, role: Role = "write") -> str:
-    """Take a unique instant by creating its lease, then look whether somebody was there before (docs/protocol.md §4).
+def reserve_instant(
+    ctx: TableContext, state: TableState, role: Role, requested: bytes, action: str, *, look: bool
+) -> str:
+    """Take a unique instant by creating its lease, and put its requested file (docs/protocol.md §4).
 
-    A deleted lease frees its name, so the name alone proves nothing: an equal or newer time on the timeline means that this one
-    may have been used, and a later one is taken.
+    A deleted lease frees its name, so the name alone proves nothing: a requested file that is there already, of an instant that has
+    got any further, means that it was used, and a later one is taken.
+
+    Args:
+        ctx: components of the table.
+        state: read before; the instant lies above all its times.
+        role: what is done with it.
+        requested: content of the requested file.
+        action: its pending word.
+        look: look at the timeline between the two, for those who take instants without a lease.
 
     Raises:
         Unavailable: the table's newest time lies too far ahead of this clock.
+        OutcomeUnknown: the requested file may be there or not.
         Internal: no instant was free in many tries.
     """
     times = known_times(state.timeline, state.log)
@@ -59,14 +70,36 @@ def reserve_instant(ctx: TableContext, state: TableState, role: Role = "write") 
         if not take_lease(ctx, instant, role):
             times |= {instant}
             continue
-        newer = {
-            time for time in load_timeline(ctx.storage, state.config).known_times if len(time) == 17 and time >= instant
-        }
-        if not newer:
+        newer = newer_times(ctx, state, instant) if look else frozenset()
+        if not newer and put_requested(ctx, state, instant, action, requested):
             return instant
         drop_lease(ctx, instant)
-        times |= newer
+        times |= newer | {instant}
     raise Internal(f"no free instant in {INSTANTS_TRIED_MAX} tries", table=state.config.name)
+
+
+def newer_times(ctx: TableContext, state: TableState, instant: str) -> frozenset[str]:
+    """Times on the timeline now that are not below an instant: one of them may be its own, and have been used."""
+    times = load_timeline(ctx.storage, state.config).known_times
+    return frozenset(time for time in times if len(time) == 17 and time >= instant)
+
+
+def put_requested(ctx: TableContext, state: TableState, instant: str, action: str, body: bytes) -> bool:
+    """Put an instant on the timeline; False when it was there and has got further: it had been used.
+
+    Raises:
+        OutcomeUnknown: it may be there or not.
+    """
+    path = state.timeline.path(requested_name(instant, action))
+    try:
+        ctx.storage.put_if_absent(path, body)
+    except (AlreadyExists, OutcomeUnknown):
+        found = load_timeline(ctx.storage, state.config).find(instant)
+        if found is not None and (found.action, found.states) != (action, frozenset({State.REQUESTED})):
+            return False
+        # Its lease is ours: a retried request may have put the very file that is found.
+        ensure(ctx.storage, path, body)
+    return True
 
 
 def begin(
@@ -78,6 +111,7 @@ def begin(
     wait: Callable[[TableState], bool] | None = None,
     *,
     is_locked: bool = False,
+    start: TableState | None = None,
 ) -> Attempt:
     """Reserve an instant and put it on the timeline, requested and inflight.
 
@@ -89,6 +123,7 @@ def begin(
         inflight_body: content of the inflight file: what a write is about to touch.
         wait: called before an instant is taken; True when it let time pass, and the state must be read again.
         is_locked: the caller holds the table lock.
+        start: the state as it was read a moment ago; None: it is read.
 
     Returns:
         The attempt; its lease is the caller's to renew and to drop.
@@ -97,26 +132,33 @@ def begin(
         Busy: the lock, under which instants are taken beside Apache Hudi's writers, was not to be had.
     """
     loader.seed()
+    state = start if start is not None else loader.resume()
     while True:
-        state = loader.load()
         while wait is not None and wait(state):
             state = loader.load()
         leased_s = ctx.clock.monotonic_s()
-        with nullcontext() if is_locked else alone_with_the_clock(ctx, loader.commits, state):
-            instant = reserve_instant(ctx, state, "rollback" if action == "rollback" else "write")
-            requested = state.timeline.path(requested_name(instant, action))
-            # The instant is ours by its lease: a retried request may have put the very file that is found.
-            ensure(ctx.storage, requested, plan)
+        shared = is_shared_with_strangers(ctx.storage, loader.commits, state)
+        with alone_with_the_clock(ctx) if shared and not is_locked else nullcontext():
+            role: Role = "rollback" if action == "rollback" else "write"
+            instant = reserve_instant(ctx, state, role, plan, action, look=shared)
         inflight = state.timeline.path(inflight_name(instant, action))
         ensure(ctx.storage, inflight, inflight_body)
         # A sleeper may have been cancelled, or archived past, before its files appeared (docs/protocol.md §4).
-        after = loader.load()
+        after = seen_now(loader, state, look=shared)
         if not was_passed(after, instant):
             logger.info("begun %s %s", action, instant)
             return Attempt(instant, action, beginning_of(state, after), leased_s=leased_s, seen=after)
         ctx.storage.delete(inflight)
-        ctx.storage.delete(requested)
+        ctx.storage.delete(state.timeline.path(requested_name(instant, action)))
         drop_lease(ctx, instant)
+        state = loader.load()
+
+
+def seen_now(loader: StateLoader, state: TableState, *, look: bool) -> TableState:
+    """The state once an attempt is on the timeline: the log always, the timeline where somebody else may have moved on it."""
+    log = loader.probe()
+    is_quiet = not look and log.head == state.log.head and not state.timeline.pending
+    return TableState(state.config, log, state.timeline) if is_quiet else loader.relist(state)
 
 
 def was_passed(state: TableState, instant: str) -> bool:

@@ -14,7 +14,7 @@ from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.context import TableContext
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.commit_log import POINTER_KEY, read_slot
+from hudi_ops.timeline.commit_log import Pointer
 from hudi_ops.timeline.entries import Plan
 from hudi_ops.timeline.state import CommitReader, TableState
 
@@ -25,18 +25,10 @@ LOOKED_BACK_MAX = 32
 def is_shared_with_strangers(storage: Storage, commits: CommitReader, state: TableState) -> bool:
     """True for a table that was adopted, and for one with an instant that stands in no slot and that no lease of ours claims.
 
-    It looks at the newest commits until one tells, and reads those that were not read yet. Strangers who left no trace in
-    the last `LOOKED_BACK_MAX` writes, and have none pending, count as gone.
+    Strangers who left no trace in the last `LOOKED_BACK_MAX` writes, and have none pending, count as gone.
     """
-    first = read_slot(storage, 0) if state.log.base else next(iter(state.log.entries), None)
-    if first is None or first.decision_id.startswith("adopt "):
+    if commits.was_adopted(state.log) or newest_stranger(commits, state):
         return True
-    ours = {getattr(entry, "instant", "") for _, entry in state.log.since(state.log.base - 1)}
-    newest = sorted(state.timeline.completed_writes, key=lambda one: one.completion_time)[-LOOKED_BACK_MAX:]
-    for instant in reversed(newest):
-        metadata = commits.metadata(state.timeline, instant) if instant.time not in ours else None
-        if metadata is not None and POINTER_KEY not in metadata.extra:
-            return True
     planned = {entry.instant for _, entry in state.log.since(state.log.base - 1) if isinstance(entry, Plan)}
     for instant in state.timeline.pending:
         lease = read_lease(storage, instant.time)
@@ -45,15 +37,31 @@ def is_shared_with_strangers(storage: Storage, commits: CommitReader, state: Tab
     return False
 
 
+def newest_stranger(commits: CommitReader, state: TableState) -> str:
+    """Completion time of the newest write that stands in no slot, of the last `LOOKED_BACK_MAX`; "" when there is none.
+
+    Commits are read, those that were not read yet, from the newest down to the first of ours that says what its decider knew.
+    """
+    ours = {getattr(entry, "instant", "") for _, entry in state.log.since(state.log.base - 1)}
+    newest = sorted(state.timeline.completed_writes, key=lambda one: one.completion_time)[-LOOKED_BACK_MAX:]
+    for instant in reversed(newest):
+        metadata = commits.metadata(state.timeline, instant) if instant.time not in ours else None
+        if metadata is None:
+            continue
+        pointer = Pointer.decode(metadata.extra)
+        if pointer is None:
+            return instant.completion_time
+        if pointer.stranger is not None:
+            return pointer.stranger if pointer.stranger >= newest[0].completion_time else ""
+    return ""
+
+
 @contextmanager
-def alone_with_the_clock(ctx: TableContext, commits: CommitReader, state: TableState) -> Iterator[None]:
-    """Hold the table lock while an instant is taken, where writers of Apache Hudi take theirs under it; else nothing is held.
+def alone_with_the_clock(ctx: TableContext) -> Iterator[None]:
+    """Hold the table lock while an instant is taken, as Apache Hudi's writers do, who take theirs by the clock alone.
 
     Raises:
         Busy: the lock was not to be had in time.
     """
-    if not is_shared_with_strangers(ctx.storage, commits, state):
-        yield
-        return
     with cast(LockProvider, ctx.locks).acquire(ctx.lock_timeout_s, "take an instant"):
         yield

@@ -180,19 +180,21 @@ def _applied(loader: StateLoader, applier: Applier, state: TableState, slot: int
     if not isinstance(entry, Applicable):
         return True
     problem: OutcomeUnknown | Unavailable | None = None
-    for _ in range(SETTLE_TRIES):
+    for number in range(SETTLE_TRIES):
         try:
-            return applier.apply(loader.reload(state), slot, entry)
+            # The log is known up to this slot, which is its newest: so far nobody else can have decided anything of it.
+            now = loader.relist(state) if number == 0 else loader.reload(state)
+            return applier.apply(now, slot, entry)
         except (OutcomeUnknown, Unavailable) as error:
             problem = error
             logger.warning("slot %s is decided and could not be applied: %s", slot, error)
+    why, first = (problem.what, problem.next_step) if problem is not None else ("", "")
     raise OutcomeUnknown(
-        f"slot {slot} was decided, and could not be applied",
+        f"slot {slot} was decided, and could not be applied: {why}",
         table=state.config.name,
         instant=getattr(entry, "instant", ""),
         expected="storage that takes the file that makes it visible",
-        found=problem.what if problem is not None else "",
-        next_step="delete nothing; the next write applies it",
+        next_step=f"{first or 'delete nothing'}; the next write of anybody applies it, so do not repeat it by hand",
     ) from problem
 
 

@@ -77,12 +77,16 @@ class TimelineApplier(Applier):
         ensure(self._ctx.storage, path, body)
         # An applier that slept here may wake an instant that was archived or voided meanwhile (docs/protocol.md §6, step 5).
         log = refresh_log(self._ctx.storage, state.log)
+        self._commits.keep(path, body)
         if is_voided(log, slot):
             logger.warning("%s %s was voided while it was applied: taken back", entry.action, entry.instant)
             self._ctx.storage.delete(path)
             return False
         if is_archived(log, entry.instant):
             self._ctx.storage.delete(path)
+        elif log.head == slot:
+            timeline = state.timeline.completed(entry.instant, entry.action, entry.completion_time)
+            self._loader.leave(TableState(state.config, log, timeline))
         return True
 
     def _publish(self, state: TableState, slot: int, entry: Plan) -> bool:

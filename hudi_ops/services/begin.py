@@ -8,10 +8,15 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.services.operations import WriteOperation
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.footprint import Footprint
+from hudi_ops.timeline.state import TableState
 
 
 def begin_watched(
-    session: Session, config: TableConfig, operation: WriteOperation, intent: Footprint
+    session: Session,
+    config: TableConfig,
+    operation: WriteOperation,
+    intent: Footprint,
+    start: TableState | None = None,
 ) -> tuple[Attempt, Watch]:
     """Take an instant for an operation, and put it on the timeline.
 
@@ -20,11 +25,13 @@ def begin_watched(
         config: its settings.
         operation: what is done.
         intent: what it is going to touch.
+        start: the state as it was read a moment ago; None: it is read.
 
     Returns:
         The attempt, and its look-out, which is to begin once the lease is kept.
     """
     action = operation.action(config)
     watch = session.watch(action, intent)
-    attempt = begin(session.ctx, session.loader, action, operation.requested(), operation.inflight(intent), watch.wait)
+    requested, inflight = operation.requested(), operation.inflight(intent)
+    attempt = begin(session.ctx, session.loader, action, requested, inflight, watch.wait, start=start)
     return attempt, watch

@@ -21,6 +21,7 @@ from hudi_ops.concurrency.conflicts import (
 from hudi_ops.concurrency.contenders import PLANNED
 from hudi_ops.concurrency.fate import refuse_settled
 from hudi_ops.concurrency.keeper import GAP_S_MAX, refuse_starved
+from hudi_ops.concurrency.strangers import newest_stranger
 from hudi_ops.errors import Conflict
 from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import pointers
@@ -172,7 +173,8 @@ def _metadata(session: Session, state: TableState, slot: int, write: Write, ahea
     schema = schema_text(state.config, state.timeline, session.commits)[0]
     if write.schema is not None:
         schema = json.dumps(to_avro(write.schema, state.config.name), separators=(",", ":"))
-    pointer = Pointer(state.log.table_id, slot, state.log.properties_slot, state.log.archive_slot)
+    stranger = newest_stranger(session.commits, state)
+    pointer = Pointer(state.log.table_id, slot, state.log.properties_slot, state.log.archive_slot, stranger)
     extra = {
         "schema": schema,
         **carried,

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import refuse_changed_properties
+from hudi_ops.concurrency.markers import marker_path
 from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
 from hudi_ops.files.names import bucket_file_id
@@ -29,7 +30,7 @@ from hudi_ops.services.ledger import POINTER_PREFIX, ledger_path
 from hudi_ops.services.live_groups import live_buckets
 from hudi_ops.services.merge_tasks import BucketResult, BucketTask, find_duplicates, merge_and_write
 from hudi_ops.services.operations import INSERT, INSERT_OVERWRITE_TABLE, Replaces
-from hudi_ops.services.recover import recover
+from hudi_ops.services.recover import ready, recover
 from hudi_ops.services.replace import replaced_by
 from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.services.session import Session
@@ -41,6 +42,9 @@ from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.schema import table_schema
 
 logger = logging.getLogger(__name__)
+
+YOUNG_S = 1.0
+"""How old a state may be from which a write sets out: what completed since is validated, and may be a conflict."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,8 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         Unsupported: the table needs something that is not written yet.
         Conflict: another action that overlaps completed first; what this attempt wrote was rolled back.
     """
-    state = session.loader.load()
+    read_s = session.ctx.clock.monotonic_s()
+    state = session.loader.resume()
     refuse_unwritable(state.config)
     change = columns_after(session, state, batch, engine)
     schema = change.schema
@@ -94,12 +99,14 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         _refuse_emptying(state, batch, rows_in)
         if not rows_in and batch.ledger is None and not change.phrases:
             return _nothing(state, batch, engine, reason, "nothing new: the batch has no rows")
-        recover(session)
+        is_young = session.ctx.clock.monotonic_s() - read_s < YOUNG_S
+        start = ready(session, state if is_young else None)
         if not state.timeline.completed_writes:
             ensure_first_commit(session)
+            start = None
         operation = batch.operation
         intent = operation.intent(groups, source=batch.ledger.source_id if batch.ledger is not None else None)
-        attempt, watch = begin_watched(session, state.config, operation, intent)
+        attempt, watch = begin_watched(session, state.config, operation, intent, start)
         written: list[str] = []
         try:
             _refuse_moved(session, state, attempt, batch)
@@ -114,7 +121,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
                 keeper.check()
                 write = _write_of(session, attempt, batch, results, replaced, change.new)
                 entry = complete_write(session, attempt, write)
-            session.settle(attempt.instant)
+            session.settle(attempt.instant, _markers(attempt, tasks, results) if engine.name == "local" else None)
         except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
             # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
             undo_attempt(session, attempt.instant, error, written)
@@ -179,6 +186,15 @@ def _bucket_tasks(
             )
         )
     return tasks
+
+
+def _markers(attempt: Attempt, tasks: Sequence[BucketTask], results: Sequence[BucketResult]) -> list[str]:
+    """Markers of tasks that ran once each, in this process."""
+    return [
+        marker_path(attempt.instant, result.stat.path, replaces=task.base is not None)
+        for task, result in zip(tasks, results, strict=True)
+        if result.stat is not None
+    ]
 
 
 def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: Batch) -> None:

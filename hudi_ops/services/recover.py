@@ -26,6 +26,29 @@ from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
 
+RECOVER_EVERY_S = 10.0
+"""How often a session that writes again and again looks after the dead, as long as its own writes end well."""
+
+
+def ready(session: Session, state: TableState | None = None) -> TableState | None:
+    """Recover the table before a write, unless this session did so a moment ago and has left nothing since.
+
+    Args:
+        session: the table.
+        state: as it was read a moment ago, if it was.
+
+    Returns:
+        The state to set out from; None when it has to be read anew.
+    """
+    now_s = session.ctx.clock.monotonic_s()
+    is_due = not session.is_clean or now_s - session.recovered_s >= RECOVER_EVERY_S
+    if state is not None and not is_due and unfinished(state) is None:
+        return state
+    session.is_clean = False
+    undone, state = _recover(session, state)
+    session.recovered_s = now_s
+    return None if undone else state
+
 
 def recover(session: Session) -> list[Undone]:
     """Bring the table into a state to start from.
@@ -33,9 +56,14 @@ def recover(session: Session) -> list[Undone]:
     Returns:
         The dead writes that were rolled back.
     """
+    return _recover(session, None)[0]
+
+
+def _recover(session: Session, state: TableState | None) -> tuple[list[Undone], TableState]:
     # Before the state: a dead lease without an instant on the timeline is then of an attempt that never got there.
     dead = _dead_leases(session)
-    state = finish_unfinished(session)
+    if state is None or dead or unfinished(state) is not None:
+        state = finish_unfinished(session)
     if clear_archived(session, state):
         state = session.loader.load()
     undone = _finish_rollbacks(session, state)
@@ -50,7 +78,7 @@ def recover(session: Session) -> list[Undone]:
         elif lease.is_dead(session.ctx.clock) and (done := undo_dead(session, instant)) is not None:
             undone.append(done)
     sweep(session, session.loader.load() if undone else state, dead)
-    return undone
+    return undone, state
 
 
 def undo_dead(session: Session, instant: Instant) -> Undone | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -13,7 +13,7 @@ from hudi_ops.concurrency.conflicts import ConflictStrategy, Contender, strategy
 from hudi_ops.concurrency.contenders import ContenderReader
 from hudi_ops.concurrency.early import Watch
 from hudi_ops.concurrency.keeper import Keeper
-from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, Renewal, Role, drop_lease, inherit_lease
+from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, Renewal, Role, drop_lease, inherit_lease, lease_path
 from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.process_beats import process_beats
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
@@ -62,6 +62,10 @@ class Session:
     commits: CommitReader = field(init=False)
     loader: StateLoader = field(init=False)
     applier: TimelineApplier = field(init=False)
+    is_clean: bool = field(default=False, init=False)
+    """Whether this session's last write ended well, and left nothing to recover."""
+    recovered_s: float = field(default=float("-inf"), init=False)
+    """When this session recovered the table last, by the monotonic clock."""
     _keepers: dict[str, Keeper] = field(init=False, default_factory=dict)
     _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
 
@@ -159,12 +163,22 @@ class Session:
                 if path != named:
                     self.ctx.storage.delete(path)
 
-    def settle(self, instant: str) -> None:
-        """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed."""
+    def settle(self, instant: str, markers: Sequence[str] | None = None) -> None:
+        """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed.
+
+        Args:
+            instant: the one that completed.
+            markers: paths of all its markers, where the caller knows that nobody can have put others; None: they are listed.
+        """
+        keeper = self._keepers.pop(instant, None)
         with best_effort(instant):
-            delete_markers(self.ctx.storage, instant)
-            # Not without the markers: a dead lease is what leads the next write to them.
-            self.drop_name(instant)
+            if markers is None:
+                delete_markers(self.ctx.storage, instant)
+            if keeper is not None:
+                keeper.renewal.settle()
+            # The lease last: dead, it is what leads the next write to the markers.
+            self.ctx.storage.delete_all([*(markers or ()), lease_path(instant)])
+        self.is_clean = True
 
     def drop_name(self, instant: str) -> None:
         """Drop the lease of an instant that needs none any more: the timeline holds its name, or nothing does."""

@@ -106,7 +106,11 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
         if read_lease(session.ctx.storage, time) is None and session.was_cancelled(state, time):
             clear_risen(session, state, time)
     for time in sorted(marked - dead.keys()):
-        if (done := known.get(time)) is not None and done.is_completed and read_lease(session.ctx.storage, time) is None:
+        if (
+            (done := known.get(time)) is not None
+            and done.is_completed
+            and read_lease(session.ctx.storage, time) is None
+        ):
             clear_late(session, state, done)
     now_ms = session.ctx.clock.now_ms()
     due = [time for time, until_ms in sorted(notes.items()) if until_ms[-1] <= now_ms and time not in known]

@@ -108,6 +108,11 @@ class MemoryStorage:
             if self._files.pop(check_path(path), None) is not None:
                 del self._names[bisect_left(self._names, path)]
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Remove several, in that order."""
+        for path in paths:
+            self.delete(path)
+
     def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
         """Nothing: a put is one step here."""
         return 0

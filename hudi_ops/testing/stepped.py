@@ -84,6 +84,11 @@ class SteppedStorage:
         """As any storage, unless disturbed."""
         self._change("delete", path, partial(self._world.storage.delete, path))
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """One by one, so that anything may happen between them."""
+        for path in paths:
+            self.delete(path)
+
     def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
         """Nothing: puts of the world leave no halves."""
         return 0

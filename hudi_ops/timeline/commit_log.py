@@ -25,13 +25,15 @@ POINTER_KEY = "hudi_ops.commit_log"
 class Pointer:
     """Where a completed instant stands in the log: its own slot, and the slots of the last PROPERTIES and ARCHIVE before it.
 
-    `archive_slot` is -1 when nothing was archived.
+    `archive_slot` is -1 when nothing was archived. `stranger` is the completion time of the newest write below it that stands in no
+    slot, "" when its decider knew of none; None in older pointers, which do not say.
     """
 
     table_id: str
     slot: int
     properties_slot: int
     archive_slot: int = -1
+    stranger: str | None = None
 
     def encode(self) -> str:
         """As the value of `POINTER_KEY`."""
@@ -40,6 +42,7 @@ class Pointer:
             "slot": self.slot,
             "properties_slot": self.properties_slot,
             "archive_slot": self.archive_slot,
+            "stranger": self.stranger,
         })
 
     @classmethod

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hudi_ops.config.table import TableConfig, TableFacts
-from hudi_ops.errors import Conflict, Corrupt, NotFound, Unsupported
+from hudi_ops.errors import Conflict, Corrupt, Internal, NotFound, Unsupported
 from hudi_ops.storage.claim import claim
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
@@ -24,6 +24,19 @@ class CommitReader:
 
     storage: Storage
     _read: dict[str, CommitMetadata] = field(default_factory=dict)
+    _put: tuple[str, bytes] = ("", b"")
+    _adopted: dict[str, bool] = field(default_factory=dict)
+
+    def keep(self, path: str, body: bytes) -> None:
+        """Take in the bytes of a completed file that was put just now; they need not be read back."""
+        self._put = path, body
+
+    def was_adopted(self, log: Log) -> bool:
+        """Whether a table's log was begun for a table that another program had made. Slot 0 is read once, if at all."""
+        if log.table_id not in self._adopted:
+            first: Entry | None = log.properties if log.properties_slot == 0 else read_slot(self.storage, 0)
+            self._adopted[log.table_id] = first is None or first.decision_id.startswith("adopt ")
+        return self._adopted[log.table_id]
 
     def metadata(self, timeline: Timeline, instant: Instant) -> CommitMetadata | None:
         """What a completed write says; None when its file vanished meanwhile (archived, restored).
@@ -34,9 +47,10 @@ class CommitReader:
         path = timeline.path(instant.file_name)
         if path not in self._read:
             try:
-                self._read[path] = CommitMetadata.from_bytes(self.storage.get(path), path)
+                body = self._put[1] if path == self._put[0] else self.storage.get(path)
             except NotFound:
                 return None
+            self._read[path] = CommitMetadata.from_bytes(body, path)
         return self._read[path]
 
     def newest_with(self, timeline: Timeline, key: str) -> CommitMetadata | None:
@@ -87,6 +101,7 @@ class StateLoader:
     adopter: SlotZero | None = None
     _log: Log | None = None
     _proposed: Properties | None = None
+    _left: TableState | None = None
 
     @property
     def known_log(self) -> Log | None:
@@ -102,8 +117,9 @@ class StateLoader:
             Conflict: another table lies under the path now.
             Corrupt: its log was lost.
         """
+        self._left = None
         config = load_config(self.storage)
-        log = self._log
+        log, timeline = self._log, None
         if log is None:
             timeline = load_timeline(self.storage, config)
             log = self._found(config, timeline)
@@ -111,11 +127,40 @@ class StateLoader:
                 log = self._begin(config, timeline)
         else:
             self._log = log = refresh_log(self.storage, log)
-        # Log before timeline: an instant completed in between is then on the timeline, never "decided but unfinished".
-        state = TableState(config, log, load_timeline(self.storage, config))
+        # Log before timeline: an instant completed in between is then on the timeline, never "decided but unfinished". Where no
+        # slot was found above the newest commit of the timeline, there is no such instant.
+        if timeline is None or log.entries:
+            timeline = load_timeline(self.storage, config)
+        state = TableState(config, log, timeline)
         if self._log is not None:
             self._refuse_replaced(state)
         return state
+
+    def leave(self, state: TableState) -> None:
+        """Keep the state as a decision of this process left it: as good as read, as long as no slot is taken after its head."""
+        self._left = state if self._log is not None and self._log.head == state.log.head else None
+
+    def resume(self) -> TableState:
+        """The state from which a write may set out: what the last decision of this process left, while the log has nothing newer.
+
+        It lacks what others put on the timeline without a slot since: what they began, and what Apache Hudi completed. The first
+        is looked at to save work, and the second is validated under the lock. Else it is read anew.
+        """
+        left = self._left
+        if left is not None and self.probe().head == left.log.head:
+            return left
+        return self.load()
+
+    def probe(self) -> Log:
+        """Read the log on from its known head, and nothing else.
+
+        Raises:
+            Internal: nothing was loaded yet.
+        """
+        if self._log is None:
+            raise Internal("the log was probed before anything was loaded", table=self.storage.uri)
+        self._log = refresh_log(self.storage, self._log)
+        return self._log
 
     def learn(self, slot: int, entry: Entry) -> None:
         """Take in what was found in a slot on claiming it, so that it need not be read again."""
@@ -129,7 +174,11 @@ class StateLoader:
         """
         if self._log is None:
             return self.load()
-        self._log = log = refresh_log(self.storage, self._log)
+        return self.relist(TableState(state.config, self.probe(), state.timeline))
+
+    def relist(self, state: TableState) -> TableState:
+        """Read the timeline anew, for a log that was read before."""
+        log = self._log if self._log is not None else state.log
         return TableState(state.config, log, load_timeline(self.storage, state.config))
 
     def seed(self, proposed: Properties | None = None) -> None:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,11 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from hudi_ops.clock import SystemClock
+from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.services.recover import recover
 from hudi_ops.services.rollback import Undone
 from hudi_ops.services.session import Session
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.table import Table
+from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.commit_log import load_log
 from hudi_ops.timeline.entries import Complete
 from hudi_ops.timeline.state import CommitReader, StateLoader
@@ -270,8 +273,11 @@ def check_slots(root: Path, told: Told) -> int:
 
 
 def settle(table: Table) -> list[Undone]:
-    """The last writer's recovery: returns what it rolled back."""
-    return recover(Session(table.context))
+    """The last writer's recovery, and the second look of one who comes later: returns what was rolled back."""
+    undone = recover(Session(table.context))
+    later = ManualClock(SystemClock().now_ms() + 2 * EXPIRY_MS)
+    assert recover(Session(replace(table.context, clock=later))) == []
+    return undone
 
 
 def wait_for(condition: Callable[[], object], what: str, timeout_s: float, tick: Callable[[float], object]) -> None:

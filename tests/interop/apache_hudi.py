@@ -62,6 +62,8 @@ class HudiPeer:
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._jvm_pid = 0
+        self.guard = threading.RLock()
+        """Held while the process is started or killed."""
         self._folder = tempfile.TemporaryDirectory(prefix="hudi-peer-")
         self._files = 0
         self._calls = 0
@@ -159,10 +161,13 @@ class HudiPeer:
 
     def kill(self) -> None:
         """Ends Java and its Python as a crash would; who waits for an answer gets a `HudiPeerError`, the next call starts anew."""
-        if self._process is not None:
-            if self._jvm_pid:
-                os.kill(self._jvm_pid, signal.SIGKILL)  # first: it would leave in good order when its Python is gone
-            self._end()
+        with self.guard:
+            if self._process is not None:
+                if self._jvm_pid:
+                    os.kill(
+                        self._jvm_pid, signal.SIGKILL
+                    )  # first: it would leave in good order when its Python is gone
+                self._end()
 
     def _end(self) -> None:
         assert self._process is not None
@@ -207,6 +212,10 @@ class HudiPeer:
         return Path(self._folder.name) / f"{self._files}.{suffix}"
 
     def _started(self) -> subprocess.Popen[str]:
+        with self.guard:
+            return self._running()
+
+    def _running(self) -> subprocess.Popen[str]:
         if self._process is None:
             python, jar = interop_environment(self._release)
             # Another Spark's home or worker Python, inherited from the test's environment, would be used instead.

@@ -76,7 +76,9 @@ class HudiWriter:
     def attempt(self, partitions: Sequence[str] = PARTITIONS, **options: str) -> bool:
         """One try; True when it is acknowledged. Of one that was killed nothing more is noted."""
         self._number += 1
-        attempt, kills = f"hudi-{self._number}", self.kills
+        attempt = f"hudi-{self._number}"
+        with self.peer.guard:  # not in the midst of a kill
+            kills = self.kills
         rows = [row for row in rows_of(self._dice, "hudi", attempt, self._number) if row["part"] in partitions]
         if not any(row["id"] == attempt for row in rows):
             rows.append({**_said(attempt, self._number), "id": attempt, "part": partitions[0]})

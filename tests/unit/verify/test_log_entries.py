@@ -65,4 +65,6 @@ def test_what_was_archived_is_off_the_timeline(ours):
     for suffix in ("commit.requested", "inflight"):
         ours.put(f".hoodie/timeline/20000101000000000.{suffix}", b"")
     append(ours, Archive, boundary=first.time, history="")
-    assert {("warning", "archived-present"), ("error", "archived-pending")} <= set(found(ours))
+    assert {("warning", "archived-present"), ("warning", "archived-pending")} <= set(found(ours))
+    ours.put("p=x/00000000-0000-4000-8000-000000000000-0_0-0-0_20000101000000000.parquet", b"")
+    assert ("error", "archived-pending") in found(ours), "its rows are seen by readers that list"
