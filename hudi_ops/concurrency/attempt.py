@@ -17,6 +17,7 @@ from hudi_ops.context import TableContext
 from hudi_ops.errors import AlreadyExists, Internal, OutcomeUnknown
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.commit_log import Log
 from hudi_ops.timeline.entries import Cancel
 from hudi_ops.timeline.names import State, inflight_name, requested_name
 from hudi_ops.timeline.reserve import known_times, next_after
@@ -43,21 +44,34 @@ class Attempt:
     seen: TableState | None = None
 
 
-def reserve_instant(
-    ctx: TableContext, state: TableState, role: Role, requested: bytes, action: str, *, look: bool
-) -> str:
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be put on the timeline: the pending word, the content of its requested file, and what its owner does with it.
+
+    `look`: writers may be there that take instants without a lease and decide without a slot.
+    """
+
+    action: str
+    requested: bytes
+    role: Role
+    look: bool
+
+
+def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, wanted: Wanted) -> str | None:
     """Take a unique instant by creating its lease, and put its requested file (docs/protocol.md §4).
 
-    A deleted lease frees its name, so the name alone proves nothing: a requested file that is there already, of an instant that has
-    got any further, means that it was used, and a later one is taken.
+    Nothing that has a later time may have completed before the lease was there: who reads with a fence has been given it, and would
+    not wait for this one. And a deleted lease frees its name: a requested file that is there already, of an instant that has got any
+    further, means that it was used. In both cases a later one is taken.
 
     Args:
         ctx: components of the table.
+        loader: reads the log on.
         state: read before; the instant lies above all its times.
-        role: what is done with it.
-        requested: content of the requested file.
-        action: its pending word.
-        look: look at the timeline between the two, for those who take instants without a lease.
+        wanted: what is put.
+
+    Returns:
+        None when the state was one that an earlier decision had left, and is older than it looked.
 
     Raises:
         Unavailable: the table's newest time lies too far ahead of this clock.
@@ -67,15 +81,27 @@ def reserve_instant(
     times = known_times(state.timeline, state.log)
     for _ in range(INSTANTS_TRIED_MAX):
         instant = next_after(times, ctx.clock.now_ms(), state.config.name, state.zone)
-        if not take_lease(ctx, instant, role):
+        if not take_lease(ctx, instant, wanted.role):
             times |= {instant}
             continue
-        newer = newer_times(ctx, state, instant) if look else frozenset()
-        if not newer and put_requested(ctx, state, instant, action, requested):
+        newer = newer_decisions(loader.probe(), state, instant)
+        if wanted.look:
+            newer |= newer_times(ctx, state, instant)
+        is_outdated = loader.has_left(state) and loader.probed_head > state.log.head
+        if not newer and not is_outdated and put_requested(ctx, state, instant, wanted.action, wanted.requested):
             return instant
         drop_lease(ctx, instant)
+        if is_outdated:
+            return None
         times |= newer | {instant}
     raise Internal(f"no free instant in {INSTANTS_TRIED_MAX} tries", table=state.config.name)
+
+
+def newer_decisions(log: Log, state: TableState, instant: str) -> frozenset[str]:
+    """Times above an instant that slots name which a state did not know."""
+    if log.head == state.log.head:
+        return frozenset()
+    return frozenset(time for time in known_times(state.timeline, log) if len(time) == 17 and time >= instant)
 
 
 def newer_times(ctx: TableContext, state: TableState, instant: str) -> frozenset[str]:
@@ -138,9 +164,12 @@ def begin(
             state = loader.load()
         leased_s = ctx.clock.monotonic_s()
         shared = is_shared_with_strangers(ctx.storage, loader.commits, state)
+        wanted = Wanted(action, plan, "rollback" if action == "rollback" else "write", look=shared)
         with alone_with_the_clock(ctx) if shared and not is_locked else nullcontext():
-            role: Role = "rollback" if action == "rollback" else "write"
-            instant = reserve_instant(ctx, state, role, plan, action, look=shared)
+            instant = reserve_instant(ctx, loader, state, wanted)
+        if instant is None:
+            state = loader.load()
+            continue
         inflight = state.timeline.path(inflight_name(instant, action))
         ensure(ctx.storage, inflight, inflight_body)
         # A sleeper may have been cancelled, or archived past, before its files appeared (docs/protocol.md §4).

@@ -141,15 +141,22 @@ class StateLoader:
         self._left = state if self._log is not None and self._log.head == state.log.head else None
 
     def resume(self) -> TableState:
-        """The state from which a write may set out: what the last decision of this process left, while the log has nothing newer.
+        """The state from which a write may set out: what the last decision of this process left; else it is read.
 
-        It lacks what others put on the timeline without a slot since: what they began, and what Apache Hudi completed. The first
-        is looked at to save work, and the second is validated under the lock. Else it is read anew.
+        It is as good as read as long as the log has nothing newer, which whoever sets out from it has to ask (`has_left`). It lacks
+        what others put on the timeline without a slot since: what they began, and what Apache Hudi completed. The first is looked
+        at to save work, and the second is validated under the lock.
         """
-        left = self._left
-        if left is not None and self.probe().head == left.log.head:
-            return left
-        return self.load()
+        return self._left or self.load()
+
+    def has_left(self, state: TableState) -> bool:
+        """Whether a state was not read, but left by a decision of this process."""
+        return state is self._left
+
+    @property
+    def probed_head(self) -> int:
+        """Number of the newest slot that was read so far; -1 before the first."""
+        return self._log.head if self._log is not None else -1
 
     def probe(self) -> Log:
         """Read the log on from its known head, and nothing else.

@@ -195,6 +195,7 @@ def test_what_a_sleeper_leaves_after_its_rollback_is_removed(
     path = f"part=p0/{group_of(storage, 'part=p0')}_7-0-0_{target}.parquet"
     storage.put(f".hoodie/.temp/{target}/{path}.marker.MERGE", b"")
     storage.put(path, b"rows that must never show")
+    table, clock = later_table(storage)
     table.ingest(FIRST.slice(0, 1))
     assert visible(storage, clock) == {**NEW, "k0": 100}
     assert unaccounted(storage) == []
