@@ -60,9 +60,9 @@ class Wanted:
 def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, wanted: Wanted) -> str | None:
     """Take a unique instant by creating its lease, and put its requested file (docs/protocol.md §4).
 
-    Nothing that has a later time may have completed before the lease was there: who reads with a fence has been given it, and would
-    not wait for this one. And a deleted lease frees its name: a requested file that is there already, of an instant that has got any
-    further, means that it was used. In both cases a later one is taken.
+    Nothing of a later time may have completed before the lease was there: who reads with a fence has been given it, and would
+    not wait for this one. And a deleted lease frees its name: a requested file that is there already, of an instant that has got
+    any further, means that it was used. In both cases a later one is taken.
 
     Args:
         ctx: components of the table.

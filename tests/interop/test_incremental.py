@@ -144,7 +144,7 @@ def test_after_writes_of_apache_hudi_they_equal(tmp_path: Path, apache_hudi: Hud
 def test_overlapping_writers_equal(overlapping: Path, apache_hudi: HudiPeer) -> None:
     pairs = intervals(overlapping, every=True)
     assert max(assert_equal(overlapping, apache_hudi.incremental, pairs)) == 8
-    # The `hudi` package chooses file slices by request time: where an interval ends while a write is under way, it sees that write's
+    # The `hudi` package chooses file slices by request time: where an interval ends while a write is under way, it sees its
     # file, none of whose rows completed in the interval, and loses those below it.
     whole = [
         (begin, end)
