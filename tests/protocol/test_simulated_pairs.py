@@ -59,12 +59,12 @@ UNWATCHED = Case(
 UNWRITTEN = beside_rollback("ingest and rollback of unwritten files", UPSERT_A, ALSO_A, "put:part=a")
 
 FLOORS: list[tuple[Case, int]] = [
-    (SAME_GROUP, 60),
-    (of_jobs("two ingests of two groups", UPSERT_A, UPSERT_B), 55),
-    (of_jobs("ingest and delete of one group", UPSERT_A, DELETE_A), 60),
-    (of_jobs("ingest and delete of two groups", UPSERT_A, DELETE_B), 55),
-    (of_jobs("ingest and removal of one partition", UPSERT_A, DROP_A), 55),
-    (of_jobs("ingest and removal of another partition", UPSERT_A, DROP_B), 50),
+    (SAME_GROUP, 48),
+    (of_jobs("two ingests of two groups", UPSERT_A, UPSERT_B), 40),
+    (of_jobs("ingest and delete of one group", UPSERT_A, DELETE_A), 48),
+    (of_jobs("ingest and delete of two groups", UPSERT_A, DELETE_B), 40),
+    (of_jobs("ingest and removal of one partition", UPSERT_A, DROP_A), 50),
+    (of_jobs("ingest and removal of another partition", UPSERT_A, DROP_B), 44),
     (UNWRITTEN, 100),
     (beside_rollback("ingest and rollback of written files", UPSERT_A, ALSO_A, "put_if_absent:.hoodie/.commit_log/0"), 100),
     (beside_rollback("ingest and what was decided, not applied", UPSERT_A, ALSO_A, UNAPPLIED), 15),
@@ -72,7 +72,7 @@ FLOORS: list[tuple[Case, int]] = [
         of_services(
             "ingest and planner", {"one": Writes(UPSERT_A), "planner": Plans(REWRITE_A)}, {"one": UPSERT_A}, small_table
         ),
-        35,
+        31,
     ),
     (
         of_services(
