@@ -12,7 +12,10 @@ Run = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One measurement. `commits` are those of each writer; `is_ours` False means Apache Hudi."""
+    """One measurement. `commits` are those of each writer; `is_ours` False means Apache Hudi.
+
+    `is_kept`: each writer keeps its `Table`; else it is opened anew for each commit, as by a scheduled job.
+    """
 
     name: str
     title: str
@@ -21,6 +24,7 @@ class Case:
     is_disjoint: bool = True
     has_zookeeper: bool = True
     is_ours: bool = True
+    is_kept: bool = True
 
     @property
     def partitions(self) -> list[str]:
@@ -30,6 +34,7 @@ class Case:
 
 CASES = (
     Case("alone", "one writer", 1, 40),
+    Case("alone-anew", "one writer, the table opened anew for each", 1, 40, is_kept=False),
     Case("alone-in-process", "one writer, a lock of its process", 1, 40, has_zookeeper=False),
     Case("disjoint-2", "2 writers, a file group each", 2, 30),
     Case("disjoint-4", "4 writers, a file group each", 4, 20),

@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         print(line, file=lines, flush=True)
                         runs.append(run)
                 if is_ours:
-                    calls = _count(talkers, work, server.hosts)
+                    calls = {name: _count(name, talkers, work, server.hosts) for name in ("alone", "alone-anew")}
     text = report({**machine.machine(), "pyarrow": pa.__version__}, runs, calls)
     options.report.write_text(text, encoding="utf-8")
     print("\n" + text)
@@ -142,6 +142,7 @@ def _jobs(case: Case, table: Path, hosts: str) -> list[dict[str, Any]]:
         "key": table.name,
         "hosts": hosts if case.has_zookeeper else "",
         "commits": case.commits,
+        "is_kept": case.is_kept,
     }
     if not case.is_ours:
         return [{**job, "partitions": case.partitions, "warm": 5}]
@@ -197,10 +198,11 @@ def _of_lock_and_storage(found: list[dict[str, Any]], commits: int, span_s: floa
     }
 
 
-def _count(talkers: Sequence[Talker], work: Path, hosts: str) -> Run:
+def _count(name: str, talkers: Sequence[Talker], work: Path, hosts: str) -> Run:
     """The storage calls of one commit, alone and in order."""
-    table = _fresh(CASES[0], work, "count")
-    (found,) = _measured(replace(CASES[0], commits=1), talkers[:1], table, hosts)
+    case = next(one for one in CASES if one.name == name)
+    table = _fresh(case, work, "count")
+    (found,) = _measured(replace(case, commits=1), talkers[:1], table, hosts)
     shutil.rmtree(table)
     return {"calls": found["calls"], "under_lock": found["calls_under_lock"], "in_order": found["in_order"]}
 

@@ -45,6 +45,7 @@ class Contender:
             inner = ZooKeeperLock(job["hosts"], BASE_PATH, job["key"], owner=job["name"])
         self._inner = inner
         self.lock = MeasuredLock(inner, self.storage)
+        self._table: Table | None = None
 
     def warm(self) -> None:
         """One commit that counts for nothing: imports, the session with ZooKeeper."""
@@ -84,10 +85,10 @@ class Contender:
 
     def _commit(self, value: int, refused: Counter[str]) -> None:
         for _ in range(GIVE_UP_AFTER):
-            # Opened anew, as a scheduled job would.
-            table = Table(TableContext(storage=self.storage, locks=self.lock))
+            if self._table is None or not self._job["is_kept"]:
+                self._table = Table(TableContext(storage=self.storage, locks=self.lock))
             try:
-                table.ingest(row(self._job["partition"], value), engine="local")
+                self._table.ingest(row(self._job["partition"], value), engine="local")
             except (Conflict, Busy) as error:
                 refused[type(error).__name__] += 1
             else:

@@ -15,7 +15,7 @@ def report(facts: Mapping[str, str], runs: Sequence[Run], counted: Mapping[str, 
     Args:
         facts: machine and versions.
         runs: as `compare.py` prints them.
-        counted: storage calls of one commit of ours: `calls`, `under_lock`, `in_order`; empty when ours was not measured.
+        counted: storage calls of one commit of ours by case: `calls`, `under_lock`, `in_order`; empty when ours was not measured.
     """
     parts = [
         "# Results of the concurrency benchmark",
@@ -28,8 +28,8 @@ def report(facts: Mapping[str, str], runs: Sequence[Run], counted: Mapping[str, 
         "## Lock and storage, ours",
         _lock(runs),
     ]
-    if counted:
-        parts += [f"## The {sum(counted['calls'].values())} storage calls of one commit, alone", _calls(counted)]
+    for name, one in counted.items():
+        parts += [f"## The {sum(one['calls'].values())} storage calls of one commit, `{name}`", _calls(one)]
     return "\n\n".join(parts) + "\n"
 
 

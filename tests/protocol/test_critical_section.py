@@ -35,7 +35,7 @@ KINDS = {
     r"put_if_absent:\.hoodie/timeline/\d+_\d+\.\w+": "completed file",
     r"get:\.hoodie/timeline/\d+_\d+\.\w*commit": "commit metadata",
 }
-COMPLETING = Counter({"properties": 1, "slot": 4, "timeline": 2, "put payload": 1, "claim": 1, "completed file": 1})
+COMPLETING = Counter({"properties": 1, "slot": 2, "timeline": 2, "put payload": 1, "claim": 1, "completed file": 1})
 """Calls of the section that decides and completes a write which met nobody, at most."""
 CANCELLING = Counter({"properties": 1, "slot": 3, "timeline": 2, "claim": 1})
 SIZES = [(1, 1), (50, 200)]

@@ -17,8 +17,8 @@ from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from tests.protocol.crash_table import SECOND, START_MS, make_base
 
-CALLS_MAX = 9
-"""Settings, log, timeline; payload, slot; log, timeline; completed file; log."""
+CALLS_MAX = 8
+"""Settings, log, timeline; payload, slot; timeline; completed file; log."""
 
 
 def test_a_one_row_commit_decides_in_few_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
