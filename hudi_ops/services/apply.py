@@ -132,6 +132,10 @@ class TimelineApplier(Applier):
         outcome = claim(self._ctx.storage, slot_path(at), encode_entry(void), void.decision_id, decision_id_of)
         if outcome.won:
             logger.warning("slot %s voids %s %s: %s", at, entry.action, entry.instant, reason)
+            if isinstance(entry, Complete):
+                # A helper whose lock was lost may have put it while we looked, and have seen no VOID afterwards.
+                name = completed_name(entry.instant, entry.action, entry.completion_time)
+                self._ctx.storage.delete(state.timeline.path(name))
         return outcome.won
 
 

@@ -18,6 +18,7 @@ from hudi_ops.services.dead_writers import INGESTION, is_dead, is_foreign
 from hudi_ops.services.rollback import Undone, roll_back
 from hudi_ops.services.session import Session
 from hudi_ops.services.sweep import clear_risen, sweep
+from hudi_ops.services.void import clear_voided
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State
 from hudi_ops.timeline.plans import RollbackPlan, read_plan
@@ -64,7 +65,7 @@ def _recover(session: Session, state: TableState | None) -> tuple[list[Undone], 
     dead = _dead_leases(session)
     if state is None or dead or unfinished(state) is not None:
         state = finish_unfinished(session)
-    if clear_archived(session, state):
+    if clear_archived(session, state) or clear_voided(session.ctx, state):
         state = session.loader.load()
     undone = _finish_rollbacks(session, state)
     if undone:

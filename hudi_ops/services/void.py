@@ -8,6 +8,7 @@ Source: docs/protocol.md §6.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import TypedDict
 
@@ -16,7 +17,7 @@ from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.concurrency.strangers import is_shared_with_strangers
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, NotFound
-from hudi_ops.timeline.commit_log import POINTER_KEY
+from hudi_ops.timeline.commit_log import POINTER_KEY, read_slot
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Cancel, Complete, Plan
 from hudi_ops.timeline.footprint import BUCKET_DIGITS, TAKEN_KEY, Footprint, footprint_of
@@ -26,6 +27,8 @@ from hudi_ops.timeline.names import WRITE_ACTIONS, State, completes_as, instant_
 from hudi_ops.timeline.plans import CompactionPlan, ReplacePlan, read_plan
 from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import CommitReader, TableState
+
+logger = logging.getLogger(__name__)
 
 SEEN_MS = 10 * 60 * 1000
 SEEN_MAX = 64
@@ -142,6 +145,27 @@ def planned_between(
         if inputs is None or footprint is None or footprint.overlap(inputs):
             return f"{plan.action} {plan.time} was planned on the same file groups, without the commit log"
     return None
+
+
+def clear_voided(ctx: TableContext, state: TableState) -> list[str]:
+    """Remove completed files of slots that were voided: whoever put one so late died before it could take it back.
+
+    Returns:
+        Paths of what was removed.
+    """
+    risen = []
+    for slot in sorted(state.log.voided):
+        # Such a file may be the newest on the timeline, from which the log was read upwards: its own slot lies below then.
+        entry = state.log.at(slot) or read_slot(ctx.storage, slot)
+        if isinstance(entry, Complete):
+            found = state.timeline.find(entry.instant, entry.action)
+            # What completed it at another time is another decision.
+            if found is not None and found.is_completed and found.completion_time == entry.completion_time:
+                risen.append(state.timeline.path(found.file_name))
+    for path in risen:
+        logger.warning("%s was voided, and put nevertheless: removed", path)
+        ctx.storage.delete(path)
+    return risen
 
 
 def plan_undone(ctx: TableContext, state: TableState, entry: Plan) -> str | None:

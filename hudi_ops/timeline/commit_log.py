@@ -97,6 +97,10 @@ class Log:
         """Number of the newest slot."""
         return self.base + len(self.entries) - 1
 
+    def at(self, slot: int) -> Entry | None:
+        """The entry in a slot, or None when it lies outside the part that was read."""
+        return self.entries[slot - self.base] if self.base <= slot <= self.head else None
+
     def since(self, slot: int) -> Iterator[tuple[int, Entry]]:
         """(slot, entry) of this table's entries after `slot`."""
         for number, entry in enumerate(self.entries, start=self.base):

@@ -17,6 +17,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.entries import Void
+from hudi_ops.timeline.names import completed_name
 from tests.protocol.crash_table import START_MS
 from tests.protocol.log_actors import (
     bare_table,
@@ -78,6 +79,49 @@ def test_without_the_look_after_the_put_a_voided_completion_stays(monkeypatch: p
     found = timeline_of(storage).find(instant)
     assert found is not None
     assert found.is_completed
+
+
+def test_a_voided_completion_whose_applier_died_right_after_its_put_is_removed_by_the_next_writer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(apply, "is_voided", lambda log, slot: False)
+    storage, clock = bare_table(), ManualClock(NOW_MS, tick_ms=1)
+    before = timeline_of(storage).completed_writes
+    instant = sleeping_writer(storage, clock)  # without its last look: as if it had died before it
+    monkeypatch.undo()
+    recover(session_of(storage, clock, "next"))
+    found = timeline_of(storage).find(instant)
+    assert found is None or not found.is_completed
+    assert timeline_of(storage).completed_writes == before
+
+
+def test_who_voids_takes_away_what_a_helper_put_meanwhile() -> None:
+    """The decider looks, finds a rollback, and voids; a helper without the lock had looked before and puts in between."""
+    storage, clock = bare_table(), ManualClock(NOW_MS, tick_ms=1)
+    before = timeline_of(storage).completed_writes
+    head = whole_log(storage).head
+    slot = f"put_if_absent:.hoodie/.commit_log/00000000/{head + 2:012d}"
+
+    def helped() -> None:
+        # What a helper puts follows from the slot alone.
+        entry = whole_log(storage).entries[-1]
+        name = completed_name(entry.instant, entry.action, entry.completion_time)
+        storage.put(f"{TIMELINE}/{name}", storage.get(entry.payload))
+
+    class RolledBackThenHelped:
+        def fault_at(self, number: int, point: str) -> Fault | None:
+            if point == f"list_folder:{TIMELINE}" and whole_log(storage).head == head + 1:
+                (target,) = (one.time for one in timeline_of(storage).pending if one.kind == "commit")
+                storage.put(f"{TIMELINE}/{int(target) + 500:017d}.rollback.requested", rollback_plan(target))
+            elif point == slot:
+                helped()
+            return None
+
+    session = session_of(FaultyStorage(storage, RolledBackThenHelped()), clock, "writer", locked=False)
+    with pytest.raises(Conflict, match="without the commit log"):
+        commit(session, stat())
+    assert isinstance(whole_log(storage).entries[head + 1 - whole_log(storage).base + 1], Void)
+    assert timeline_of(storage).completed_writes == before
 
 
 def voided_rollback() -> tuple[MemoryStorage, ManualClock]:
