@@ -7,10 +7,9 @@ is one without a lease that no slot cancels.
 from __future__ import annotations
 
 import logging
-from typing import cast
 
 from hudi_ops.concurrency.lease import list_leases, read_lease, warn_other_lock
-from hudi_ops.concurrency.locks import LockProvider
+from hudi_ops.concurrency.locks import hold_lock
 from hudi_ops.concurrency.transaction import unfinished
 from hudi_ops.services.boundary import clear_archived
 from hudi_ops.services.cancel import cancel_write
@@ -100,7 +99,7 @@ def finish_unfinished(session: Session) -> TableState:
     state = session.loader.load()
     if unfinished(state) is None:
         return state
-    with cast(LockProvider, session.ctx.locks).acquire(session.ctx.lock_timeout_s, "finish decided instants"):
+    with hold_lock(session.ctx, "finish decided instants"):
         return session.finish_decided()
 
 
