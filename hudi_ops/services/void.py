@@ -20,7 +20,7 @@ from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.timeline.commit_log import POINTER_KEY, read_slot
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Cancel, Complete, Plan
-from hudi_ops.timeline.footprint import BUCKET_DIGITS, TAKEN_KEY, Footprint, footprint_of
+from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, footprint_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log_head import reaching_back
 from hudi_ops.timeline.names import WRITE_ACTIONS, State, completes_as, instant_of_ms, ms_of_instant
@@ -122,7 +122,7 @@ def completed_between(
         if metadata is None or POINTER_KEY in metadata.extra:
             continue  # gone from the timeline, or ours, and in a slot below
         footprint = mine()
-        shared = footprint.overlap(touched_by(metadata)) if footprint is not None else ("everything",)
+        shared = footprint.overlap(footprint_of(metadata)) if footprint is not None else ("everything",)
         if shared:
             return f"{other.time} completed without a slot and touches the same: {', '.join(shared[:3])}"
     return None
@@ -183,12 +183,6 @@ def pending_inputs(ctx: TableContext, state: TableState) -> Iterator[tuple[Insta
             yield instant, _inputs(ctx, state, instant)
 
 
-def touched_by(metadata: CommitMetadata) -> Footprint:
-    """What a completed write touched, the ledger that it took included."""
-    taken = metadata.extra.get(TAKEN_KEY)
-    return footprint_of(metadata, sources=frozenset({taken}) if taken else frozenset())
-
-
 def _is_cancelled(ctx: TableContext, state: TableState, plan: Instant) -> bool:
     fate = state.log.fate(plan.time) or reaching_back(ctx.storage, state.log, plan.time).fate(plan.time)
     return isinstance(fate[1] if fate else None, Cancel)
@@ -208,7 +202,7 @@ def _footprint_reader(ctx: TableContext, entry: Complete) -> Callable[[], Footpr
 
 def _own(ctx: TableContext, entry: Complete) -> Iterator[Footprint | None]:
     try:
-        yield touched_by(CommitMetadata.from_bytes(ctx.storage.get(entry.payload), entry.payload))
+        yield footprint_of(CommitMetadata.from_bytes(ctx.storage.get(entry.payload), entry.payload))
     except (Corrupt, NotFound):
         yield None
 
