@@ -18,7 +18,6 @@ from hudi_ops.concurrency.conflicts import (
     refuse_planned,
     refuse_running,
 )
-from hudi_ops.concurrency.contenders import PLANNED
 from hudi_ops.concurrency.fate import refuse_settled
 from hudi_ops.concurrency.keeper import GAP_S_MAX, refuse_starved
 from hudi_ops.concurrency.strangers import is_shared_with_strangers, newest_stranger
@@ -31,6 +30,7 @@ from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.footprint import footprint_of
+from hudi_ops.timeline.names import REWRITING_ACTIONS
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import schema_text
@@ -154,7 +154,7 @@ def _waited_for(write: Write) -> frozenset[str]:
 
     A compaction would read what a replaced group holds, which a cleaner may have removed by then.
     """
-    return frozenset({"clustering"}) if write.replaced is None else PLANNED
+    return frozenset({"clustering"}) if write.replaced is None else REWRITING_ACTIONS
 
 
 def _newest_extra(session: Session, state: TableState, ahead: Ahead) -> Mapping[str, str]:

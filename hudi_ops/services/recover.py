@@ -13,13 +13,13 @@ from hudi_ops.concurrency.locks import hold_lock
 from hudi_ops.concurrency.transaction import unfinished
 from hudi_ops.services.boundary import clear_archived
 from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.dead_writers import INGESTION, is_dead, is_foreign
+from hudi_ops.services.dead_writers import is_dead, is_foreign
 from hudi_ops.services.rollback import Undone, roll_back
 from hudi_ops.services.session import Session
 from hudi_ops.services.sweep import clear_risen, sweep
 from hudi_ops.services.void import clear_voided
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import State
+from hudi_ops.timeline.names import WRITE_ACTIONS, State
 from hudi_ops.timeline.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.rollbacks import targets_of
 from hudi_ops.timeline.state import TableState
@@ -70,7 +70,7 @@ def _recover(session: Session, state: TableState | None) -> tuple[list[Undone], 
     if undone:
         state = session.loader.load()
     for instant in state.timeline.pending:
-        if instant.action not in INGESTION:
+        if instant.action not in WRITE_ACTIONS:
             continue
         lease = read_lease(session.ctx.storage, instant.time)
         if lease is None:

@@ -20,11 +20,11 @@ from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.timeline.commit_log import POINTER_KEY, read_slot
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Cancel, Complete, Plan
-from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, footprint_of
+from hudi_ops.timeline.footprint import Footprint, footprint_of, inputs_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log_head import reaching_back
-from hudi_ops.timeline.names import WRITE_ACTIONS, State, completes_as, instant_of_ms, ms_of_instant
-from hudi_ops.timeline.plans import CompactionPlan, ReplacePlan, read_plan
+from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State, completes_as, instant_of_ms, ms_of_instant
+from hudi_ops.timeline.plans import read_plan
 from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import CommitReader, TableState
 
@@ -37,7 +37,6 @@ SEEN_MAX = 64
 APPLIED_WITHIN_MS = EXPIRY_MS - round(1000 * GAP_S_MAX) - 5_000
 """How long a decision stays good where Apache Hudi writes too: a beat was at most `GAP_S_MAX` old when it was made."""
 
-_PLANS = frozenset({"compaction", "logcompaction", "clustering"})
 _MERGES = frozenset({"compaction", "logcompaction"})
 
 
@@ -63,7 +62,7 @@ def seen_by(state: TableState, completion_time: str) -> Seen:
     )
     if len(recent) > SEEN_MAX:
         since = recent[-SEEN_MAX - 1][0]
-    plans = [one.time for one in state.timeline.pending if one.action in _PLANS]
+    plans = [one.time for one in state.timeline.pending if one.action in REWRITING_ACTIONS]
     return Seen(seen=(*(time for _, time in recent[-SEEN_MAX:]), *plans), seen_from=since)
 
 
@@ -133,7 +132,7 @@ def planned_between(
 ) -> str | None:
     """Whether a service was planned without a slot since: at or above its completion time, or on the groups that it replaces."""
     for plan in state.timeline.pending:
-        if plan.action not in _PLANS or plan.time == entry.instant or plan.time in entry.seen:
+        if plan.action not in REWRITING_ACTIONS or plan.time == entry.instant or plan.time in entry.seen:
             continue
         if plan.time < entry.completion_time and (entry.seen_from is None or plan.action in _MERGES):
             continue  # a merge planned below it leaves what it wrote to the slices above
@@ -179,7 +178,7 @@ def plan_undone(ctx: TableContext, state: TableState, entry: Plan) -> str | None
 def pending_inputs(ctx: TableContext, state: TableState) -> Iterator[tuple[Instant, Footprint | None]]:
     """(instant, what it works on) of every pending merge or clustering; None for a plan that cannot be read."""
     for instant in state.timeline.pending:
-        if instant.action in _PLANS:
+        if instant.action in REWRITING_ACTIONS:
             yield instant, _inputs(ctx, state, instant)
 
 
@@ -210,13 +209,6 @@ def _own(ctx: TableContext, entry: Complete) -> Iterator[Footprint | None]:
 def _inputs(ctx: TableContext, state: TableState, instant: Instant) -> Footprint | None:
     """File groups that a plan works on; None when it cannot be read."""
     try:
-        plan = read_plan(ctx.storage, state.timeline, instant)
+        return inputs_of(read_plan(ctx.storage, state.timeline, instant))
     except Corrupt:
         return None
-    if isinstance(plan, ReplacePlan):
-        slices = [one for group in plan.groups for one in group]
-    elif isinstance(plan, CompactionPlan):
-        slices = list(plan.slices)
-    else:
-        return None
-    return Footprint(frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in slices))
