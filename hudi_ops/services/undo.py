@@ -45,17 +45,26 @@ class RollbackResult:
 
 
 @dataclass(frozen=True)
+class Left:
+    """A pending instant that a recovery left alone, and why; `state` is `requested` or `inflight`."""
+
+    instant: str
+    action: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class RecoverResult:
-    """What a recovery did: writes that it rolled back, and pending ones that it left, with the reason."""
+    """What a recovery did: writes that it rolled back, and pending instants that it left alone."""
 
     table: str
     rolled_back: tuple[Undone, ...]
-    left: tuple[tuple[str, str], ...]
+    left: tuple[Left, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """As plain values."""
-        left = [{"instant": instant, "reason": reason} for instant, reason in self.left]
-        return {"table": self.table, "rolled_back": [asdict(one) for one in self.rolled_back], "left": left}
+        return asdict(self)
 
 
 def recover_table(session: Session) -> RecoverResult:
@@ -68,8 +77,10 @@ def recover_table(session: Session) -> RecoverResult:
     refuse_unwritable(session.loader.load().config)
     undone = recover(session)
     state = session.loader.load()
-    left = ((one, _why_left(session, one)) for one in state.timeline.pending)
-    return RecoverResult(state.config.name, tuple(undone), tuple((str(one), reason) for one, reason in left))
+    left = (
+        Left(one.time, one.action, one.state.name.lower(), _why_left(session, one)) for one in state.timeline.pending
+    )
+    return RecoverResult(state.config.name, tuple(undone), tuple(left))
 
 
 def rollback_write(session: Session, instant: str, *, abandoned: bool = False, dry_run: bool = False) -> RollbackResult:
