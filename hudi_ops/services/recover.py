@@ -64,7 +64,7 @@ def _recover(session: Session, state: TableState | None) -> tuple[list[Undone], 
     dead = _dead_leases(session)
     if state is None or dead or unfinished(state) is not None:
         state = finish_unfinished(session)
-    if clear_archived(session, state) or clear_voided(session.ctx, state):
+    if [*clear_archived(session, state), *clear_voided(session.ctx, state)]:
         state = session.loader.load()
     undone = _finish_rollbacks(session, state)
     if undone:
