@@ -1,6 +1,6 @@
 """`spark.read.format("hudi_ops")`: a Python data source for Spark. Tasks open base files with pyarrow and hand Arrow batches on.
 
-Options: `columns` (names parted by commas), `where` (a SQL condition as in `Table.read`), `as_of` (an instant or an ISO time);
+Options: `columns` (names separated by commas), `where` (a SQL condition as in `Table.read`), `as_of` (an instant or an ISO time);
 and for changes instead of all rows: `since`, `until`, `fence`, as in `Table.changes`. The table is looked at anew for each
 action; `as_of` pins it, and `until` pins changes.
 """

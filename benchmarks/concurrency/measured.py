@@ -74,6 +74,11 @@ class MeasuredLock:
                 self.held_s.append(time.perf_counter() - got_s)
                 self.purposes.append(purpose.split(" ")[0])
 
+    @property
+    def address(self) -> str:
+        """As the lock inside says."""
+        return str(self.inner.address)
+
     def holder(self) -> Any:
         """As the lock inside does."""
         return self.inner.holder()

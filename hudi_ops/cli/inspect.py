@@ -77,7 +77,7 @@ def read(
     table: TableArgument,
     columns: Annotated[
         str | None,
-        typer.Option(metavar="COLUMNS", help="Columns to read, in this order, parted by commas. Default: all."),
+        typer.Option(metavar="COLUMNS", help="Columns to read, in this order, separated by commas. Default: all."),
     ] = None,
     where: Annotated[
         str | None, typer.Option(metavar="SQL", help="A condition, for example: origin = 'JFK' AND month IN (1, 2)")

@@ -11,8 +11,8 @@ from hudi_ops.cli.output import counted, working, write, write_json, write_table
 
 RECOVER_HELP = """Finish what was decided, and clear away what dead writers left.
 
-Every write does this first, so it is needed only where none is to come. Live writers are left alone, and so are pending
-writes without a heartbeat.
+Whoever begins to write does this first, so it is needed only where nobody is about to. Live writers are left alone, and so are
+pending writes without a heartbeat; each is named, with the reason.
 
 \b
 hudi-ops recover flights
@@ -39,8 +39,8 @@ def recover(table: TableArgument, as_json: JsonOption = False) -> None:
         return
     for one in result.rolled_back:
         write(f"{result.table}: rolled back {one.instant} {one.action} ({counted(len(one.files), 'file')})")
-    for instant, reason in result.left:
-        write(f"{result.table}: {instant} stays: {reason}")
+    for left in result.left:
+        write(f"{result.table}: {left.instant} {left.action} ({left.state}) stays: {left.reason}")
     if not result.rolled_back and not result.left:
         write(f"{result.table}: nothing to recover")
 

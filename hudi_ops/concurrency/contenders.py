@@ -26,17 +26,15 @@ from hudi_ops.timeline.footprint import (
     Intent,
     decode_footprint,
     footprint_of,
+    inputs_of,
     intent_of,
 )
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log_head import reaching_back
-from hudi_ops.timeline.names import WRITE_ACTIONS, State, inflight_name
-from hudi_ops.timeline.plans import CompactionPlan, ReplacePlan, read_plan
+from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State, inflight_name
+from hudi_ops.timeline.plans import read_plan
 from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import CommitReader, TableState
-
-PLANNED = frozenset({"clustering", "compaction", "logcompaction"})
-"""Pending words of services that work on file groups as they were when their plan was made."""
 
 
 @dataclass
@@ -70,7 +68,7 @@ class ContenderReader:
                 one.time,
                 one.action,
                 footprint_of(metadata) if metadata is not None else None,
-                "service" if one.action in PLANNED else "ingest",
+                "service" if one.action in REWRITING_ACTIONS else "ingest",
                 "completed",
                 owners.get(one.time, ""),
                 one.completion_time,
@@ -91,7 +89,7 @@ class ContenderReader:
                 continue
             if (
                 now.timeline.find(entry.instant, entry.action) is not None
-                or entry.action not in WRITE_ACTIONS | PLANNED
+                or entry.action not in WRITE_ACTIONS | REWRITING_ACTIONS
             ):
                 continue
             try:
@@ -103,7 +101,12 @@ class ContenderReader:
             )
 
     def plans(
-        self, state: TableState, mine: Contender, waited_for: frozenset[str] = PLANNED, *, reach_back: bool = False
+        self,
+        state: TableState,
+        mine: Contender,
+        waited_for: frozenset[str] = REWRITING_ACTIONS,
+        *,
+        reach_back: bool = False,
     ) -> Iterator[Contender]:
         """Pending plans of services, anybody's, but for the one that `mine` executes.
 
@@ -137,17 +140,12 @@ class ContenderReader:
             return said
         if instant.time not in self._plans:
             try:
-                plan = read_plan(self.storage, timeline, instant)
+                inputs = inputs_of(read_plan(self.storage, timeline, instant))
             except Corrupt:
                 return None
-            if isinstance(plan, ReplacePlan):
-                slices = [one for group in plan.groups for one in group]
-            elif isinstance(plan, CompactionPlan):
-                slices = list(plan.slices)
-            else:
+            if inputs is None:
                 return None
-            groups = frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in slices)
-            self._plans[instant.time] = Footprint(groups)
+            self._plans[instant.time] = inputs
         return self._plans[instant.time]
 
     def intent(self, timeline: Timeline, instant: Instant) -> Intent | None:

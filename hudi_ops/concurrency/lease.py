@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from hudi_ops.clock import Clock
-from hudi_ops.concurrency.locks import lock_address
+from hudi_ops.concurrency.locks import lock_of_table
 from hudi_ops.context import Owner, TableContext
 from hudi_ops.errors import AlreadyExists, HudiOpsError, NotFound, OutcomeUnknown
 from hudi_ops.storage.protocol import Storage
@@ -130,7 +130,7 @@ def lease_path(instant: str) -> str:
 
 def lease_facts(ctx: TableContext, role: Role) -> dict[str, Any]:
     """What a lease says of its owner; the same with every beat."""
-    return {"owner": asdict(ctx.owner), "role": role, "lock": lock_address(ctx.locks)}
+    return {"owner": asdict(ctx.owner), "role": role, "lock": lock_of_table(ctx).address}
 
 
 def take_lease(ctx: TableContext, instant: str, role: Role = "write") -> bool:
@@ -175,7 +175,7 @@ def discard(storage: Storage, instant: str, facts: Mapping[str, Any]) -> None:
 
 def warn_other_lock(ctx: TableContext, lease: Lease) -> None:
     """Writers with different locks do not wait for each other: safe by the slots, but they lose work to each other."""
-    mine = lock_address(ctx.locks)
+    mine = lock_of_table(ctx).address
     if not lease.lock or lease.lock == mine or lease.owner == ctx.owner or lease.is_dead(ctx.clock):
         return
     logger.warning(

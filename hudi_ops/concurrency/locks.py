@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
+
+from hudi_ops.context import TableContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,11 @@ class Held(Protocol):
 class LockProvider(Protocol):
     """Mutual exclusion between the writers of one table."""
 
+    @property
+    def address(self) -> str:
+        """What names the lock for people, and on leases: two that are called differently may not exclude each other."""
+        ...
+
     def acquire(self, timeout_s: float, purpose: str) -> AbstractContextManager[Held]:
         """Wait for the lock, hold it inside the `with` block, release it at its end.
 
@@ -59,6 +66,19 @@ class LockProvider(Protocol):
         ...
 
 
-def lock_address(locks: object) -> str:
-    """What names a lock for people: two that are called differently may not exclude each other. Empty where it has no name."""
-    return str(getattr(locks, "address", ""))
+def lock_of_table(ctx: TableContext) -> LockProvider:
+    """The table's lock; a context, a layer below, has it as an object."""
+    return cast(LockProvider, ctx.locks)
+
+
+def hold_lock(ctx: TableContext, purpose: str) -> AbstractContextManager[Held]:
+    """Wait for the table's lock for as long as the context says, and hold it inside the `with` block.
+
+    Args:
+        ctx: components of the table.
+        purpose: shown to others who wait.
+
+    Raises:
+        Busy: the lock was not to be had in time.
+    """
+    return lock_of_table(ctx).acquire(ctx.lock_timeout_s, purpose)

@@ -51,11 +51,6 @@ def list_markers(storage: Storage, instant: str) -> list[Marker]:
     return sorted({marker for marker in found if marker is not None}, key=lambda marker: marker.data_path)
 
 
-def marked_instants(storage: Storage) -> list[str]:
-    """Instants that have markers."""
-    return [name for name in storage.list_folder(FOLDER).folders if name.isdecimal()]
-
-
 def delete_markers(storage: Storage, instant: str) -> None:
     """Remove an instant's markers; what they announced must be settled by then."""
     for info in storage.list(f"{FOLDER}/{instant}"):

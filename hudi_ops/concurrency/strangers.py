@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import cast
 
 from hudi_ops.concurrency.lease import read_lease
-from hudi_ops.concurrency.locks import LockProvider
+from hudi_ops.concurrency.locks import hold_lock
 from hudi_ops.context import TableContext
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.commit_log import Pointer
@@ -63,5 +62,5 @@ def alone_with_the_clock(ctx: TableContext) -> Iterator[None]:
     Raises:
         Busy: the lock was not to be had in time.
     """
-    with cast(LockProvider, ctx.locks).acquire(ctx.lock_timeout_s, "take an instant"):
+    with hold_lock(ctx, "take an instant"):
         yield

@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeGuard, cast
+from typing import Protocol, TypeAlias, TypeGuard
 
-from hudi_ops.concurrency.locks import LockProvider
+from hudi_ops.concurrency.locks import hold_lock
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, Cancelled, Internal, OutcomeUnknown, Unavailable
 from hudi_ops.storage.claim import Claimed, claim
@@ -88,8 +88,7 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
         Internal: slot after slot was taken by others, far beyond what contention explains.
     """
     loader.seed()
-    locks = cast(LockProvider, ctx.locks)
-    with locks.acquire(ctx.lock_timeout_s, purpose) as held:
+    with hold_lock(ctx, purpose) as held:
         for _ in range(SLOTS_LOST_MAX):
             state = finish_decided(loader, applier)
             slot = state.log.head + 1

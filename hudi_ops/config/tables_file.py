@@ -137,12 +137,11 @@ class TableLocation(_Model):
         return self.declaration.buckets if self.declaration is not None and said else None
 
 
-def find_tables_file(path: str | Path | None = None, start: Path | None = None) -> Path | None:
-    """Path of the `tables.yaml` in force: argument, else environment, else upwards from `start`; None if there is none.
+def find_tables_file(path: str | Path | None = None) -> Path | None:
+    """Path of the `tables.yaml` in force: argument, else environment, else upwards from the current folder; None if there is none.
 
     Args:
         path: given by the caller; wins over everything.
-        start: folder to search upwards from; the current one by default.
 
     Raises:
         InvalidRequest: the argument or the environment names a file that does not exist.
@@ -159,7 +158,7 @@ def find_tables_file(path: str | Path | None = None, start: Path | None = None) 
                     next_step=f"correct the {origin}",
                 )
             return Path(given).absolute()
-    folder = (start or Path.cwd()).absolute()
+    folder = Path.cwd()
     return next((here / FILE_NAME for here in (folder, *folder.parents) if (here / FILE_NAME).is_file()), None)
 
 

@@ -18,20 +18,19 @@ from hudi_ops.concurrency.conflicts import (
     refuse_planned,
     refuse_running,
 )
-from hudi_ops.concurrency.contenders import PLANNED
 from hudi_ops.concurrency.fate import refuse_settled
 from hudi_ops.concurrency.keeper import GAP_S_MAX, refuse_starved
-from hudi_ops.concurrency.strangers import newest_stranger
+from hudi_ops.concurrency.strangers import is_shared_with_strangers, newest_stranger
 from hudi_ops.errors import Conflict
 from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import pointers
 from hudi_ops.services.session import Session
-from hudi_ops.services.strangers import is_shared
 from hudi_ops.services.void import seen_by
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.footprint import footprint_of
+from hudi_ops.timeline.names import REWRITING_ACTIONS
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import schema_text
@@ -88,7 +87,8 @@ def complete_write(session: Session, attempt: Attempt, write: Write, *, role: Ro
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         refuse_settled(session.ctx.storage, attempt, state)
-        refuse_starved(session.longest_gap_s(attempt.instant), partial(is_shared, session, state), attempt.instant)
+        shared = partial(is_shared_with_strangers, session.ctx.storage, session.commits, state)
+        refuse_starved(session.longest_gap_s(attempt.instant), shared, attempt.instant)
         refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
         _refuse_vanished(attempt, state)
         _refuse_changed_schema(session, attempt, state)
@@ -144,7 +144,8 @@ def read_ahead(session: Session, attempt: Attempt, write: Write, mine: Contender
     for _ in others.plans(state, mine, _waited_for(write), reach_back=True):
         pass
     if session.longest_gap_s(attempt.instant) > GAP_S_MAX / 2:
-        is_shared(session, state)  # it may be asked under the lock, and reads every commit that was not read yet
+        # It may be asked under the lock: the commits that it reads are known by then.
+        is_shared_with_strangers(session.ctx.storage, session.commits, state)
     return Ahead(state.log.head, session.newest_extra(state), looked_at)
 
 
@@ -153,7 +154,7 @@ def _waited_for(write: Write) -> frozenset[str]:
 
     A compaction would read what a replaced group holds, which a cleaner may have removed by then.
     """
-    return frozenset({"clustering"}) if write.replaced is None else PLANNED
+    return frozenset({"clustering"}) if write.replaced is None else REWRITING_ACTIONS
 
 
 def _newest_extra(session: Session, state: TableState, ahead: Ahead) -> Mapping[str, str]:

@@ -15,9 +15,6 @@ logger = logging.getLogger(__name__)
 CLOCK_PROBE = ".hoodie/.hudi_ops_now"
 """A file that is written to learn what time the storage has."""
 
-INGESTION = frozenset({"commit", "deltacommit", "replacecommit"})
-"""What a write is while it is pending. A clustering is pending as `clustering`, and has no heartbeat."""
-
 
 def is_foreign(lease: Lease) -> bool:
     """Whether a heartbeat names nobody: Apache Hudi writes empty files."""

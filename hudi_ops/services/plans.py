@@ -19,18 +19,15 @@ from hudi_ops.concurrency.lease import EXPIRY_MS, Lease, read_lease, take_lease
 from hudi_ops.concurrency.markers import list_markers
 from hudi_ops.concurrency.transaction import Decided
 from hudi_ops.errors import Busy, Cancelled, Conflict, Internal
-from hudi_ops.services.boundary import archive_boundary
 from hudi_ops.services.session import Session
-from hudi_ops.services.void import pending_inputs, touched_by
+from hudi_ops.services.void import pending_inputs
 from hudi_ops.timeline.entries import Cancel, Entry, Plan, Takeover
-from hudi_ops.timeline.footprint import Footprint, encode_footprint
+from hudi_ops.timeline.footprint import Footprint, encode_footprint, footprint_of
 from hudi_ops.timeline.log_head import reaching_back
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
-
-__all__ = ["Draft", "Planned", "archive_boundary", "clear_older_epochs", "publish_plan", "take_over"]
 
 INSTANTS_TRIED_MAX = 1_000
 _EPOCH = re.compile(r"_\d+-(?P<epoch>\d+)-\d+")
@@ -126,7 +123,7 @@ def refuse_overtaken(session: Session, draft: Draft, state: TableState) -> None:
         if (other.time, other.completion_time) in before:
             continue
         metadata = session.commits.metadata(state.timeline, other)
-        touched = touched_by(metadata) if metadata is not None else None
+        touched = footprint_of(metadata) if metadata is not None else None
         if touched is None or draft.footprint is None or draft.footprint.overlap(touched):
             raise Conflict(
                 f"{other.action} {other.time} completed while the plan was made, and touches the same",

@@ -7,20 +7,19 @@ is one without a lease that no slot cancels.
 from __future__ import annotations
 
 import logging
-from typing import cast
 
 from hudi_ops.concurrency.lease import list_leases, read_lease, warn_other_lock
-from hudi_ops.concurrency.locks import LockProvider
+from hudi_ops.concurrency.locks import hold_lock
 from hudi_ops.concurrency.transaction import unfinished
 from hudi_ops.services.boundary import clear_archived
 from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.dead_writers import INGESTION, is_dead, is_foreign
+from hudi_ops.services.dead_writers import is_dead, is_foreign
 from hudi_ops.services.rollback import Undone, roll_back
 from hudi_ops.services.session import Session
 from hudi_ops.services.sweep import clear_risen, sweep
 from hudi_ops.services.void import clear_voided
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import State
+from hudi_ops.timeline.names import WRITE_ACTIONS, State
 from hudi_ops.timeline.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.rollbacks import targets_of
 from hudi_ops.timeline.state import TableState
@@ -65,13 +64,13 @@ def _recover(session: Session, state: TableState | None) -> tuple[list[Undone], 
     dead = _dead_leases(session)
     if state is None or dead or unfinished(state) is not None:
         state = finish_unfinished(session)
-    if clear_archived(session, state) or clear_voided(session.ctx, state):
+    if [*clear_archived(session, state), *clear_voided(session.ctx, state)]:
         state = session.loader.load()
     undone = _finish_rollbacks(session, state)
     if undone:
         state = session.loader.load()
     for instant in state.timeline.pending:
-        if instant.action not in INGESTION:
+        if instant.action not in WRITE_ACTIONS:
             continue
         lease = read_lease(session.ctx.storage, instant.time)
         if lease is None:
@@ -100,7 +99,7 @@ def finish_unfinished(session: Session) -> TableState:
     state = session.loader.load()
     if unfinished(state) is None:
         return state
-    with cast(LockProvider, session.ctx.locks).acquire(session.ctx.lock_timeout_s, "finish decided instants"):
+    with hold_lock(session.ctx, "finish decided instants"):
         return session.finish_decided()
 
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.fate import refuse_taken_over
 from hudi_ops.concurrency.lease import lease_path, read_lease
-from hudi_ops.concurrency.locks import LockProvider
+from hudi_ops.concurrency.locks import hold_lock
 from hudi_ops.concurrency.transaction import Decided
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
-from hudi_ops.services.cancel import cancel_write as cancel_write
+from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import is_foreign
 from hudi_ops.services.fates import refuse_uncancelled
 from hudi_ops.services.plans import take_over
@@ -171,7 +170,7 @@ def _begin(session: Session, target: Instant, paths: Sequence[str]) -> Attempt |
     """One plan a target: looked for under the lock before it is made, and once more after it."""
     ctx = session.ctx
     plan = plan_bytes(ctx.storage, target, paths)
-    with cast(LockProvider, ctx.locks).acquire(ctx.lock_timeout_s, f"begin the rollback of {target.time}"):
+    with hold_lock(ctx, f"begin the rollback of {target.time}"):
         if rollback_of(ctx.storage, session.loader.load().timeline, target.time) is not None:
             return None
         attempt = begin(ctx, session.loader, "rollback", plan, is_locked=True)

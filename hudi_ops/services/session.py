@@ -205,10 +205,6 @@ class Session:
         """Whether a CANCEL slot names an instant, however long ago."""
         return cancel_slot(self.ctx.storage, state, instant) is not None
 
-    def has_fate(self, state: TableState, instant: str) -> bool:
-        """Whether a slot decided an instant, one way or the other, or an ARCHIVE has passed it."""
-        return instant <= state.log.boundary or fate_of(self.ctx.storage, state, instant) is not None
-
     def take_lease(self, instant: str, role: Role = "rollback") -> None:
         """Put our name on the lease of an instant whose owner is gone."""
         inherit_lease(self.ctx, instant, role)

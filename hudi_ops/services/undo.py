@@ -9,7 +9,7 @@ from typing import Any
 from hudi_ops.concurrency.lease import Lease, read_lease
 from hudi_ops.errors import Busy, Conflict, InvalidRequest, Unsupported
 from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.dead_writers import INGESTION, is_dead, is_foreign
+from hudi_ops.services.dead_writers import is_dead, is_foreign
 from hudi_ops.services.fates import fate_of
 from hudi_ops.services.recover import finish_unfinished, recover
 from hudi_ops.services.rollback import Undone, roll_back
@@ -19,6 +19,7 @@ from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.timeline.archived import load_history
 from hudi_ops.timeline.entries import Complete
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import WRITE_ACTIONS
 from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import TableState
 
@@ -44,17 +45,26 @@ class RollbackResult:
 
 
 @dataclass(frozen=True)
+class Left:
+    """A pending instant that a recovery left alone, and why; `state` is `requested` or `inflight`."""
+
+    instant: str
+    action: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class RecoverResult:
-    """What a recovery did: writes that it rolled back, and pending ones that it left, with the reason."""
+    """What a recovery did: writes that it rolled back, and pending instants that it left alone."""
 
     table: str
     rolled_back: tuple[Undone, ...]
-    left: tuple[tuple[str, str], ...]
+    left: tuple[Left, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """As plain values."""
-        left = [{"instant": instant, "reason": reason} for instant, reason in self.left]
-        return {"table": self.table, "rolled_back": [asdict(one) for one in self.rolled_back], "left": left}
+        return asdict(self)
 
 
 def recover_table(session: Session) -> RecoverResult:
@@ -67,8 +77,10 @@ def recover_table(session: Session) -> RecoverResult:
     refuse_unwritable(session.loader.load().config)
     undone = recover(session)
     state = session.loader.load()
-    left = ((one, _why_left(session, one)) for one in state.timeline.pending)
-    return RecoverResult(state.config.name, tuple(undone), tuple((str(one), reason) for one, reason in left))
+    left = (
+        Left(one.time, one.action, one.state.name.lower(), _why_left(session, one)) for one in state.timeline.pending
+    )
+    return RecoverResult(state.config.name, tuple(undone), tuple(left))
 
 
 def rollback_write(session: Session, instant: str, *, abandoned: bool = False, dry_run: bool = False) -> RollbackResult:
@@ -163,7 +175,7 @@ def _refuse_other_kinds(state: TableState, found: Instant) -> None:
             found=str(found),
             next_step="going back to an earlier state is a restore, which hudi-ops cannot do yet; `hudi-ops read --as-of` shows it",
         )
-    if found.action not in INGESTION:
+    if found.action not in WRITE_ACTIONS:
         raise Unsupported(
             f"a pending {found.action} is not rolled back by hand",
             table=state.config.name,
@@ -201,7 +213,7 @@ def _why_left(session: Session, instant: Instant) -> str:
     lease = read_lease(session.ctx.storage, instant.time)
     if lease is not None and not lease.is_dead(session.ctx.clock):
         return f"{_owner(lease)} is at it"
-    if instant.action not in INGESTION:
+    if instant.action not in WRITE_ACTIONS:
         return f"a pending {instant.action}, which its program finishes or rolls back"
     if lease is None:
         return "no heartbeat: its writer may be alive; if it is gone, `hudi-ops rollback TABLE INSTANT --abandoned`"

@@ -20,11 +20,11 @@ from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.timeline.commit_log import POINTER_KEY, read_slot
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Cancel, Complete, Plan
-from hudi_ops.timeline.footprint import BUCKET_DIGITS, TAKEN_KEY, Footprint, footprint_of
+from hudi_ops.timeline.footprint import Footprint, footprint_of, inputs_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log_head import reaching_back
-from hudi_ops.timeline.names import WRITE_ACTIONS, State, completes_as, instant_of_ms, ms_of_instant
-from hudi_ops.timeline.plans import CompactionPlan, ReplacePlan, read_plan
+from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State, completes_as, instant_of_ms, ms_of_instant
+from hudi_ops.timeline.plans import read_plan
 from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import CommitReader, TableState
 
@@ -37,7 +37,6 @@ SEEN_MAX = 64
 APPLIED_WITHIN_MS = EXPIRY_MS - round(1000 * GAP_S_MAX) - 5_000
 """How long a decision stays good where Apache Hudi writes too: a beat was at most `GAP_S_MAX` old when it was made."""
 
-_PLANS = frozenset({"compaction", "logcompaction", "clustering"})
 _MERGES = frozenset({"compaction", "logcompaction"})
 
 
@@ -63,7 +62,7 @@ def seen_by(state: TableState, completion_time: str) -> Seen:
     )
     if len(recent) > SEEN_MAX:
         since = recent[-SEEN_MAX - 1][0]
-    plans = [one.time for one in state.timeline.pending if one.action in _PLANS]
+    plans = [one.time for one in state.timeline.pending if one.action in REWRITING_ACTIONS]
     return Seen(seen=(*(time for _, time in recent[-SEEN_MAX:]), *plans), seen_from=since)
 
 
@@ -122,7 +121,7 @@ def completed_between(
         if metadata is None or POINTER_KEY in metadata.extra:
             continue  # gone from the timeline, or ours, and in a slot below
         footprint = mine()
-        shared = footprint.overlap(touched_by(metadata)) if footprint is not None else ("everything",)
+        shared = footprint.overlap(footprint_of(metadata)) if footprint is not None else ("everything",)
         if shared:
             return f"{other.time} completed without a slot and touches the same: {', '.join(shared[:3])}"
     return None
@@ -133,7 +132,7 @@ def planned_between(
 ) -> str | None:
     """Whether a service was planned without a slot since: at or above its completion time, or on the groups that it replaces."""
     for plan in state.timeline.pending:
-        if plan.action not in _PLANS or plan.time == entry.instant or plan.time in entry.seen:
+        if plan.action not in REWRITING_ACTIONS or plan.time == entry.instant or plan.time in entry.seen:
             continue
         if plan.time < entry.completion_time and (entry.seen_from is None or plan.action in _MERGES):
             continue  # a merge planned below it leaves what it wrote to the slices above
@@ -179,14 +178,8 @@ def plan_undone(ctx: TableContext, state: TableState, entry: Plan) -> str | None
 def pending_inputs(ctx: TableContext, state: TableState) -> Iterator[tuple[Instant, Footprint | None]]:
     """(instant, what it works on) of every pending merge or clustering; None for a plan that cannot be read."""
     for instant in state.timeline.pending:
-        if instant.action in _PLANS:
+        if instant.action in REWRITING_ACTIONS:
             yield instant, _inputs(ctx, state, instant)
-
-
-def touched_by(metadata: CommitMetadata) -> Footprint:
-    """What a completed write touched, the ledger that it took included."""
-    taken = metadata.extra.get(TAKEN_KEY)
-    return footprint_of(metadata, sources=frozenset({taken}) if taken else frozenset())
 
 
 def _is_cancelled(ctx: TableContext, state: TableState, plan: Instant) -> bool:
@@ -208,7 +201,7 @@ def _footprint_reader(ctx: TableContext, entry: Complete) -> Callable[[], Footpr
 
 def _own(ctx: TableContext, entry: Complete) -> Iterator[Footprint | None]:
     try:
-        yield touched_by(CommitMetadata.from_bytes(ctx.storage.get(entry.payload), entry.payload))
+        yield footprint_of(CommitMetadata.from_bytes(ctx.storage.get(entry.payload), entry.payload))
     except (Corrupt, NotFound):
         yield None
 
@@ -216,13 +209,6 @@ def _own(ctx: TableContext, entry: Complete) -> Iterator[Footprint | None]:
 def _inputs(ctx: TableContext, state: TableState, instant: Instant) -> Footprint | None:
     """File groups that a plan works on; None when it cannot be read."""
     try:
-        plan = read_plan(ctx.storage, state.timeline, instant)
+        return inputs_of(read_plan(ctx.storage, state.timeline, instant))
     except Corrupt:
         return None
-    if isinstance(plan, ReplacePlan):
-        slices = [one for group in plan.groups for one in group]
-    elif isinstance(plan, CompactionPlan):
-        slices = list(plan.slices)
-    else:
-        return None
-    return Footprint(frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in slices))

@@ -210,6 +210,8 @@ class SteppedBeats:
 class SteppedLock:
     """The world's lock as one process sees it."""
 
+    address = "simulated"
+
     def __init__(self, process: Process) -> None:
         self._process = process
 

@@ -42,13 +42,12 @@ class WorldClock:
 
 @dataclass
 class Acquisition:
-    """One holding of the lock. `is_lost_in_silence`: others may have it, and its holder cannot know."""
+    """One holding of the lock; `is_noticed`: it was lost, and its holder can know."""
 
     actor: str
     token: int
     holder: LockHolder
     is_noticed: bool = False
-    is_lost_in_silence: bool = False
 
 
 @dataclass

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import REWRITING_ACTIONS
 
 _WORD = "hudi-ops-changes"
 _VERSION = "1"
-_PENDING_SERVICES = frozenset({"compaction", "logcompaction", "clustering"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def is_checkpoint(text: str) -> bool:
 
 def brings_rows(instant: Instant) -> bool:
     """Whether a pending instant may bring rows of its own: table services carry over what others wrote."""
-    return instant.is_write and instant.action not in _PENDING_SERVICES
+    return instant.is_write and instant.action not in REWRITING_ACTIONS
 
 
 def still_open(instants: Iterable[Instant], consumed: frozenset[str], upto: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hudi_ops.errors import Corrupt
 from hudi_ops.timeline.commit_metadata import CommitMetadata
+from hudi_ops.timeline.plans import CompactionPlan, Plan, ReplacePlan
 
 BUCKET_DIGITS = 8
 """A bucket's file ids begin with its number in eight digits (docs/format.md §10.1)."""
@@ -128,6 +129,17 @@ def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozense
         partitions = frozenset(partition for partition, _ in groups) | frozenset(metadata.replaced or {})
         return Footprint(frozenset(groups), sources, partitions)
     return Footprint(frozenset(groups), sources)
+
+
+def inputs_of(plan: Plan | None) -> Footprint | None:
+    """File groups that a service's plan works on; None when there is no plan, or it is of another kind."""
+    if isinstance(plan, ReplacePlan):
+        slices = [one for group in plan.groups for one in group]
+    elif isinstance(plan, CompactionPlan):
+        slices = list(plan.slices)
+    else:
+        return None
+    return Footprint(frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in slices))
 
 
 def encode_footprint(footprint: Footprint | None) -> str:

@@ -10,13 +10,12 @@ from hudi_ops.errors import HudiOpsError
 from hudi_ops.services.drop_metadata import FOLDER as METADATA_FOLDER
 from hudi_ops.timeline.entries import Cancel
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import ms_of_instant
+from hudi_ops.timeline.names import REWRITING_ACTIONS, ms_of_instant
 from hudi_ops.timeline.rollbacks import targets_of
 from hudi_ops.verify.log import LogSubject
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
 
-_SERVICES = frozenset({"compaction", "logcompaction", "clustering"})
 _LAZY = (
     "give Apache Hudi's writers hoodie.write.concurrency.mode=optimistic_concurrency_control and "
     "hoodie.clean.failed.writes.policy=LAZY"
@@ -32,7 +31,7 @@ def check_fleet(logged: LogSubject, findings: Findings) -> None:
             continue
         if instant.kind == "rollback":
             _check_eager(logged, instant, findings)
-        elif instant.action in _SERVICES and not instant.is_completed and not _is_planned(logged, instant):
+        elif instant.action in REWRITING_ACTIONS and not instant.is_completed and not _is_planned(logged, instant):
             findings.warning(
                 "foreign-plan",
                 f"a {instant.action} that another program planned: writes of ours to its file groups wait for it",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hudi_ops.clock import Clock, SystemClock
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Corrupt
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import load_timeline
@@ -24,15 +23,12 @@ from hudi_ops.verify.subject import Subject
 from hudi_ops.verify.timeline import check_timeline
 
 
-def verify_table(
-    storage: Storage, *, deep: bool = False, engine: Engine | None = None, clock: Clock | None = None
-) -> Report:
+def verify_table(storage: Storage, *, deep: bool = False, clock: Clock | None = None) -> Report:
     """Check a table against every invariant; nothing is changed, and live writers are not taken for damage.
 
     Args:
         storage: the table, ours or one that Apache Hudi made, metadata tables included.
         deep: read the keys of all files that readers see, and compare them; otherwise footers of all, keys of a sample.
-        engine: opens files in parallel; None: threads of this process.
         clock: judges leases; None: this machine's.
 
     Returns:
@@ -58,7 +54,7 @@ def verify_table(
         later=load_timeline(storage, config),
         listed=listed,
         commits=CommitReader(storage),
-        engine=engine or LocalEngine(),
+        engine=LocalEngine(),
         clock=clock or SystemClock(),
         deep=deep,
     )

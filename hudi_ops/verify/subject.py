@@ -14,7 +14,7 @@ from hudi_ops.clock import Clock
 from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
 from hudi_ops.config.table import TableConfig
-from hudi_ops.engine.protocol import Engine
+from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Corrupt, HudiOpsError
 from hudi_ops.files.names import DataFileName, parse_data_file
 from hudi_ops.services.sweep import notes_of
@@ -73,7 +73,7 @@ class Subject:
     later: Timeline
     listed: tuple[FileInfo, ...]
     commits: CommitReader
-    engine: Engine
+    engine: LocalEngine
     clock: Clock
     deep: bool = False
 

@@ -36,6 +36,7 @@ class NoLock:
     """A lock that always grants, to everybody at once: what a lost lock is to those who still believe in it."""
 
     token = 0
+    address = "none"
 
     def still_mine(self) -> bool:
         return True

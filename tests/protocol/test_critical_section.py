@@ -47,6 +47,7 @@ class Watched:
 
     def __init__(self, locks, storage: FaultyStorage) -> None:
         self._locks = locks
+        self.address = locks.address
         self._storage = storage
         self.sections: list[Section] = []
 

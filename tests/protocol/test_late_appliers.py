@@ -10,7 +10,8 @@ from hudi_ops.concurrency.attempt import begin
 from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH
 from hudi_ops.errors import Conflict
-from hudi_ops.services import apply, rollback
+from hudi_ops.services import apply, boundary, rollback
+from hudi_ops.services.boundary import archive_boundary
 from hudi_ops.services.recover import recover
 from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.storage.memory import MemoryStorage
@@ -29,6 +30,7 @@ from tests.protocol.log_actors import (
     timeline_of,
     whole_log,
 )
+from tests.protocol.test_plans_and_takeovers import oldest
 from tests.protocol.test_strangers import Meanwhile, rollback_plan
 
 NOW_MS = START_MS + 60_000
@@ -93,6 +95,22 @@ def test_a_voided_completion_whose_applier_died_right_after_its_put_is_removed_b
     found = timeline_of(storage).find(instant)
     assert found is None or not found.is_completed
     assert timeline_of(storage).completed_writes == before
+
+
+def test_a_voided_completion_is_removed_in_the_same_recovery_as_what_was_archived(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(apply, "is_voided", lambda log, slot: False)
+    monkeypatch.setattr(boundary, "clear_archived", lambda session, state: [])
+    storage, clock = bare_table(4), ManualClock(NOW_MS, tick_ms=1)
+    instant = sleeping_writer(storage, clock)
+    limit, kept = oldest(storage, 2)
+    assert archive_boundary(session_of(storage, clock, "archiver"), limit, kept)
+    monkeypatch.undo()
+    recover(session_of(storage, clock, "next"))
+    found = timeline_of(storage).find(instant)
+    assert found is None or not found.is_completed
+    assert timeline_of(storage).find(limit) is None
 
 
 def test_who_voids_takes_away_what_a_helper_put_meanwhile() -> None:

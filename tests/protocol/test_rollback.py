@@ -343,7 +343,7 @@ def test_by_hand_a_write_without_a_heartbeat_needs_the_word_that_it_is_abandoned
     storage, instant = dead
     storage.delete(f".hoodie/.heartbeat/{instant}")
     table = table_of(storage, late_clock(), "second")
-    assert [reason.partition(":")[0] for _, reason in table.recover().left] == ["no heartbeat"]
+    assert [one.reason.partition(":")[0] for one in table.recover().left] == ["no heartbeat"]
     with pytest.raises(InvalidRequest, match="--abandoned"):
         table.rollback(instant)
     assert table.rollback(instant, abandoned=True).files

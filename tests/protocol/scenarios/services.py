@@ -24,12 +24,12 @@ from hudi_ops.services.plans import Draft, clear_older_epochs, publish_plan, tak
 from hudi_ops.services.recover import recover
 from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.services.session import Session
-from hudi_ops.services.void import seen_by, touched_by
+from hudi_ops.services.void import seen_by
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.entries import Complete, Entry
-from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint
+from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, footprint_of
 from hudi_ops.timeline.names import inflight_name
 from hudi_ops.timeline.plans import PlannedSlice, ReplacePlan, read_plan
 from hudi_ops.timeline.reserve import known_times, next_after
@@ -130,7 +130,7 @@ def _complete(session: Session, attempt: Attempt, slices: Sequence[PlannedSlice]
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         refuse_settled(session.ctx.storage, attempt, state)
-        mine = Contender(attempt.instant, attempt.action, touched_by(write), "service")
+        mine = Contender(attempt.instant, attempt.action, footprint_of(write), "service")
         refuse_completed(mine, _since_the_plan(session, attempt, state))
         completion = next_after(
             known_times(state.timeline, state.log), session.ctx.clock.now_ms(), state.config.name, state.zone
@@ -163,7 +163,7 @@ def _since_the_plan(session: Session, attempt: Attempt, state: TableState) -> It
     for other in state.timeline.completed_writes:
         if other.completion_time > attempt.instant:
             metadata = session.commits.metadata(state.timeline, other)
-            touched = touched_by(metadata) if metadata is not None else None
+            touched = footprint_of(metadata) if metadata is not None else None
             yield Contender(other.time, other.action, touched, stage="completed", completion_time=other.completion_time)
 
 

@@ -74,7 +74,7 @@ def test_a_live_writer_is_named_and_left_alone(
     assert told.code == 11
     assert str(Owner.of_this_process()) in told.json["message"]
     left = call("recover", "trips", "--json").json["left"]
-    assert [one["instant"] for one in left] == [f"{dead} commit inflight"]
+    assert [(one["instant"], one["action"], one["state"]) for one in left] == [(dead, "commit", "inflight")]
     assert tree(home) == before
 
 

@@ -33,7 +33,7 @@ def test_it_is_the_lock_that_a_table_takes_by_itself(tmp_path: Path) -> None:
 
 
 def test_a_zookeeper_url_names_servers_and_path() -> None:
-    lock = open_lock("zookeeper://a:2181,b-1.c:2182/hudi/locks", table_uri="/data/trips", lock_key="rides", owner="me")
+    lock = open_lock("zookeeper://a:2181,b-1.c:2182/hudi/locks", table_uri="/data/trips", lock_key="rides")
     assert isinstance(lock, ZooKeeperLock)
     assert (lock.hosts, lock.path) == ("a:2181,b-1.c:2182", "/hudi/locks/rides")
     assert open_lock("zookeeper://[::1]:2181/locks/", table_uri="/data/t", lock_key="t").path == "/locks/t"  # type: ignore[attr-defined]

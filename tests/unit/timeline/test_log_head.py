@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from math import ceil, log2
@@ -11,7 +12,7 @@ import pytest
 from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.timeline.commit_log import load_log, slot_path
+from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, load_log, slot_path
 from hudi_ops.timeline.entries import Archive, Cancel, Complete, Entry, Plan, Properties, Takeover, Void, encode_entry
 from hudi_ops.timeline.log_head import newest_log, older_entries, reaching_back
 from hudi_ops.timeline.names import instant_of_ms
@@ -174,3 +175,10 @@ def test_what_lies_below_is_read_no_further_than_it_can_tell() -> None:
     assert fate[0] == 999_993
     assert storage.gets - before < 15
     assert [slot for slot, _ in zip((s for s, _ in older_entries(storage, log)), range(2))] == [999_998, 999_997]  # type: ignore[arg-type]  # noqa: B905
+
+
+def test_a_pointer_of_a_later_release_is_read_for_what_is_known() -> None:
+    """Writers of two releases share a table while it is upgraded."""
+    pointer = Pointer("t", 7, 0, stranger="")
+    later = {**json.loads(pointer.encode()), "added_later": 1}
+    assert Pointer.decode({POINTER_KEY: json.dumps(later)}) == pointer
