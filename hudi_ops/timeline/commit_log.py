@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from hudi_ops.errors import NotFound
@@ -47,9 +47,12 @@ class Pointer:
 
     @classmethod
     def decode(cls, extra: Mapping[str, str]) -> Pointer | None:
-        """The pointer in a commit's extra metadata, or None in a foreign commit."""
+        """The pointer in a commit's extra metadata, or None in a foreign commit. What later versions add is passed over."""
         text = extra.get(POINTER_KEY)
-        return cls(**json.loads(text)) if text else None
+        if not text:
+            return None
+        known = {one.name for one in fields(cls)}
+        return cls(**{key: value for key, value in json.loads(text).items() if key in known})
 
 
 def slot_path(slot: int) -> str:
