@@ -15,18 +15,19 @@ import pytest
 from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.context import TableContext
-from hudi_ops.errors import InvalidRequest, Unavailable
+from hudi_ops.errors import Busy, InvalidRequest, Unavailable
 from hudi_ops.services.create import create_table
 from hudi_ops.services.recover import RECOVER_EVERY_S
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.testing.simulation import explore
+from hudi_ops.testing.simulation import History, explore, replay
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
+from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.names import instant_of_ms
-from tests.protocol.scenarios.actors import Recovers
-from tests.protocol.scenarios.between import clock_of, context, die_at
+from tests.protocol.scenarios.actors import Landed, Recovers, Writes
+from tests.protocol.scenarios.between import clock_of, context, die_at, disturbed, outcome_of
 from tests.protocol.scenarios.cases import BESIDE_HUDI, Case
 from tests.protocol.scenarios.check import Oracle, rows_read
 from tests.protocol.scenarios.hudi import Hudi
@@ -37,6 +38,7 @@ from tests.protocol.scenarios.worlds import (
     ALSO_A,
     DEFINITION,
     DROP_A,
+    HELD,
     NOW_MS,
     OVERWRITE_A,
     REWRITE_A,
@@ -169,6 +171,41 @@ def test_what_a_later_version_says_of_a_slot_is_passed_over() -> None:
     pointer = Pointer("id", 3, 0, stranger="")
     text = pointer.encode().replace("{", '{"more": 1, ')
     assert Pointer.decode({POINTER_KEY: text}) == pointer
+
+
+def test_a_millisecond_that_apache_hudi_took_too_is_not_completed_twice() -> None:
+    storage = small_table()
+    name = f"{instant_of_ms(NOW_MS)}_{instant_of_ms(NOW_MS + 5)}.commit"
+    theirs = CommitMetadata(operation="UPSERT").to_bytes()
+    outcome, _ = disturbed(
+        storage, "one", Writes(UPSERT_A), "put:.hoodie/.temp", lambda: storage.put(f"{TIMELINE}/{name}", theirs)
+    )
+    assert isinstance(outcome.result, Landed)
+    assert outcome.result.instant > instant_of_ms(NOW_MS)
+    assert rows_read(storage) == listed_rows(storage) == UPSERT_A.applied(HELD)
+
+
+def test_a_plan_that_was_refused_leaves_no_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = small_table()
+    ctx = context(storage, "planner")
+    with ctx.locks.acquire(1.0, "to learn its type") as held:  # type: ignore[attr-defined]
+        monkeypatch.setattr(type(held), "still_mine", lambda self: False)
+    assert isinstance(outcome_of(lambda: Plans(REWRITE_A)(ctx)).error, Busy)
+    left = {info.path.split("/")[-2] for info in storage.list(".hoodie/.commit_log/payload")}
+    assert left <= {info.name[:17] for info in storage.list_folder(TIMELINE).files}
+
+
+def test_a_cancelled_write_of_apache_hudi_that_completes_before_its_rollback_keeps_its_rows() -> None:
+    # Its heartbeat had stopped for two minutes; Apache Hudi knows no CANCEL, and holds the lock when it completes.
+    case = beside(ALSO_A)
+
+    def keeps_its_rows(history: History) -> None:
+        counted = case.oracle.counted(history.storage)
+        assert [one.actor for one in counted] == ["theirs", "ours"]
+        assert rows_read(history.storage) == listed_rows(history.storage) == case.oracle.replayed(counted)
+
+    schedule = "0>theirs 10>ours 18!P2 32>theirs 34>ours 36>theirs 45>theirs 49>ours 50>theirs 55>ours 67>theirs"
+    replay(case.scenario, keeps_its_rows, schedule)
 
 
 def dead_table(job: Job, where: str) -> Callable[[], MemoryStorage]:
