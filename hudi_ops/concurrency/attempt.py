@@ -170,6 +170,7 @@ def begin(
         if instant is None:
             state = loader.load()
             continue
+        loader.forget()
         inflight = state.timeline.path(inflight_name(instant, action))
         ensure(ctx.storage, inflight, inflight_body)
         # A sleeper may have been cancelled, or archived past, before its files appeared (docs/protocol.md §4).

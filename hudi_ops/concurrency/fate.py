@@ -101,15 +101,18 @@ def refuse_undone(storage: Storage, attempt: Attempt, state: TableState) -> None
     """Refuse an attempt that a writer without slots rolls back, or has rolled back.
 
     Raises:
-        Conflict: its inflight file is gone, or a rollback names it.
+        Conflict: its inflight file is gone, a rollback names it, or its name was another's too, who has completed.
     """
     found = state.timeline.find(attempt.instant, attempt.action)
     undoing = rollback_of(storage, state.timeline, attempt.instant)
-    if undoing is None and found is not None and State.INFLIGHT in found.states:
+    is_taken = found is not None and found.is_completed
+    if undoing is None and found is not None and State.INFLIGHT in found.states and not is_taken:
         return
     raise Conflict(
         f"somebody rolls the attempt back (rollback {undoing.time})"
         if undoing is not None
+        else "a writer without the commit log took the same millisecond, and has completed it"
+        if is_taken
         else "the attempt's inflight file is gone: somebody rolled it back",
         table=state.config.name,
         instant=attempt.instant,

@@ -74,6 +74,11 @@ class Batch:
     kept: KeptChunks | None = None
 
 
+def is_read_once(batch: Batch) -> bool:
+    """Whether its rows cannot be tagged anew: what they are tagged for has to be the table as it is now."""
+    return isinstance(batch.rows, GivenRows) and batch.rows.is_read_once
+
+
 @contextmanager
 def tagged(engine: Engine, state: TableState, batch: Batch, schema: pa.Schema) -> Iterator[Scattered]:
     """The batch, tagged and split by bucket; `schema` is the table's, without meta columns.

@@ -21,7 +21,7 @@ from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupport
 from hudi_ops.files.names import bucket_file_id
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.kernels.merge import Operation, Ordering
-from hudi_ops.services.batch import Batch, tagged
+from hudi_ops.services.batch import Batch, is_read_once, tagged
 from hudi_ops.services.begin import begin_watched
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
@@ -30,7 +30,7 @@ from hudi_ops.services.ledger import POINTER_PREFIX, ledger_path
 from hudi_ops.services.live_groups import live_buckets
 from hudi_ops.services.merge_tasks import BucketResult, BucketTask, find_duplicates, merge_and_write
 from hudi_ops.services.operations import INSERT, INSERT_OVERWRITE_TABLE, Replaces
-from hudi_ops.services.recover import ready, recover
+from hudi_ops.services.recover import is_due, ready, recover
 from hudi_ops.services.replace import replaced_by
 from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.services.session import Session
@@ -87,7 +87,21 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         Conflict: another action that overlaps completed first; what this attempt wrote was rolled back.
     """
     read_s = session.ctx.clock.monotonic_s()
-    state = session.loader.resume()
+    state = session.loader.load() if is_due(session) or is_read_once(batch) else session.loader.resume()
+    try:
+        return _ingest_into(session, state, read_s, batch, engine, reason, started_s)
+    except (InvalidRequest, Unsupported):
+        if not session.loader.has_left(state):
+            raise
+        # Refused upon what this session's last write left, before anything was read: others may have added the column, deleted
+        # the key or compacted the log files since. Nothing of it was begun: whatever begins reads the state first, or clears it.
+        read_s = session.ctx.clock.monotonic_s()
+        return _ingest_into(session, session.loader.load(), read_s, batch, engine, reason, started_s)
+
+
+def _ingest_into(
+    session: Session, state: TableState, read_s: float, batch: Batch, engine: Engine, reason: str, started_s: float
+) -> IngestResult:
     refuse_unwritable(state.config)
     change = columns_after(session, state, batch, engine)
     schema = change.schema

@@ -93,6 +93,11 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
     decided: Decided | None = None
     try:
         decided = session.decide(prepare, f"plan a {action}")
+    except (Busy, Cancelled, Conflict):
+        # Nothing landed, and without a lease nobody would be led to these bytes: they go while the name is still held.
+        for instant in leases:
+            session.drop_refused_payloads(instant)
+        raise
     finally:
         # The requested file holds the name from now on. Leases of tries that lost their slot hold nothing.
         for instant in leases:

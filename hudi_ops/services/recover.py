@@ -30,6 +30,15 @@ RECOVER_EVERY_S = 10.0
 """How often a session that writes again and again looks after the dead, as long as its own writes end well."""
 
 
+def is_due(session: Session) -> bool:
+    """Whether a write has to recover the table first: its session has not done so for a while, or its last write ended badly.
+
+    It then reads the table's state, too, and does not set out from what its last write left: whoever left a table alone for so
+    long may find it with other settings, or gone.
+    """
+    return not session.is_clean or session.ctx.clock.monotonic_s() - session.recovered_s >= RECOVER_EVERY_S
+
+
 def ready(session: Session, state: TableState | None = None) -> TableState | None:
     """Recover the table before a write, unless this session did so a moment ago and has left nothing since.
 
@@ -41,11 +50,12 @@ def ready(session: Session, state: TableState | None = None) -> TableState | Non
         The state to set out from; None when it has to be read anew.
     """
     now_s = session.ctx.clock.monotonic_s()
-    is_due = not session.is_clean or now_s - session.recovered_s >= RECOVER_EVERY_S
-    if state is not None and not is_due and unfinished(state) is None:
+    is_left_out = state is not None and not is_due(session) and unfinished(state) is None
+    session.is_clean = False  # until this write has ended well
+    if is_left_out:
         return state
-    session.is_clean = False
     undone, state = _recover(session, state)
+    session.is_clean = False  # what was swept was not this write
     session.recovered_s = now_s
     return None if undone else state
 

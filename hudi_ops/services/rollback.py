@@ -104,7 +104,7 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     paths = sorted({*files_of(session, target.time, foreign=foreign), *_planned(session, state, begun, target.time)})
     attempt = _begin(session, target, paths) if begun is None else _resume(session, state, begun)
     if attempt is None:
-        logger.warning("%s is being rolled back by somebody else", target)
+        logger.warning("%s is being rolled back by somebody else, or has completed meanwhile", target)
         return None
     try:
         with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
@@ -171,7 +171,11 @@ def _begin(session: Session, target: Instant, paths: Sequence[str]) -> Attempt |
     ctx = session.ctx
     plan = plan_bytes(ctx.storage, target, paths)
     with hold_lock(ctx, f"begin the rollback of {target.time}"):
-        if rollback_of(ctx.storage, session.loader.load().timeline, target.time) is not None:
+        timeline = session.loader.load().timeline
+        found = timeline.find(target.time)
+        # A writer without slots knows no CANCEL: it may have completed since, under this very lock.
+        is_complete = found is not None and found.is_completed
+        if is_complete or rollback_of(ctx.storage, timeline, target.time) is not None:
             return None
         attempt = begin(ctx, session.loader, "rollback", plan, is_locked=True)
     if not other_rollbacks(session, attempt.instant, target.time):

@@ -80,7 +80,9 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
         state: read after `dead` was.
         dead: instants whose lease was dead, and whether it was Apache Hudi's.
     """
-    known = {instant.time: instant for instant in state.timeline}
+    # By their time alone: a savepoint has that of the write that it protects.
+    found = ((time, state.timeline.find(time)) for time in state.timeline.by_time)
+    known = {time: instant for time, instant in found if instant is not None}
     folders = session.ctx.storage.list_folder(FOLDER).folders
     notes = notes_of(folders)
     marked = {name for name in folders if name.isdecimal()}

@@ -140,6 +140,10 @@ class StateLoader:
         """Keep the state as a decision of this process left it: as good as read, as long as no slot is taken after its head."""
         self._left = state if self._log is not None and self._log.head == state.log.head else None
 
+    def forget(self) -> None:
+        """Drop what the last decision left: a write that has begun from it, and fails, is not followed by one that does so, too."""
+        self._left = None
+
     def resume(self) -> TableState:
         """The state from which a write may set out: what the last decision of this process left; else it is read.
 

@@ -39,7 +39,10 @@ class Writes:
 
     def __call__(self, ctx: TableContext) -> Landed:
         """Do it; errors go through."""
-        session = Session(ctx, conflicts=ConflictSettings(early_detection=self.early))
+        return self.of(Session(ctx, conflicts=ConflictSettings(early_detection=self.early)))
+
+    def of(self, session: Session) -> Landed:
+        """Do it in a session that is given."""
         instant = self._attempt(session, 0.0) if self.once else retried(session, lambda at: self._attempt(session, at))
         return Landed(instant, self.job)
 
