@@ -170,7 +170,7 @@ def begin(
         if instant is None:
             state = loader.load()
             continue
-        loader.forget()
+        loader.set_out(state)
         inflight = state.timeline.path(inflight_name(instant, action))
         ensure(ctx.storage, inflight, inflight_body)
         # A sleeper may have been cancelled, or archived past, before its files appeared (docs/protocol.md §4).

@@ -26,7 +26,7 @@ def is_shared_with_strangers(storage: Storage, commits: CommitReader, state: Tab
 
     Strangers who left no trace in the last `LOOKED_BACK_MAX` writes, and have none pending, count as gone.
     """
-    if commits.was_adopted(state.log) or newest_stranger(commits, state):
+    if has_strangers(commits, state):
         return True
     planned = {entry.instant for _, entry in state.log.since(state.log.base - 1) if isinstance(entry, Plan)}
     for instant in state.timeline.pending:
@@ -34,6 +34,11 @@ def is_shared_with_strangers(storage: Storage, commits: CommitReader, state: Tab
         if instant.time not in planned and (lease is None or lease.owner is None):
             return True
     return False
+
+
+def has_strangers(commits: CommitReader, state: TableState) -> bool:
+    """Whether a table was adopted, or one of its newest writes stands in no slot: told without a look at what is pending."""
+    return commits.was_adopted(state.log) or newest_stranger(commits, state) != ""
 
 
 def newest_stranger(commits: CommitReader, state: TableState) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 
+from hudi_ops.concurrency.strangers import has_strangers
 from hudi_ops.concurrency.transaction import Applier
 from hudi_ops.context import TableContext
 from hudi_ops.services.fold import fold_properties
@@ -84,7 +85,7 @@ class TimelineApplier(Applier):
             return False
         if is_archived(log, entry.instant):
             self._ctx.storage.delete(path)
-        elif log.head == slot:
+        elif log.head == slot and not has_strangers(self._commits, state):
             timeline = state.timeline.completed(entry.instant, entry.action, entry.completion_time)
             self._loader.leave(TableState(state.config, log, timeline))
         return True

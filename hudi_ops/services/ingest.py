@@ -87,7 +87,10 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         Conflict: another action that overlaps completed first; what this attempt wrote was rolled back.
     """
     read_s = session.ctx.clock.monotonic_s()
-    state = session.loader.load() if is_due(session) or is_read_once(batch) else session.loader.resume()
+    state = session.loader.resume() if not is_due(session) and not is_read_once(batch) else session.loader.load()
+    if session.loader.has_left(state) and state.config.table_type == "MERGE_ON_READ":
+        # Log files of Apache Hudi's since would be found out too late: they are refused before anything is written.
+        state = session.loader.load()
     try:
         return _ingest_into(session, state, read_s, batch, engine, reason, started_s)
     except (InvalidRequest, Unsupported):

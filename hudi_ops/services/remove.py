@@ -88,6 +88,7 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
         Conflict: another write to these partitions completed first; nothing was removed.
         Busy: Apache Hudi has planned a service on these partitions, or the lock is held.
     """
+    session.is_clean = False  # until this write has ended well
     state = finish_unfinished(session)
     refuse_unwritable(state.config)
     held = _chosen(session, state, operation, wanted)

@@ -69,7 +69,8 @@ def clear_late(session: Session, state: TableState, completed: Instant) -> None:
     late = [path for path in files_of(session, completed.time) if path not in named]
     delete_files(session.ctx.storage, late)
     delete_markers(session.ctx.storage, completed.time)
-    logger.warning("%s was completed by another process; deleted what a late one announced: %s", completed, late)
+    if late:
+        logger.warning("%s was completed by another process; deleted what a late one announced: %s", completed, late)
 
 
 def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None:

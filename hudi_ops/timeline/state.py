@@ -102,6 +102,7 @@ class StateLoader:
     _log: Log | None = None
     _proposed: Properties | None = None
     _left: TableState | None = None
+    _set_out: int = -1
 
     @property
     def known_log(self) -> Log | None:
@@ -137,12 +138,17 @@ class StateLoader:
         return state
 
     def leave(self, state: TableState) -> None:
-        """Keep the state as a decision of this process left it: as good as read, as long as no slot is taken after its head."""
-        self._left = state if self._log is not None and self._log.head == state.log.head else None
+        """Keep the state as a decision of this process left it: as good as read, as long as no slot is taken after its head.
 
-    def forget(self) -> None:
-        """Drop what the last decision left: a write that has begun from it, and fails, is not followed by one that does so, too."""
+        Not where others decided since the write set out: they will have decided again by the time of the next.
+        """
+        is_alone = state.log.head == self._set_out + 1
+        self._left = state if is_alone and self._log is not None and self._log.head == state.log.head else None
+
+    def set_out(self, state: TableState) -> None:
+        """A write has begun from a state. What the last decision left is dropped: if this write fails, the next one reads."""
         self._left = None
+        self._set_out = state.log.head
 
     def resume(self) -> TableState:
         """The state from which a write may set out: what the last decision of this process left; else it is read.

@@ -86,7 +86,7 @@ def test_a_writer_that_stood_still_too_long_stops_itself(tmp_path: Path, point: 
             table.ingest(rows([3], 2))
             assert list_leases(table.context.storage) == [instant], "it was left alone while its lease was good"
         run_out(root, instant)
-        mine = table.ingest(rows([2], 3))
+        mine = Table.open(str(root)).ingest(rows([2], 3))
         assert mine.instant is not None
         writer.send_signal(signal.SIGCONT)
         said, log = writer.communicate("go on\n", timeout=DEADLINE_S)

@@ -63,7 +63,7 @@ class Job:
     operation: str
     new: dict[str, int]
     rows: pa.Table | None = None
-    points: int = 46
+    points: int = 40
     writes: int = 15
 
     def __str__(self) -> str:

@@ -33,7 +33,7 @@ from tests.protocol.crash_table import DEFINITION, FIRST, NEW, OLD, SECOND, STAR
 
 NOW_MS = START_MS + 60_000
 TIMELINE = ".hoodie/timeline"
-FLOORS = {Fault.ERROR_BEFORE: 50, Fault.ERROR_AFTER: 15, Fault.EXISTS_THOUGH_ABSENT: 5, Fault.EXISTS_BY_ITSELF: 5}
+FLOORS = {Fault.ERROR_BEFORE: 42, Fault.ERROR_AFTER: 15, Fault.EXISTS_THOUGH_ABSENT: 5, Fault.EXISTS_BY_ITSELF: 5}
 """Operations of one ingest that can go wrong in each way, at least: a test that visits fewer has gone blind."""
 
 
