@@ -50,7 +50,7 @@ class Table(ReadableTable):
         self, ctx: TableContext, terms: Terms | None = None, conflicts: ConflictSettings | None = None
     ) -> None:
         super().__init__(Session(ctx, terms or Terms(), conflicts or ConflictSettings()))
-        self._ctx = ctx
+        self._ctx = self._session.ctx
         self.was_created = False
         """Whether `create` made the table just now; False when an equal one was there."""
 
@@ -74,11 +74,12 @@ class Table(ReadableTable):
         meta_fields: bool = True,
         locks: LockProvider | None = None,
         engine: Engine | None = None,
+        conflicts: ConflictSettings | None = None,
     ) -> Self:
         """Make a table, or open the one that an equal call made.
 
         Args:
-            path: a folder or `file://` URI; made when absent.
+            path: a folder or URI (`file://`, `s3://`, `gs://`, `az://`); made when absent.
             name: the table's name; printable ASCII without spaces.
             record_key: columns that identify a row.
             schema: the table's columns, without meta columns; timestamps without a zone become UTC.
@@ -95,13 +96,14 @@ class Table(ReadableTable):
             meta_fields: base files carry Hudi's five meta columns; without them they are smaller, and only the bucket index works.
             locks: the table lock; None: one that holds inside this process only.
             engine: runs the work; None: threads of this process.
+            conflicts: as in `open`.
 
         Raises:
             InvalidRequest: the definition cannot be a table, or another table lies there.
         """
         if table_type not in TABLE_TYPES:
             raise InvalidRequest(f"unknown table type {table_type!r}", expected="cow or mor", found=str(table_type))
-        table = cls(context_of(path, locks, engine))
+        table = cls(context_of(path, locks, engine), conflicts=conflicts)
         definition = Definition(
             name=name,
             schema=schema,

@@ -48,13 +48,13 @@ class Attempt:
 class Wanted:
     """What is to be put on the timeline: the pending word, the content of its requested file, and what its owner does with it.
 
-    `look`: writers may be there that take instants without a lease and decide without a slot.
+    `beside_strangers`: writers may be there that take instants without a lease and decide without a slot.
     """
 
     action: str
     requested: bytes
     role: Role
-    look: bool
+    beside_strangers: bool
 
 
 def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, wanted: Wanted) -> str | None:
@@ -85,7 +85,7 @@ def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, w
             times |= {instant}
             continue
         newer = newer_decisions(loader.probe(), state, instant)
-        if wanted.look:
+        if wanted.beside_strangers:
             newer |= newer_times(ctx, state, instant)
         is_outdated = loader.has_left(state) and loader.probed_head > state.log.head
         if not newer and not is_outdated and put_requested(ctx, state, instant, wanted.action, wanted.requested):
@@ -98,7 +98,7 @@ def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, w
 
 
 def newer_decisions(log: Log, state: TableState, instant: str) -> frozenset[str]:
-    """Times above an instant that slots name which a state did not know."""
+    """Times at or above an instant that slots name, if a state did not know all slots."""
     if log.head == state.log.head:
         return frozenset()
     return frozenset(time for time in known_times(state.timeline, log) if len(time) == 17 and time >= instant)
@@ -132,7 +132,7 @@ def begin(
     ctx: TableContext,
     loader: StateLoader,
     action: str,
-    plan: bytes = b"",
+    requested: bytes = b"",
     inflight_body: bytes = b"",
     wait: Callable[[TableState], bool] | None = None,
     *,
@@ -145,7 +145,7 @@ def begin(
         ctx: components of the table.
         loader: where the state comes from.
         action: pending word of the action, for example `commit`.
-        plan: content of the requested file; empty for ingestion.
+        requested: content of the requested file: a service's plan; empty for ingestion.
         inflight_body: content of the inflight file: what a write is about to touch.
         wait: called before an instant is taken; True when it let time pass, and the state must be read again.
         is_locked: the caller holds the table lock.
@@ -164,7 +164,7 @@ def begin(
             state = loader.load()
         leased_s = ctx.clock.monotonic_s()
         shared = is_shared_with_strangers(ctx.storage, loader.commits, state)
-        wanted = Wanted(action, plan, "rollback" if action == "rollback" else "write", look=shared)
+        wanted = Wanted(action, requested, "rollback" if action == "rollback" else "write", beside_strangers=shared)
         with alone_with_the_clock(ctx) if shared and not is_locked else nullcontext():
             instant = reserve_instant(ctx, loader, state, wanted)
         if instant is None:
@@ -174,7 +174,7 @@ def begin(
         inflight = state.timeline.path(inflight_name(instant, action))
         ensure(ctx.storage, inflight, inflight_body)
         # A sleeper may have been cancelled, or archived past, before its files appeared (docs/protocol.md §4).
-        after = seen_now(loader, state, look=shared)
+        after = seen_now(loader, state, beside_strangers=shared)
         if not was_passed(after, instant):
             logger.info("begun %s %s", action, instant)
             return Attempt(instant, action, beginning_of(state, after), leased_s=leased_s, seen=after)
@@ -184,10 +184,10 @@ def begin(
         state = loader.load()
 
 
-def seen_now(loader: StateLoader, state: TableState, *, look: bool) -> TableState:
+def seen_now(loader: StateLoader, state: TableState, *, beside_strangers: bool) -> TableState:
     """The state once an attempt is on the timeline: the log always, the timeline where somebody else may have moved on it."""
     log = loader.probe()
-    is_quiet = not look and log.head == state.log.head and not state.timeline.pending
+    is_quiet = not beside_strangers and log.head == state.log.head and not state.timeline.pending
     return TableState(state.config, log, state.timeline) if is_quiet else loader.relist(state)
 
 
@@ -205,6 +205,7 @@ def was_passed(state: TableState, instant: str) -> bool:
 def beginning_of(before: TableState, after: TableState) -> TableState:
     """The state that an attempt answers for: the one read before its instant was taken, never the one after.
 
-    What completed in between may have a later instant; its base files would hide those of this attempt.
+    What completed in between may have a later instant; its base files would hide those of this attempt. A function, so that a test
+    can show what happens with the other one.
     """
     return before

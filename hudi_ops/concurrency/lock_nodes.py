@@ -37,7 +37,7 @@ def busy(lock_name: str, holder: LockHolder | None, waited_s: float) -> Busy:
         who = ", ".join([holder.owner, *(fact for fact in facts if fact), f"since {since}"])
     return Busy(
         f"the lock of {lock_name} was not free within {waited_s:g} s: it is held by {who}",
-        next_step="try again later, or allow a longer wait for the lock.",
+        next_step="try again later, or allow a longer wait (conflicts.lock_wait_s).",
         holder=None if holder is None else asdict(holder),
         waited_s=waited_s,
     )

@@ -22,6 +22,9 @@ class ConflictSettings(BaseModel):
     )
     early_detection: bool = Field(default=True, description="Look for overlapping writers before work and during it.")
     retries: int = Field(default=5, ge=0, le=1_000, description="How often a write that lost is tried again.")
+    lock_wait_s: float = Field(
+        default=60.0, gt=0, le=86_400, strict=False, description="How long to wait for the table lock before giving up."
+    )
     wait_s: float = Field(
         default=10.0, ge=0, le=86_400, strict=False, description="How long to let an overlapping writer finish first."
     )

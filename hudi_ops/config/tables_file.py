@@ -61,7 +61,8 @@ class TableDeclaration(_Model):
         default=None, min_length=1, description="Folder that ingestion takes files from by default."
     )
     conflicts: ConflictSettings = Field(
-        default=ConflictSettings(), description="How its writers get along: strategy, early_detection, retries, wait_s."
+        default=ConflictSettings(),
+        description="How its writers get along: strategy, early_detection, retries, wait_s, …",
     )
 
     @field_validator("record_key", "partition_by")

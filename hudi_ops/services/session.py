@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypedDict
 
@@ -70,6 +70,8 @@ class Session:
     _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        if "lock_wait_s" in self.conflicts.model_fields_set:
+            self.ctx = replace(self.ctx, lock_timeout_s=self.conflicts.lock_wait_s)
         self.strategy = strategy_of(self.conflicts.strategy)
         self.commits = CommitReader(self.ctx.storage)
         self.contenders = ContenderReader(self.ctx.storage, self.commits)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hudi_ops.errors import Corrupt, NotFound
-from hudi_ops.timeline.commit_log import FOLDER, Log, slot_path
+from hudi_ops.timeline.commit_log import FOLDER, POINTER_KEY, Log, slot_path
 from hudi_ops.timeline.entries import Archive, Cancel, Complete, Entry, Properties, Void, decode_entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.verify.log_entries import check_boundary, check_entries
@@ -150,12 +150,7 @@ def _check_fates(logged: LogSubject, findings: Findings) -> None:
             fate = log.fate(entry.instant)
             found = logged.subject.later.find(entry.instant)
             if fate is not None and isinstance(fate[1], Cancel) and found is not None and found.is_completed:
-                findings.error(
-                    "cancelled-completed",
-                    f"slot {fate[0]} cancelled {entry.instant}, and it has a completed file: readers see what must not count",
-                    logged.subject.later.path(found.file_name),
-                    "delete the completed file, then run a write, which rolls the rest back",
-                )
+                _check_cancelled(logged, fate[0], found, findings)
         elif isinstance(entry, Complete) and slot in voided:
             _check_voided(logged, slot, entry, findings)
         elif isinstance(entry, Complete):
@@ -163,6 +158,26 @@ def _check_fates(logged: LogSubject, findings: Findings) -> None:
             fate = log.fate(entry.instant)
             if fate is not None and fate[0] == slot and entry.instant > log.boundary:
                 _check_applied(logged, slot, entry, findings, is_last=slot >= decisions[-1])
+
+
+def _check_cancelled(logged: LogSubject, slot: int, found: Instant, findings: Findings) -> None:
+    path = logged.subject.later.path(found.file_name)
+    metadata = logged.subject.metadata(found)
+    if metadata is not None and POINTER_KEY not in metadata.extra:
+        findings.warning(
+            "cancelled-foreign",
+            f"slot {slot} cancelled {found.time} of another program, whose heartbeat had stopped; it completed all the same, "
+            "and its rows count",
+            path,
+            "nothing to repair; see why that program stood still for two minutes",
+        )
+        return
+    findings.error(
+        "cancelled-completed",
+        f"slot {slot} cancelled {found.time}, and it has a completed file: readers see what must not count",
+        path,
+        "delete the completed file, then run a write, which rolls the rest back",
+    )
 
 
 def _check_voided(logged: LogSubject, slot: int, entry: Complete, findings: Findings) -> None:
