@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
-from hudi_ops.context import TableContext
+if TYPE_CHECKING:
+    # It brings Arrow with it, which `hudi-ops --help` does without.
+    from hudi_ops.context import TableContext
 
 
 @dataclass(frozen=True, slots=True)

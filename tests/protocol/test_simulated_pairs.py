@@ -100,7 +100,7 @@ LATE_BESIDE_HUDI = replace(
     troubles=frozenset({Fault.LANDS_LATER}),
     troubled=frozenset({"ours"}),
 )
-DISTURBED = [SAME_GROUP, UNWRITTEN, TAKEOVER, BESIDE_HUDI, LATE_BESIDE_HUDI]
+DISTURBED = [SAME_GROUP, TAKEOVER, BESIDE_HUDI, LATE_BESIDE_HUDI]
 """Pairs of which one fault is tried in every run of the tests, at each operation, without preemptions."""
 
 
