@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -83,32 +82,12 @@ class Beats(Protocol):
         ...
 
 
-class ThreadBeats:
-    """Beats from a thread, so that long work in the main thread does not starve them."""
-
-    @contextmanager
-    def every(self, interval_s: float, beat: Callable[[], None]) -> Iterator[None]:
-        """Call `beat` each `interval_s` seconds; its errors are the beat's own business and must be handled there."""
-        stop = threading.Event()
-
-        def run() -> None:
-            while not stop.wait(interval_s):
-                beat()
-
-        thread = threading.Thread(target=run, name="hudi-ops-lease", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
-
-
 @dataclass(frozen=True)
 class TableContext:
     """Components for one table.
 
-    `locks` is typed as an object here because lock providers live a layer above; `concurrency` narrows it.
+    `locks` is typed as an object here because lock providers live a layer above; `concurrency` narrows it. `beats` are by default
+    those of a process beside this one (`concurrency.process_beats`).
     """
 
     storage: Storage
@@ -117,7 +96,7 @@ class TableContext:
     engine: Engine = field(default_factory=LocalEngine)
     ids: Ids = field(default_factory=RandomIds)
     owner: Owner = field(default_factory=Owner.of_this_process)
-    beats: Beats = field(default_factory=ThreadBeats)
+    beats: Beats | None = None
     lock_timeout_s: float = 60.0
 
 

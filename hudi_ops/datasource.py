@@ -1,13 +1,14 @@
 """`spark.read.format("hudi_ops")`: a Python data source for Spark. Tasks open base files with pyarrow and hand Arrow batches on.
 
-Options: `columns` (names parted by commas), `where` (a SQL condition as in `Table.read`), `as_of` (an instant or an ISO time).
-The table is looked at anew for each action; `as_of` pins it.
+Options: `columns` (names separated by commas), `where` (a SQL condition as in `Table.read`), `as_of` (an instant or an ISO time);
+and for changes instead of all rows: `since`, `until`, `fence`, as in `Table.changes`. The table is looked at anew for each
+action; `as_of` pins it, and `until` pins changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -18,17 +19,20 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from hudi_ops.clock import SystemClock
 from hudi_ops.errors import InvalidRequest, NotFound, Unavailable, Unsupported
 from hudi_ops.files.scan import FileScan, FileTask
 from hudi_ops.kernels import condition
 from hudi_ops.kernels.condition import Condition
 from hudi_ops.services.as_of import instant_meant
+from hudi_ops.services.changes import ChangesRequest, plan_changes
 from hudi_ops.services.read import ReadPlan, ReadRequest, plan_read, request_of
 from hudi_ops.storage.paths import open_storage
 from hudi_ops.storage.protocol import Storage
 
 FORMAT = "hudi_ops"
-OPTIONS = ("path", "columns", "where", "as_of")
+OF_CHANGES = ("since", "until", "fence")
+OPTIONS = ("path", "columns", "where", "as_of", *OF_CHANGES)
 
 TASK_BYTES = 64 << 20
 """Files are put together up to this size for one task; a larger file is a task of its own."""
@@ -50,13 +54,22 @@ def register(spark: Any) -> None:
     spark.dataSource.register(HudiOpsDataSource)
 
 
-def frame_of(spark: Any, storage: Storage, columns: Sequence[str] | None, where: str | None, as_of: str | None) -> Any:
+def frame_of(
+    spark: Any, storage: Storage, columns: Sequence[str] | None, wanted: Mapping[str, str | None] | None = None
+) -> Any:
     """A DataFrame over the table that lies at a storage's root.
+
+    Args:
+        spark: a classic session; None: the active one, or a new one.
+        storage: the table.
+        columns: as in `Table.read`.
+        wanted: the other options, by name; None for what is not asked for.
 
     Raises:
         InvalidRequest: an unknown column or instant, a filter that is no text, or one that does not fit.
         Unsupported: rows lie in log files, or Spark has no type for a column.
     """
+    where = (wanted or {}).get("where")
     if where is not None and not isinstance(where, str):
         raise InvalidRequest(
             "the filter of a DataFrame is SQL text", expected="a str", found=type(where).__name__, field="where"
@@ -64,12 +77,12 @@ def frame_of(spark: Any, storage: Storage, columns: Sequence[str] | None, where:
     for name in columns or ():
         if "," in name:
             raise InvalidRequest(f"the column {name!r} cannot be named to Spark: it holds a comma", field=name)
-    options = {"path": storage.uri, "where": where, "as_of": as_of}
+    options = {**(wanted or {}), "path": storage.uri}
     if columns is not None:
         options["columns"] = ",".join(columns)
     given = {name: value for name, value in options.items() if value is not None}
     # Asked here first: what is wrong with the request comes as an error of ours, not inside one of Spark's.
-    spark_schema(plan_read(storage, _request(given)).schema)
+    spark_schema(_Asked.of(storage, given).plan().schema)
     session = spark if spark is not None else _session()
     register(session)
     return session.read.format(FORMAT).options(**given).load()
@@ -115,10 +128,11 @@ class HudiOpsDataSource(DataSource):  # type: ignore[misc]
             schema: as `schema` gave it, or the user's own, whose columns are then read by name.
         """
         names = tuple(schema.names)
-        return HudiOpsReader(_storage(self.options), _request({**self._given(), "columns": None}, names), schema)
+        asked = _Asked.of(_storage(self.options), {**self._given(), "columns": None})
+        return HudiOpsReader(replace(asked, read=replace(asked.read, columns=names)), schema)
 
     def _plan(self) -> ReadPlan:
-        return plan_read(_storage(self.options), _request(self._given()))
+        return _Asked.of(_storage(self.options), self._given()).plan()
 
     def _given(self) -> dict[str, str | None]:
         for name in self.options:
@@ -132,8 +146,8 @@ class HudiOpsDataSource(DataSource):  # type: ignore[misc]
 class HudiOpsReader(DataSourceReader):  # type: ignore[misc]
     """Plans tasks on the driver and reads files on executors."""
 
-    def __init__(self, storage: Storage, request: ReadRequest, schema: StructType) -> None:
-        self._storage, self._request, self._schema = storage, request, to_arrow_schema(schema)
+    def __init__(self, asked: _Asked, schema: StructType) -> None:
+        self._asked, self._schema = asked, to_arrow_schema(schema)
         self._pushed: Condition | None = None
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - the name is Spark's
@@ -149,15 +163,13 @@ class HudiOpsReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> list[InputPartition]:
         """One task for each file, or for several small ones."""
-        where = self._request.where
-        given = where if isinstance(where, Condition) else None
+        read = self._asked.read
+        given = read.where if isinstance(read.where, Condition) else None
         joined = (
             given if self._pushed is None else self._pushed if given is None else condition.both(given, self._pushed)
         )
-        request = ReadRequest(self._request.columns, joined, self._request.as_of)
-        return [
-            InputPartition(FilesToRead(part, self._schema)) for part in _packed(plan_read(self._storage, request).tasks)
-        ]
+        plan = replace(self._asked, read=replace(read, where=joined)).plan()
+        return [InputPartition(FilesToRead(part, self._schema, self._asked.if_gone)) for part in _packed(plan.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows of one task.
@@ -172,10 +184,11 @@ class HudiOpsReader(DataSourceReader):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class FilesToRead:
-    """One task: files, and the columns in the types that Spark takes them in."""
+    """One task: files, the columns in the types that Spark takes them in, and what to do when a file is gone."""
 
     tasks: tuple[FileTask, ...]
     schema: pa.Schema
+    if_gone: str = ""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Their rows.
@@ -192,7 +205,7 @@ class FilesToRead:
             except NotFound as error:
                 raise Unavailable(
                     f"a file vanished while the table was read: {error.what}",
-                    next_step="run the query again; the cleaner removed an old slice",
+                    next_step=self.if_gone,
                 ) from error
 
 
@@ -212,13 +225,50 @@ def _storage(options: Any) -> Storage:
     return open_storage(path)
 
 
-def _request(options: Mapping[str, str | None], columns: tuple[str, ...] | None = None) -> ReadRequest:
-    if options.get("columns"):
-        columns = tuple(name.strip() for name in str(options["columns"]).split(","))
-    as_of = options.get("as_of")
-    return request_of(
-        columns, options.get("where") or None, instant_meant(_storage(options), as_of) if as_of else None, None
-    )
+@dataclass(frozen=True)
+class _Asked:
+    """What the options ask for: rows as they are, or changes."""
+
+    storage: Storage
+    read: ReadRequest
+    changes: ChangesRequest | None = None
+
+    @classmethod
+    def of(cls, storage: Storage, options: Mapping[str, str | None]) -> _Asked:
+        names = options.get("columns")
+        columns = tuple(name.strip() for name in names.split(",")) if names else None
+        as_of, since, until = (options.get(name) or None for name in ("as_of", "since", "until"))
+        fence = _is_set(options.get("fence"))
+        asked = {"since": since, "until": until, "fence": fence}
+        of_changes = [name for name in OF_CHANGES if asked[name]]
+        if as_of and of_changes:
+            raise InvalidRequest(
+                "the table as of an instant has no changes",
+                expected=f"either as_of or {of_changes[0]}",
+                found="both",
+                setting="as_of",
+                next_step="name the end of the interval by the option until",
+            )
+        instant = instant_meant(storage, as_of) if as_of else None
+        read = request_of(columns, options.get("where") or None, instant, None)
+        return cls(storage, read, ChangesRequest(read, since, until, fence) if of_changes else None)
+
+    def plan(self) -> ReadPlan:
+        """The files to read, now."""
+        if self.changes is None:
+            return plan_read(self.storage, self.read)
+        return plan_changes(self.storage, replace(self.changes, read=self.read), SystemClock()).read
+
+    @property
+    def if_gone(self) -> str:
+        again = "run the query again; the cleaner removed an old slice"
+        return again if self.changes is None else f"{again}. If it repeats, ask without `until` and without a fence"
+
+
+def _is_set(text: str | None) -> bool:
+    if text is None or text.lower() in {"true", "false"}:
+        return text is not None and text.lower() == "true"
+    raise InvalidRequest("the option fence is a switch", expected="true or false", found=text, setting="fence")
 
 
 def _packed(tasks: Sequence[FileTask]) -> list[tuple[FileTask, ...]]:

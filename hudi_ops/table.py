@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hudi_ops.concurrency.in_process import in_process_lock
 from hudi_ops.concurrency.locks import LockProvider
+from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition
 from hudi_ops.config.table import TABLE_TYPES, TableConfig
 from hudi_ops.context import TableContext
@@ -18,7 +18,6 @@ from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.adopt import Adoption, adopt_table
 from hudi_ops.services.adopter import Terms
-from hudi_ops.services.as_of import instant_meant
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.engine_choice import EngineName, choose_engine, choose_frame_engine
@@ -27,11 +26,12 @@ from hudi_ops.services.given_rows import GivenRows
 from hudi_ops.services.ingest import IngestResult, ingest
 from hudi_ops.services.ledger import Offer
 from hudi_ops.services.operations import DELETE_PARTITION, TRUNCATE, WriteOperation, parse_operation
-from hudi_ops.services.read import Opened, plan_read, request_of
+from hudi_ops.services.read import Opened
+from hudi_ops.services.readable import ReadableTable
 from hudi_ops.services.remove import RemovalResult, preview_removal, remove
 from hudi_ops.services.retry import retried
-from hudi_ops.services.scan import Scan
 from hudi_ops.services.session import Session
+from hudi_ops.services.undo import RecoverResult, RollbackResult, recover_table, rollback_write
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.paths import open_folder, open_storage
 from hudi_ops.timeline.properties_file import load_config
@@ -40,15 +40,17 @@ from hudi_ops.view.schema import table_schema
 R = TypeVar("R")
 
 
-class Table:
+class Table(ReadableTable):
     """One table. Not safe for several threads; open one per thread.
 
     Use `Table.create` or `Table.open`.
     """
 
-    def __init__(self, ctx: TableContext, terms: Terms | None = None) -> None:
-        self._ctx = ctx
-        self._session = Session(ctx, terms or Terms())
+    def __init__(
+        self, ctx: TableContext, terms: Terms | None = None, conflicts: ConflictSettings | None = None
+    ) -> None:
+        super().__init__(Session(ctx, terms or Terms(), conflicts or ConflictSettings()))
+        self._ctx = self._session.ctx
         self.was_created = False
         """Whether `create` made the table just now; False when an equal one was there."""
 
@@ -72,11 +74,12 @@ class Table:
         meta_fields: bool = True,
         locks: LockProvider | None = None,
         engine: Engine | None = None,
+        conflicts: ConflictSettings | None = None,
     ) -> Self:
         """Make a table, or open the one that an equal call made.
 
         Args:
-            path: a folder or `file://` URI; made when absent.
+            path: a folder or URI (`file://`, `s3://`, `gs://`, `az://`); made when absent.
             name: the table's name; printable ASCII without spaces.
             record_key: columns that identify a row.
             schema: the table's columns, without meta columns; timestamps without a zone become UTC.
@@ -93,13 +96,14 @@ class Table:
             meta_fields: base files carry Hudi's five meta columns; without them they are smaller, and only the bucket index works.
             locks: the table lock; None: one that holds inside this process only.
             engine: runs the work; None: threads of this process.
+            conflicts: as in `open`.
 
         Raises:
             InvalidRequest: the definition cannot be a table, or another table lies there.
         """
         if table_type not in TABLE_TYPES:
             raise InvalidRequest(f"unknown table type {table_type!r}", expected="cow or mor", found=str(table_type))
-        table = cls(context_of(path, locks, engine))
+        table = cls(context_of(path, locks, engine), conflicts=conflicts)
         definition = Definition(
             name=name,
             schema=schema,
@@ -128,6 +132,7 @@ class Table:
         timezone: str | None = None,
         locks: LockProvider | None = None,
         engine: Engine | None = None,
+        conflicts: ConflictSettings | None = None,
     ) -> Self:
         """Open a table, ours or one that Apache Hudi made; the latter is adopted by the first write.
 
@@ -139,13 +144,14 @@ class Table:
             timezone: for tables whose instants are in local time: the zone of the machines that write it, as `Europe/Berlin`.
             locks: the table lock; None: one that holds inside this process only.
             engine: runs the work; None: threads of this process.
+            conflicts: how this writer gets along with others: who gives way, how early, how often it tries; None: the defaults.
 
         Raises:
             InvalidRequest: the path is not a table.
             Unsupported: its version cannot be opened.
         """
         terms = Terms(buckets, tuple(hash_fields) if hash_fields is not None else None, timezone)
-        table = cls(context_of(path, locks, engine), terms)
+        table = cls(context_of(path, locks, engine), terms, conflicts)
         load_config(table._ctx.storage)
         return table
 
@@ -179,74 +185,39 @@ class Table:
         opened = Opened.of(self._ctx.storage, self._session.commits)
         return table_schema(opened.config, opened.timeline, opened.commits)
 
-    def read(
-        self,
-        columns: Sequence[str] | None = None,
-        where: str | pc.Expression | None = None,
-        as_of: str | None = None,
-        limit: int | None = None,
-    ) -> pa.Table:
-        """Rows as Arrow.
-
-        Args:
-            columns: names, in the order wanted; None for all, meta columns first.
-            where: a SQL condition, or an Arrow expression.
-            as_of: an instant (17 digits) or an ISO time: the table as of the newest write requested at or before it.
-            limit: at most so many rows.
-
-        Raises:
-            InvalidRequest: an unknown column or instant, or a filter that does not parse.
-            Unsupported: rows lie in log files.
-        """
-        return self.scan(columns, where, as_of, limit).to_arrow()
-
-    def scan(
-        self,
-        columns: Sequence[str] | None = None,
-        where: str | pc.Expression | None = None,
-        as_of: str | None = None,
-        limit: int | None = None,
-    ) -> Scan:
-        """Rows of the table as it is now, not read yet: as a stream, or for Polars, DuckDB and others; see `Scan`.
-
-        Args:
-            columns: as in `read`.
-            where: as in `read`; only a SQL condition leaves out partitions, files and row groups, an expression filters rows.
-            as_of: as in `read`.
-            limit: as in `read`.
-
-        Raises:
-            InvalidRequest: as `read` does.
-            Unsupported: rows lie in log files.
-        """
-        request = request_of(columns, where, self._instant_of(as_of), limit)
-        threads = self._ctx.engine.threads if isinstance(self._ctx.engine, LocalEngine) else None
-        return Scan(plan_read(self._ctx.storage, request, self._session.commits), threads)
-
     def spark_frame(
         self,
         spark: Any = None,
         columns: Sequence[str] | None = None,
         where: str | None = None,
         as_of: str | None = None,
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        fence: bool = False,
     ) -> Any:
         """The table as a DataFrame of PySpark, through the data source `hudi_ops`; rows go from files to executors.
 
-        It shows the table as it is when an action runs; `as_of` pins it.
+        It shows the table as it is when an action runs; `as_of` pins it. With `since`, `until` or `fence` it shows changes, and
+        `until` pins them: take `changes(since)` first, and its checkpoint as `until`.
 
         Args:
             spark: a classic session; None: the active one, or a new one.
             columns: names, in the order wanted; None for all, meta columns first.
             where: a SQL condition as in `read`; it leaves out partitions, files and row groups.
             as_of: as in `read`.
+            since: as in `changes`; `earliest` for all that the timeline tells.
+            until: as in `changes`.
+            fence: as in `changes`.
 
         Raises:
-            InvalidRequest: as `read` does.
+            InvalidRequest: as `read` and `changes` do, or changes as of an instant.
             Unsupported: rows lie in log files, or Spark has no type for a column.
         """
         from hudi_ops.datasource import frame_of
 
-        return frame_of(spark, self._ctx.storage, columns, where, self._instant_of(as_of))
+        options = {"where": where, "as_of": self._instant_of(as_of), "since": since, "until": until}
+        return frame_of(spark, self._ctx.storage, columns, {**options, "fence": "true" if fence else None})
 
     def ingest(
         self, data: Any, operation: str = "upsert", *, engine: EngineName = "auto", evolve: bool = False
@@ -272,7 +243,6 @@ class Table:
         """
         kind = parse_operation(operation)
         with GivenRows(data) as rows:
-            refuse_unwritable(self.config)
             chosen, reason = (
                 choose_engine(engine, rows.size_bytes, self._ctx.engine)
                 if rows.frame is None
@@ -347,14 +317,34 @@ class Table:
         """
         return self._removed(TRUNCATE, (), dry_run)
 
+    def rollback(self, instant: str, *, abandoned: bool = False, dry_run: bool = False) -> RollbackResult:
+        """Undo a pending write whose writer is gone; every write does so by itself where a heartbeat tells.
+
+        Args:
+            instant: the write's request time.
+            abandoned: its writer has surely ended, though no heartbeat tells: a single writer of Apache Hudi makes none.
+            dry_run: say what would be deleted; change nothing.
+
+        Raises:
+            InvalidRequest: no such instant, a completed one, or one without a heartbeat and `abandoned` was not said.
+            Unsupported: a pending service of Apache Hudi.
+            Busy: its writer is alive, or somebody else is rolling it back.
+        """
+        return rollback_write(self._session, instant, abandoned=abandoned, dry_run=dry_run)
+
+    def recover(self) -> RecoverResult:
+        """Finish what was decided, and clear away what dead writers left, as every write does first.
+
+        Raises:
+            Unsupported: the table cannot be written.
+        """
+        return recover_table(self._session)
+
     def _removed(self, operation: WriteOperation, wanted: Sequence[str], dry_run: bool) -> RemovalResult:
         refuse_unwritable(self.config)
         if dry_run:
             return preview_removal(self._session, operation, wanted)
         return retried(self._session, lambda started_s: remove(self._session, operation, wanted, started_s))
-
-    def _instant_of(self, as_of: str | None) -> str | None:
-        return instant_meant(self._ctx.storage, as_of, self._session.terms.timezone) if as_of is not None else None
 
     def close(self) -> None:
         """Let go of the lock service, where one is connected."""

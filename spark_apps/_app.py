@@ -76,6 +76,11 @@ class StoppableLocks:
         self._stop.check(purpose)
         return self._locks.acquire(timeout_s, purpose)
 
+    @property
+    def address(self) -> str:
+        """The lock's own: leases say under which lock this application writes."""
+        return self._locks.address
+
     def holder(self) -> LockHolder | None:
         """Who holds the lock now, or None."""
         return self._locks.holder()

@@ -88,7 +88,9 @@ def work() -> dict[str, Any]:
     stop.check("the table was opened")
     locks = StoppableLocks(lock_of(location), stop)
     engine = SubmittedSpark(f"hudi-ops ingest {location.name}", stop)
-    table = Table.open(location.path, buckets=location.declared_buckets, locks=locks, engine=engine)
+    table = Table.open(
+        location.path, buckets=location.declared_buckets, locks=locks, engine=engine, conflicts=location.conflicts
+    )
     try:
         stop.check("the first file was read")
         result = table.ingest_folder(

@@ -6,7 +6,19 @@ import threading
 from collections import Counter
 from typing import Any
 
-_CALLS = frozenset({"get", "open_input", "head", "list", "list_folder", "put", "put_if_absent", "delete", "sweep_temp"})
+_CALLS = frozenset({
+    "get",
+    "open_input",
+    "head",
+    "list",
+    "list_folder",
+    "put",
+    "put_if_absent",
+    "delete",
+    "delete_all",
+    "sweep_temp",
+})
+"""`delete_all` is one request on an object store, and one call a file elsewhere."""
 
 
 class CountingStorage:
@@ -30,7 +42,8 @@ class CountingStorage:
         def counted(*given: Any, **named: Any) -> Any:
             with self._lock:
                 self.calls[name] += 1
-                self.paths.append((name, str(given[0]) if given else ""))
+                first = given[0] if given else ""
+                self.paths.append((name, str(first[-1] if isinstance(first, list) else first)))
             return value(*given, **named)
 
         return counted

@@ -96,6 +96,7 @@ def open_table(
         hash_fields=hash_fields,
         timezone=timezone,
         locks=lock_of(location),
+        conflicts=location.conflicts,
     )
     try:
         yield table
@@ -133,7 +134,7 @@ def split_names(text: str | None, option: str) -> tuple[str, ...] | None:
     if "" in names or twice:
         raise InvalidRequest(
             f"{option} names {'a column twice: ' + twice[0] if twice and twice[0] else 'an empty column'}",
-            expected="names parted by single commas",
+            expected="names separated by single commas",
             found=repr(text),
         )
     return names

@@ -50,10 +50,10 @@ def create(
         str | None, typer.Option(help="The table's name. Default: the declared one, or its folder's.")
     ] = None,
     key: Annotated[
-        str | None, typer.Option(metavar="COLUMNS", help="Columns that identify a row, parted by commas.")
+        str | None, typer.Option(metavar="COLUMNS", help="Columns that identify a row, separated by commas.")
     ] = None,
     partition_by: Annotated[
-        str | None, typer.Option(metavar="COLUMNS", help="Columns that name the folders of rows, parted by commas.")
+        str | None, typer.Option(metavar="COLUMNS", help="Columns that name the folders of rows, separated by commas.")
     ] = None,
     ordering: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Of two rows with one key, the larger value here wins.")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import uuid4
 
 import typer
 
@@ -24,18 +22,14 @@ from hudi_ops.cli.output import (
     write_lines,
     write_table,
 )
-from hudi_ops.errors import Corrupt, InvalidRequest
+from hudi_ops.cli.row_files import check_output, write_checkpoint, write_parquet
+from hudi_ops.errors import Corrupt
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from hudi_ops.config.tables_file import TableLocation
     from hudi_ops.services.scan import Scan
     from hudi_ops.table import Table
 
 TERMINAL_ROWS = 20
-
-_ROW_GROUP_BYTES = 64 << 20
 
 _LESS_TELLING = ("completion_time", "bytes_written", "slot", "archived")
 
@@ -83,7 +77,7 @@ def read(
     table: TableArgument,
     columns: Annotated[
         str | None,
-        typer.Option(metavar="COLUMNS", help="Columns to read, in this order, parted by commas. Default: all."),
+        typer.Option(metavar="COLUMNS", help="Columns to read, in this order, separated by commas. Default: all."),
     ] = None,
     where: Annotated[
         str | None, typer.Option(metavar="SQL", help="A condition, for example: origin = 'JFK' AND month IN (1, 2)")
@@ -99,6 +93,12 @@ def read(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print what would be read and what is left out, and no rows.")
     ] = False,
+    checkpoint_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Once all rows are out, write where `hudi-ops changes` goes on to this file."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print rows of a table, or write them to a Parquet file.
@@ -109,16 +109,18 @@ def read(
     location = locate(table)
     wanted = split_names(columns, "--columns")
     if output is not None:
-        _check_output(output, location)
-    is_shown = output is None and not as_json and not explain and is_terminal()
+        check_output(output, location)
+    is_shown = output is None and not as_json and not explain and checkpoint_file is None and is_terminal()
     most = TERMINAL_ROWS if limit is None and is_shown else limit
     with open_table(location) as opened:
         with working(f"reading {location.name}"):
-            scan = opened.scan(list(wanted or _columns_of(opened, meta)), where, as_of, most)
+            scan = opened.scan(list(wanted or columns_of(opened, meta)), where, as_of, most)
+            # Taken before the rows: what completes meanwhile comes after it.
+            checkpoint = scan.checkpoint if checkpoint_file is not None else None
             shown = scan.to_arrow() if is_shown else None
             more = _rows_left(opened, scan, where, as_of, most) if is_shown else 0
             read = scan.explain() if explain else None
-            written = _write_parquet(scan, output) if output is not None and read is None else 0
+            written = write_parquet(scan, output) if output is not None and read is None else 0
         names = scan.schema.names
         if read is not None:
             write_json({"table": location.name, **read.as_dict()}) if as_json else write(str(read))
@@ -134,6 +136,8 @@ def read(
                 write(f"… and {counted(more, 'more row')}; --limit shows more, --output writes all of them to a file")
         else:
             write_lines(plain_rows(scan.to_batches()))
+        if checkpoint_file is not None and checkpoint is not None and not explain:
+            write_checkpoint(checkpoint_file, checkpoint, output)
 
 
 def timeline(
@@ -199,7 +203,8 @@ def verify(
         raise typer.Exit(Corrupt.exit_code)
 
 
-def _columns_of(table: Table, meta: bool) -> tuple[str, ...]:
+def columns_of(table: Table, meta: bool) -> tuple[str, ...]:
+    """The columns of a table, with or without the meta columns."""
     from hudi_ops.config.columns import META_COLUMNS
 
     return (*(META_COLUMNS if meta else ()), *table.schema.names)
@@ -210,58 +215,6 @@ def _rows_left(table: Table, scan: Scan, where: str | None, as_of: str | None, l
     if limit is None:
         return 0
     return max(0, table.scan(scan.schema.names[:1], where, as_of).count_rows() - limit)
-
-
-def _check_output(output: Path, location: TableLocation) -> None:
-    folder = Path(os.path.abspath(output)).parent  # noqa: PTH100 - the name is the user's, links are kept
-    root = Path(location.path)
-    problem, found = "", ""
-    if output.suffix != ".parquet":
-        problem, found = "is not the name of a Parquet file", output.suffix or "no ending"
-    elif not folder.is_dir():
-        problem, found = "has no folder to lie in", f"no folder {folder}"
-    elif output.is_dir():
-        problem, found = "is a folder", "a folder"
-    elif folder.resolve().is_relative_to(root.resolve()):
-        # Readers that list take any Parquet file in a partition for rows.
-        problem, found = "lies inside the table", str(root)
-    if problem:
-        raise InvalidRequest(
-            f"--output {output} {problem}",
-            expected="a file ending in .parquet, in a folder that exists and is no table",
-            found=found,
-            file=str(output),
-        )
-
-
-def _write_parquet(scan: Scan, output: Path) -> int:
-    """Write the rows batch by batch; the file gets its name when it is whole. Returns how many rows there were."""
-    import pyarrow.parquet as pq
-
-    aside = output.with_name(f".{output.name}.{uuid4().hex[:8]}")
-    count = 0
-    try:
-        with pq.ParquetWriter(aside, scan.schema, compression="zstd") as writer:
-            waiting: list[pa.RecordBatch] = []
-            for batch in scan.to_batches():
-                waiting.append(batch)
-                count += batch.num_rows
-                # Row groups of some size, whatever the files' batches are; and never more than some bytes in memory.
-                if sum(one.nbytes for one in waiting) >= _ROW_GROUP_BYTES:
-                    writer.write_table(_joined(waiting))
-                    waiting = []
-            if waiting:
-                writer.write_table(_joined(waiting))
-        aside.replace(output)
-    finally:
-        aside.unlink(missing_ok=True)
-    return count
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.Table:
-    import pyarrow as pa
-
-    return pa.Table.from_batches(batches)
 
 
 def _write_rows(rows: Sequence[dict[str, Any]]) -> None:

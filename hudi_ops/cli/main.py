@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from hudi_ops.cli import adopt, create, ingest, inspect, remove, zookeeper
+from hudi_ops.cli import adopt, changes, create, ingest, inspect, lock, recover, remove, zookeeper
 from hudi_ops.cli.arguments import as_help
 from hudi_ops.cli.output import BROKEN_PIPE_EXIT_CODE, write, write_json
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
@@ -36,10 +36,14 @@ app.command(help=as_help(adopt.ADOPT_HELP))(adopt.adopt)
 app.command(help=as_help(ingest.INGEST_HELP))(ingest.ingest)
 app.command(name="delete-partition", help=as_help(remove.DELETE_PARTITION_HELP))(remove.delete_partition)
 app.command(help=as_help(remove.TRUNCATE_HELP))(remove.truncate)
+app.command(help=as_help(recover.ROLLBACK_HELP))(recover.rollback)
+app.command(help=as_help(recover.RECOVER_HELP))(recover.recover)
 app.command(help=as_help(inspect.READ_HELP))(inspect.read)
+app.command(help=as_help(changes.CHANGES_HELP))(changes.changes)
 app.command(help=as_help(inspect.TIMELINE_HELP))(inspect.timeline)
 app.command(help=as_help(inspect.SHOW_HELP))(inspect.show)
 app.command(help=as_help(inspect.VERIFY_HELP))(inspect.verify)
+app.command(help=as_help(lock.LOCK_HELP))(lock.lock)
 app.add_typer(zookeeper.app)
 
 # typer brings its own copy of click since 0.20 and shows of it only this class, whose base is what every wrong call raises.

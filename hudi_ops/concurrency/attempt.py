@@ -7,15 +7,19 @@ one makes the whole table unreadable for Apache Hudi (docs/format.md §2.3), so 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
-from hudi_ops.concurrency.lease import drop_lease, take_lease
+from hudi_ops.concurrency.lease import Role, drop_lease, take_lease
+from hudi_ops.concurrency.strangers import alone_with_the_clock, is_shared_with_strangers
 from hudi_ops.context import TableContext
-from hudi_ops.errors import Internal
+from hudi_ops.errors import AlreadyExists, Internal, OutcomeUnknown
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.commit_log import Log
 from hudi_ops.timeline.entries import Cancel
-from hudi_ops.timeline.names import inflight_name, requested_name
+from hudi_ops.timeline.names import State, inflight_name, requested_name
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.state import StateLoader, TableState
 
@@ -28,43 +32,112 @@ INSTANTS_TRIED_MAX = 1_000
 class Attempt:
     """A write under way. `begun` was read before the instant was reserved: whatever completed since must be validated.
 
-    `epoch` is 0 for a fresh instant; higher ones come from TAKEOVER slots only.
+    `epoch` is 0 for a fresh instant; higher ones come from TAKEOVER slots only. `leased_s` is the monotonic clock just before its
+    lease was taken, `seen` what was read once it was on the timeline.
     """
 
     instant: str
     action: str
     begun: TableState
     epoch: int = 0
+    leased_s: float | None = None
+    seen: TableState | None = None
 
 
-def reserve_instant(ctx: TableContext, state: TableState) -> str:
-    """Take a unique instant by creating its lease, then look whether somebody was there before (docs/protocol.md §4).
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be put on the timeline: the pending word, the content of its requested file, and what its owner does with it.
 
-    A deleted lease frees its name, so the name alone proves nothing: an equal or newer time on the timeline means that this one
-    may have been used, and a later one is taken.
+    `beside_strangers`: writers may be there that take instants without a lease and decide without a slot.
+    """
+
+    action: str
+    requested: bytes
+    role: Role
+    beside_strangers: bool
+
+
+def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, wanted: Wanted) -> str | None:
+    """Take a unique instant by creating its lease, and put its requested file (docs/protocol.md §4).
+
+    Nothing of a later time may have completed before the lease was there: who reads with a fence has been given it, and would
+    not wait for this one. And a deleted lease frees its name: a requested file that is there already, of an instant that has got
+    any further, means that it was used. In both cases a later one is taken.
+
+    Args:
+        ctx: components of the table.
+        loader: reads the log on.
+        state: read before; the instant lies above all its times.
+        wanted: what is put.
+
+    Returns:
+        None when the state was one that an earlier decision had left, and is older than it looked.
 
     Raises:
         Unavailable: the table's newest time lies too far ahead of this clock.
+        OutcomeUnknown: the requested file may be there or not.
         Internal: no instant was free in many tries.
     """
     times = known_times(state.timeline, state.log)
     for _ in range(INSTANTS_TRIED_MAX):
         instant = next_after(times, ctx.clock.now_ms(), state.config.name, state.zone)
-        if not take_lease(ctx, instant):
+        if not take_lease(ctx, instant, wanted.role):
             times |= {instant}
             continue
-        newer = {
-            time for time in load_timeline(ctx.storage, state.config).known_times if len(time) == 17 and time >= instant
-        }
-        if not newer:
+        newer = newer_decisions(loader.probe(), state, instant)
+        if wanted.beside_strangers:
+            newer |= newer_times(ctx, state, instant)
+        is_outdated = loader.has_left(state) and loader.probed_head > state.log.head
+        if not newer and not is_outdated and put_requested(ctx, state, instant, wanted.action, wanted.requested):
             return instant
         drop_lease(ctx, instant)
-        times |= newer
+        if is_outdated:
+            return None
+        times |= newer | {instant}
     raise Internal(f"no free instant in {INSTANTS_TRIED_MAX} tries", table=state.config.name)
 
 
+def newer_decisions(log: Log, state: TableState, instant: str) -> frozenset[str]:
+    """Times at or above an instant that slots name, if a state did not know all slots."""
+    if log.head == state.log.head:
+        return frozenset()
+    return frozenset(time for time in known_times(state.timeline, log) if len(time) == 17 and time >= instant)
+
+
+def newer_times(ctx: TableContext, state: TableState, instant: str) -> frozenset[str]:
+    """Times on the timeline now that are not below an instant: one of them may be its own, and have been used."""
+    times = load_timeline(ctx.storage, state.config).known_times
+    return frozenset(time for time in times if len(time) == 17 and time >= instant)
+
+
+def put_requested(ctx: TableContext, state: TableState, instant: str, action: str, body: bytes) -> bool:
+    """Put an instant on the timeline; False when it was there and has got further: it had been used.
+
+    Raises:
+        OutcomeUnknown: it may be there or not.
+    """
+    path = state.timeline.path(requested_name(instant, action))
+    try:
+        ctx.storage.put_if_absent(path, body)
+    except (AlreadyExists, OutcomeUnknown):
+        found = load_timeline(ctx.storage, state.config).find(instant)
+        if found is not None and (found.action, found.states) != (action, frozenset({State.REQUESTED})):
+            return False
+        # Its lease is ours: a retried request may have put the very file that is found.
+        ensure(ctx.storage, path, body)
+    return True
+
+
 def begin(
-    ctx: TableContext, loader: StateLoader, action: str, plan: bytes = b"", inflight_body: bytes = b""
+    ctx: TableContext,
+    loader: StateLoader,
+    action: str,
+    requested: bytes = b"",
+    inflight_body: bytes = b"",
+    wait: Callable[[TableState], bool] | None = None,
+    *,
+    is_locked: bool = False,
+    start: TableState | None = None,
 ) -> Attempt:
     """Reserve an instant and put it on the timeline, requested and inflight.
 
@@ -72,28 +145,67 @@ def begin(
         ctx: components of the table.
         loader: where the state comes from.
         action: pending word of the action, for example `commit`.
-        plan: content of the requested file; empty for ingestion.
-        inflight_body: content of the inflight file; empty but for overwrites.
+        requested: content of the requested file: a service's plan; empty for ingestion.
+        inflight_body: content of the inflight file: what a write is about to touch.
+        wait: called before an instant is taken; True when it let time pass, and the state must be read again.
+        is_locked: the caller holds the table lock.
+        start: the state as it was read a moment ago; None: it is read.
 
     Returns:
         The attempt; its lease is the caller's to renew and to drop.
+
+    Raises:
+        Busy: the lock, under which instants are taken beside Apache Hudi's writers, was not to be had.
     """
     loader.seed()
+    state = start if start is not None else loader.resume()
     while True:
-        state = loader.load()
-        instant = reserve_instant(ctx, state)
-        folder = state.config.timeline_folder
-        requested = f"{folder}/{requested_name(instant, action)}"
-        inflight = f"{folder}/{inflight_name(instant, action)}"
-        for path, body in ((requested, plan), (inflight, inflight_body)):
-            # The instant is ours by its lease: a retried request may have put the very file that is found.
-            ensure(ctx.storage, path, body)
+        while wait is not None and wait(state):
+            state = loader.load()
+        leased_s = ctx.clock.monotonic_s()
+        shared = is_shared_with_strangers(ctx.storage, loader.commits, state)
+        wanted = Wanted(action, requested, "rollback" if action == "rollback" else "write", beside_strangers=shared)
+        with alone_with_the_clock(ctx) if shared and not is_locked else nullcontext():
+            instant = reserve_instant(ctx, loader, state, wanted)
+        if instant is None:
+            state = loader.load()
+            continue
+        loader.set_out(state)
+        inflight = state.timeline.path(inflight_name(instant, action))
+        ensure(ctx.storage, inflight, inflight_body)
         # A sleeper may have been cancelled, or archived past, before its files appeared (docs/protocol.md §4).
-        after = loader.load()
-        fate = after.log.fate(instant)
-        if not isinstance(fate[1] if fate else None, Cancel) and instant > after.log.boundary:
+        after = seen_now(loader, state, beside_strangers=shared)
+        if not was_passed(after, instant):
             logger.info("begun %s %s", action, instant)
-            return Attempt(instant, action, state)
+            return Attempt(instant, action, beginning_of(state, after), leased_s=leased_s, seen=after)
         ctx.storage.delete(inflight)
-        ctx.storage.delete(requested)
+        ctx.storage.delete(state.timeline.path(requested_name(instant, action)))
         drop_lease(ctx, instant)
+        state = loader.load()
+
+
+def seen_now(loader: StateLoader, state: TableState, *, beside_strangers: bool) -> TableState:
+    """The state once an attempt is on the timeline: the log always, the timeline where somebody else may have moved on it."""
+    log = loader.probe()
+    is_quiet = not beside_strangers and log.head == state.log.head and not state.timeline.pending
+    return TableState(state.config, log, state.timeline) if is_quiet else loader.relist(state)
+
+
+def was_passed(state: TableState, instant: str) -> bool:
+    """Whether an instant was cancelled, or archived past, before its files appeared on the timeline.
+
+    Below the timeline's start they would be taken for rows by readers that list (docs/format.md §9.1), and the start may lie far
+    above the boundary.
+    """
+    fate = state.log.fate(instant)
+    is_cancelled = isinstance(fate[1] if fate else None, Cancel)
+    return is_cancelled or instant <= state.log.boundary or instant < state.timeline.start
+
+
+def beginning_of(before: TableState, after: TableState) -> TableState:
+    """The state that an attempt answers for: the one read before its instant was taken, never the one after.
+
+    What completed in between may have a later instant; its base files would hide those of this attempt. A function, so that a test
+    can show what happens with the other one.
+    """
+    return before

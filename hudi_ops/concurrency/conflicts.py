@@ -1,40 +1,230 @@
-"""Which completed actions an attempt may not pass: pure rules over footprints.
+"""Who may not pass whom: pure rules over what writes touch, and the strategies that say who gives way.
+
+What completed first is never passed, whatever the strategy: its rows would be lost. A strategy says who gives way to what is
+planned or under way.
 
 Source: RFC-22 (order of completion); docs/protocol.md §5.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from hudi_ops.errors import Conflict
+from hudi_ops.errors import Busy, Conflict, InvalidRequest
 from hudi_ops.timeline.footprint import Footprint
-from hudi_ops.timeline.instant import Instant
+
+Role: TypeAlias = Literal["ingest", "service"]
+Stage: TypeAlias = Literal["completed", "planned", "running"]
+
+UNKNOWN = "everything: its write set cannot be told"
+_SHOWN_MAX = 3
+_NAMED_MAX = 100
 
 
-def refuse_overlap(mine: Footprint, instant: str, completed: Iterable[tuple[Instant, Footprint | None]]) -> None:
-    """Check an attempt against everything that completed since it recorded the log's head.
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A write as conflict rules see it.
 
-    Args:
-        mine: what the attempt wrote, and the source ledgers it read.
-        instant: the attempt's own instant, named in the error.
-        completed: (instant, what it touched); None for a write set that cannot be told, which conflicts with everything.
+    `footprint` is None when nobody can tell what it touches: it conflicts with everything then. `owner` is empty for programs that
+    do not say who they are, `is_foreign` those that write no slots.
+    """
+
+    instant: str
+    action: str
+    footprint: Footprint | None
+    role: Role = "ingest"
+    stage: Stage = "running"
+    owner: str = ""
+    completion_time: str = ""
+    is_foreign: bool = False
+
+    def shared(self, other: Contender) -> tuple[str, ...]:
+        """What both touch, as text for people; empty when they do not meet."""
+        if self.footprint is None or other.footprint is None:
+            return (UNKNOWN,)
+        return self.footprint.overlap(other.footprint)
+
+    @property
+    def owned_by(self) -> str:
+        """Its owner, in words."""
+        return self.owner or "a writer without the commit log, such as Apache Hudi"
+
+
+@runtime_checkable
+class ConflictStrategy(Protocol):
+    """Who gives way, of two that touch the same. Asked under the table lock: it must not do I/O, or wait.
+
+    It is not asked about what has completed: that is never passed.
+    """
+
+    @property
+    def name(self) -> str:
+        """As settings and errors say it."""
+        ...
+
+    def looks_at_running(self, role: Role) -> bool:
+        """Whether an attempt of that role has to know which writes are under way; each costs up to three storage calls."""
+        ...
+
+    def yields(self, mine: Contender, other: Contender) -> bool:
+        """Whether `mine`, which is about to complete, must give way to `other`, which is planned or running and overlaps."""
+        ...
+
+
+class FirstCommitter:
+    """Whoever completes first wins; what is planned or under way has to give way when its turn comes."""
+
+    name = "first-committer"
+
+    def looks_at_running(self, role: Role) -> bool:
+        """Nobody has to."""
+        return False
+
+    def yields(self, mine: Contender, other: Contender) -> bool:
+        """To nobody."""
+        return False
+
+
+class IngestionFirst:
+    """Among ingestions whoever completes first wins. A service gives way to every live ingestion that it meets.
+
+    That includes one which has only been requested, or names partitions without file groups: it may touch any of them.
+    """
+
+    name = "ingestion-first"
+
+    def looks_at_running(self, role: Role) -> bool:
+        """Services have to."""
+        return role == "service"
+
+    def yields(self, mine: Contender, other: Contender) -> bool:
+        """A service to ingestion."""
+        return mine.role == "service" and other.role == "ingest"
+
+
+STRATEGIES: dict[str, type[ConflictStrategy]] = {one.name: one for one in (FirstCommitter, IngestionFirst)}
+
+
+def strategy_of(given: Any) -> ConflictStrategy:
+    """The strategy that a setting means: a name, the import path `module:Class`, or an object.
 
     Raises:
-        Conflict: the first overlap, naming both instants and what they share.
+        InvalidRequest: no such strategy, or an object that is none.
     """
-    for other, footprint in completed:
-        shared = ("everything: its write set cannot be told",) if footprint is None else mine.overlap(footprint)
-        if shared:
-            more = f" and {len(shared) - 3} more" if len(shared) > 3 else ""
-            raise Conflict(
-                f"{other.action} {other.time} completed first and touches the same: {', '.join(shared[:3])}{more}",
-                instant=instant,
-                expected="no overlapping completion since this attempt began",
-                found=f"{other.time}, completed {other.completion_time}",
-                next_step="run the same call again: it starts from the table as it is now",
-                other=other.time,
+    made = given
+    if isinstance(given, str):
+        module, colon, name = given.partition(":")
+        if not colon and given not in STRATEGIES:
+            raise InvalidRequest(
+                f"unknown conflict strategy {given!r}",
+                expected=f"{', '.join(sorted(STRATEGIES))}, or module:Class",
+                found=given,
             )
+        try:
+            made = (getattr(importlib.import_module(module), name) if colon else STRATEGIES[given])()
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
+            raise InvalidRequest(
+                f"the conflict strategy {given} cannot be made: {error}",
+                expected="an importable class whose constructor needs nothing",
+                next_step="check the import path, and PYTHONPATH of the process that writes",
+            ) from error
+    if not isinstance(made, ConflictStrategy):
+        raise InvalidRequest(
+            f"{type(made).__name__} is no conflict strategy",
+            expected="an object with name, looks_at_running(role) and yields(mine, other)",
+            found=repr(made),
+        )
+    return made
+
+
+def refuse_completed(mine: Contender, others: Iterable[Contender], *, early: bool = False) -> None:
+    """Check an attempt against everything that completed since it recorded the log's head. No strategy may pass it.
+
+    Args:
+        mine: the attempt.
+        others: what completed.
+        early: the attempt still works: this spares the rest of it.
+
+    Raises:
+        Conflict: the first overlap, naming both instants, what they share, and who the other is.
+    """
+    for other in others:
+        if shared := mine.shared(other):
+            raise Conflict(
+                f"{other.action} {other.instant} of {other.owned_by} completed first and touches the same: {_some(shared)}",
+                instant=mine.instant,
+                expected="no overlapping completion since this attempt began",
+                found=f"{other.instant}, completed {other.completion_time}",
+                next_step=f"run the same call again: it starts from the table as it is now. {_advice(shared)}",
+                **_details(mine, other, "conflicts.retries"),
+                early=early,
+            )
+
+
+def refuse_running(mine: Contender, others: Iterable[Contender], strategy: ConflictStrategy) -> None:
+    """Check an attempt that is about to complete against what is under way, as its strategy wants it.
+
+    Raises:
+        Conflict: it has to give way.
+    """
+    for other in others:
+        if (shared := mine.shared(other)) and strategy.yields(mine, other):
+            raise Conflict(
+                f"{other.action} {other.instant} of {other.owned_by} is under way and touches the same: {_some(shared)}; "
+                f"under {strategy.name} a {mine.role} gives way to it",
+                instant=mine.instant,
+                expected=f"no live write that a {mine.role} gives way to",
+                found=f"{other.instant}, {other.action}, not completed",
+                next_step="run it again after that write; with conflicts.strategy first-committer, the first to complete wins",
+                **_details(mine, other, "conflicts.strategy"),
+                early=False,
+            )
+
+
+def refuse_planned(mine: Contender, plans: Iterable[Contender], strategy: ConflictStrategy) -> None:
+    """Check an attempt against plans that are pending: services work on file groups as they were when the plan was made.
+
+    Plans of other programs are always waited for: what executes them does not ask whether we wrote meanwhile.
+
+    Raises:
+        Busy: it has to wait for one of them.
+    """
+    for plan in plans:
+        shared = mine.shared(plan)
+        if shared and (plan.is_foreign or plan.footprint is None or strategy.yields(mine, plan)):
+            found = (
+                "a plan that cannot be read" if plan.footprint is None else f"{len(plan.footprint.groups)} input groups"
+            )
+            raise Busy(
+                f"{plan.action} {plan.instant} of {plan.owned_by} is pending on the same file groups: {_some(shared)}",
+                instant=mine.instant,
+                expected="no pending plan that replaces what this write touches",
+                found=found,
+                next_step=f"execute or roll back the {plan.action}, then run the same call again; writers on other partitions pass",
+                **_details(mine, plan, "conflicts.strategy" if not plan.is_foreign else "disjoint partitions"),
+            )
+
+
+def refuse_older(mine: Contender, older: Contender) -> None:
+    """Stop before work is wasted: a live write that began before us touches the same, and will probably complete first.
+
+    Raises:
+        Conflict: always; `early`, so that the retry waits for the other one first.
+    """
+    shared = mine.shared(older)
+    raise Conflict(
+        f"{older.action} {older.instant} of {older.owned_by} began first, is under way and touches the same: {_some(shared)}",
+        instant=mine.instant,
+        expected="no live writer that began before this attempt on the same file groups",
+        found=f"{older.instant}, {older.action}, not completed",
+        next_step="run the same call again: it waits for that writer (conflicts.wait_s) and then starts from its result; "
+        f"conflicts.early_detection: false lets both work and the first to complete win. {_advice(shared)}",
+        **_details(mine, older, "conflicts.early_detection"),
+        early=True,
+    )
 
 
 def refuse_changed_properties(before: dict[str, str], now: dict[str, str], instant: str) -> None:
@@ -52,3 +242,33 @@ def refuse_changed_properties(before: dict[str, str], now: dict[str, str], insta
                 found=str(now.get(key)),
                 next_step="run the same call again: it starts from the table's new settings",
             )
+
+
+def _some(shared: tuple[str, ...]) -> str:
+    more = f" and {len(shared) - _SHOWN_MAX} more" if len(shared) > _SHOWN_MAX else ""
+    return ", ".join(shared[:_SHOWN_MAX]) + more
+
+
+def _advice(shared: tuple[str, ...]) -> str:
+    if shared[0].startswith("source "):
+        return "Let one writer take from a source, or give each its own folder."
+    if shared == (UNKNOWN,):
+        return "What writes without saying what it touches meets everybody."
+    return (
+        "Writers on disjoint partitions, or with more buckets, meet less; conflicts.retries says how often it is tried"
+    )
+
+
+def _details(mine: Contender, other: Contender, setting: str) -> dict[str, Any]:
+    """For `--json` and for programs that decide what to do next. The lists are empty where a write set cannot be told."""
+    ours, theirs = mine.footprint or Footprint(), other.footprint or Footprint()
+    return {
+        "other": other.instant,
+        "other_action": other.action,
+        "other_stage": other.stage,
+        "other_owner": other.owner,
+        "file_groups": [f"{path or '.'}/{group}" for path, group in sorted(ours.groups & theirs.groups)][:_NAMED_MAX],
+        "partitions": sorted((ours.partitions & theirs.touched) | (theirs.partitions & ours.touched))[:_NAMED_MAX],
+        "sources": sorted(ours.sources & theirs.sources),
+        "setting": setting,
+    }

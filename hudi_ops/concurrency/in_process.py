@@ -74,6 +74,11 @@ class InProcessLock:
         finally:
             held.release()
 
+    @property
+    def address(self) -> str:
+        """`in-process`, and the process: nobody else's lock excludes it."""
+        return f"in-process:{socket.gethostname()}:{os.getpid()}"
+
     def holder(self) -> LockHolder | None:
         """Who holds the lock now, or None."""
         held = self._held

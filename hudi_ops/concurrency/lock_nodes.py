@@ -37,7 +37,7 @@ def busy(lock_name: str, holder: LockHolder | None, waited_s: float) -> Busy:
         who = ", ".join([holder.owner, *(fact for fact in facts if fact), f"since {since}"])
     return Busy(
         f"the lock of {lock_name} was not free within {waited_s:g} s: it is held by {who}",
-        next_step="try again later, or allow a longer wait for the lock.",
+        next_step="try again later, or allow a longer wait (conflicts.lock_wait_s).",
         holder=None if holder is None else asdict(holder),
         waited_s=waited_s,
     )
@@ -91,11 +91,11 @@ def lock_path(base_path: str, lock_key: str) -> str:
     return path
 
 
-def first_in_line(children: Iterable[str]) -> str | None:
-    """The child that holds the lock, or None; whose prefix it bears does not matter.
+def in_line(children: Iterable[str]) -> list[str]:
+    """The children in the order of their turns, the holder first; whose prefix they bear does not matter.
 
-    >>> first_in_line(["_c_5f-lock-0000000012", "ab-lock-0000000007", "unrelated"])
-    'ab-lock-0000000007'
+    >>> in_line(["_c_5f-lock-0000000012", "ab-lock-0000000007", "unrelated"])
+    ['ab-lock-0000000007', '_c_5f-lock-0000000012']
     """
     matches = [match for match in map(_SEQUENCE.search, children) if match]
-    return min(matches, key=lambda match: match.group(1)).string if matches else None
+    return [match.string for match in sorted(matches, key=lambda match: match.group(1))]

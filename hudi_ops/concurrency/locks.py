@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    # It brings Arrow with it, which `hudi-ops --help` does without.
+    from hudi_ops.context import TableContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,11 @@ class Held(Protocol):
 class LockProvider(Protocol):
     """Mutual exclusion between the writers of one table."""
 
+    @property
+    def address(self) -> str:
+        """What names the lock for people, and on leases: two that are called differently may not exclude each other."""
+        ...
+
     def acquire(self, timeout_s: float, purpose: str) -> AbstractContextManager[Held]:
         """Wait for the lock, hold it inside the `with` block, release it at its end.
 
@@ -57,3 +66,21 @@ class LockProvider(Protocol):
     def holder(self) -> LockHolder | None:
         """Who holds the lock now, or None."""
         ...
+
+
+def lock_of_table(ctx: TableContext) -> LockProvider:
+    """The table's lock; a context, a layer below, has it as an object."""
+    return cast(LockProvider, ctx.locks)
+
+
+def hold_lock(ctx: TableContext, purpose: str) -> AbstractContextManager[Held]:
+    """Wait for the table's lock for as long as the context says, and hold it inside the `with` block.
+
+    Args:
+        ctx: components of the table.
+        purpose: shown to others who wait.
+
+    Raises:
+        Busy: the lock was not to be had in time.
+    """
+    return lock_of_table(ctx).acquire(ctx.lock_timeout_s, purpose)

@@ -26,8 +26,12 @@ class Marker:
 
 def put_marker(storage: Storage, instant: str, data_path: str, *, replaces: bool) -> None:
     """Announce a data file; `replaces` says that an older slice of its group exists."""
-    kind = "MERGE" if replaces else "CREATE"
-    storage.put(f"{FOLDER}/{instant}/{data_path}.marker.{kind}", b"")
+    storage.put(marker_path(instant, data_path, replaces=replaces), b"")
+
+
+def marker_path(instant: str, data_path: str, *, replaces: bool) -> str:
+    """Path of the marker of a data file."""
+    return f"{FOLDER}/{instant}/{data_path}.marker.{'MERGE' if replaces else 'CREATE'}"
 
 
 def list_markers(storage: Storage, instant: str) -> list[Marker]:
@@ -45,11 +49,6 @@ def list_markers(storage: Storage, instant: str) -> list[Marker]:
         else:
             found.append(_parse(name))
     return sorted({marker for marker in found if marker is not None}, key=lambda marker: marker.data_path)
-
-
-def marked_instants(storage: Storage) -> list[str]:
-    """Instants that have markers."""
-    return [name for name in storage.list_folder(FOLDER).folders if name.isdecimal()]
 
 
 def delete_markers(storage: Storage, instant: str) -> None:

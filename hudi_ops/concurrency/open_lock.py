@@ -26,16 +26,14 @@ class ZooKeeperAddress:
     base_path: str
 
 
-def open_lock(url: str | None, *, table_uri: str, lock_key: str, owner: str = "", run: str = "") -> LockProvider:
-    """The lock that a URL names; nothing is connected before its first use.
+def open_lock(url: str | None, *, table_uri: str, lock_key: str) -> LockProvider:
+    """The lock that a URL names; nothing is connected before its first use. Others who wait are shown this process, and its run.
 
     Args:
         url: `zookeeper://host:port[,host:port]/base/path`; None or `in-process` for a lock of this process only.
         table_uri: path or URI of the table.
         lock_key: the table's node below the base path; in Apache Hudi `hoodie.write.lock.zookeeper.lock_key`, there the
             table's name unless set.
-        owner: shown to others who wait; empty: this process.
-        run: the Airflow run or application, if there is one; empty: the one that started this process.
 
     Raises:
         InvalidRequest: no such URL, or a key that makes no node.
@@ -52,8 +50,8 @@ def open_lock(url: str | None, *, table_uri: str, lock_key: str, owner: str = ""
         address.hosts,
         address.base_path,
         lock_key,
-        owner=owner or str(me),
-        run=run or me.run,
+        owner=str(me),
+        run=me.run,
     )
 
 

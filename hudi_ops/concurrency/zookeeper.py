@@ -11,32 +11,26 @@ import os
 import socket
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, LockTimeout, NoNodeError
-from kazoo.handlers.threading import AsyncResult, KazooTimeoutError, SequentialThreadingHandler
+from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import KazooState
-from kazoo.recipe.lock import Lock
 
 from hudi_ops.clock import SystemClock
-from hudi_ops.concurrency.lock_nodes import NODE_NAME, busy, first_in_line, from_node_data, lock_path, to_node_data
+from hudi_ops.concurrency.lock_nodes import busy, from_node_data, in_line, lock_path, to_node_data
 from hudi_ops.concurrency.locks import Held, LockHolder
+from hudi_ops.concurrency.zookeeper_session import FAILURES, CuratorLock, end_session, new_client
 from hudi_ops.errors import InvalidRequest, Unavailable
 
 logger = logging.getLogger(__name__)
 
-# How long giving a session up may keep the caller; it goes on in the background.
-_FAREWELL_S = 2.0
 # A holder that waited longer than this tells the others anew since when it holds.
 _STALE_SINCE_S = 1.0
 # How often nodes may vanish between two looks at them before something is wrong.
 _VANISHED_TRIES = 20
-_FAILURES = (KazooException, KazooTimeoutError, OSError)
 
 
 class ZooKeeperLock:
@@ -80,7 +74,7 @@ class ZooKeeperLock:
         self._client: Any = None
         self._live: Any = None
         self._pid = os.getpid()
-        _client(hosts, session_timeout_s, connect_timeout_s)  # connects to nothing; refuses a bad connect string now
+        new_client(hosts, session_timeout_s, connect_timeout_s)  # connects to nothing; refuses a bad connect string now
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise InvalidRequest(
@@ -109,6 +103,11 @@ class ZooKeeperLock:
         finally:
             self._release(held)
 
+    @property
+    def address(self) -> str:
+        """`zookeeper://host:port/base/path/key`."""
+        return f"zookeeper://{self.hosts}{self.path}"
+
     def holder(self) -> LockHolder | None:
         """Who holds the lock now, or None.
 
@@ -116,12 +115,16 @@ class ZooKeeperLock:
             Unavailable: no server answers.
             InvalidRequest: the lock was used in another process before.
         """
-        client = self._connected()
-        try:
-            holder: LockHolder | None = client.retry(self._first_in_line, client)
-        except _FAILURES as error:
-            raise self._unavailable("who holds it could not be read") from error
-        return holder
+        return next(iter(self._line(1)), None)
+
+    def line(self) -> list[LockHolder]:
+        """Who stands in line now: first the one that holds the lock, then those who wait, each with when it came.
+
+        Raises:
+            Unavailable: no server answers.
+            InvalidRequest: the lock was used in another process before.
+        """
+        return self._line(None)
 
     def close(self) -> None:
         """End the session, and with it whatever is held; the next use opens another."""
@@ -134,8 +137,8 @@ class ZooKeeperLock:
         client = self._connected()
         try:
             held = self._stand_in_line(client, purpose, deadline_s)
-            holder = None if held else client.retry(self._first_in_line, client)
-        except _FAILURES as error:
+            ahead = [] if held else client.retry(self._read_line, client, 1)
+        except FAILURES as error:
             self._give_up(client)
             raise self._unavailable(f"it could not be taken for {purpose}") from error
         except BaseException:
@@ -143,13 +146,13 @@ class ZooKeeperLock:
             self._give_up(client)
             raise
         if held is None:
-            raise busy(self.path, holder, timeout_s)
+            raise busy(self.path, next(iter(ahead), None), timeout_s)
         return held
 
     def _stand_in_line(self, client: Any, purpose: str, deadline_s: float) -> _HeldNode | None:
         me = LockHolder(self._owner, socket.gethostname(), purpose, SystemClock().now_ms(), self._run)
         for _ in range(_VANISHED_TRIES):
-            lock = _CuratorLock(client, self.path, to_node_data(me), deadline_s)
+            lock = CuratorLock(client, self.path, to_node_data(me), deadline_s)
             try:
                 if lock.wait():
                     return self._hold(client, lock, me)
@@ -163,7 +166,7 @@ class ZooKeeperLock:
                     return None
         raise self._unavailable(f"its node vanished {_VANISHED_TRIES} times; a chroot in the hosts must exist")
 
-    def _hold(self, client: Any, lock: _CuratorLock, me: LockHolder) -> _HeldNode:
+    def _hold(self, client: Any, lock: CuratorLock, me: LockHolder) -> _HeldNode:
         node = f"{self.path}/{lock.node}"
         # Listening comes before looking: a loss in between is seen by one of them.
         held = _HeldNode(client, node)
@@ -196,31 +199,41 @@ class ZooKeeperLock:
             held.client.retry(held.client.delete, held.node)
         except NoNodeError:
             pass
-        except _FAILURES as error:
+        except FAILURES as error:
             logger.warning("ZooKeeper at %s did not confirm the release of %s: %r", self.hosts, self.path, error)
             self._give_up(held.client)
 
-    def _forget(self, client: Any, lock: _CuratorLock) -> None:  # kazoo does so too, but hides that it failed
+    def _forget(self, client: Any, lock: CuratorLock) -> None:  # kazoo does so too, but hides that it failed
         for child in client.get_children(self.path):
             if child.startswith(lock.prefix):
                 client.delete(f"{self.path}/{child}")
 
-    def _first_in_line(self, client: Any) -> LockHolder | None:
+    def _line(self, limit: int | None) -> list[LockHolder]:
+        client = self._connected()
+        try:
+            holders: list[LockHolder] = client.retry(self._read_line, client, limit)
+        except FAILURES as error:
+            raise self._unavailable("who holds it could not be read") from error
+        return holders
+
+    def _read_line(self, client: Any, limit: int | None) -> list[LockHolder]:
         for _ in range(_VANISHED_TRIES):
+            holders = []
             try:
-                first = first_in_line(client.get_children(self.path))
-                if first is None:
-                    return None
-                data, stat = client.get(f"{self.path}/{first}")
-                return from_node_data(data, stat.ctime)
+                for child in in_line(client.get_children(self.path))[:limit]:
+                    data, stat = client.get(f"{self.path}/{child}")
+                    holders.append(from_node_data(data, stat.ctime))
             except NoNodeError:
-                continue  # left meanwhile: look again
-        return None
+                if client.exists(self.path) is None:
+                    return []
+                continue  # one left meanwhile: look again
+            return holders
+        return []
 
     def _connected(self) -> Any:
         with self._guard:
             if self._client is None:
-                self._client = _client(self.hosts, self._session_timeout_s, self._connect_timeout_s)
+                self._client = new_client(self.hosts, self._session_timeout_s, self._connect_timeout_s)
                 self._pid = os.getpid()
                 # Called once a client: on one that is reconnecting it would wait for its own threads.
                 self._live = self._client.start_async()
@@ -239,7 +252,7 @@ class ZooKeeperLock:
         with self._guard:
             if self._client is client:
                 self._client = None
-        _end_session(client)
+        end_session(client)
 
     def _unavailable(self, why: str) -> Unavailable:
         return Unavailable(
@@ -272,7 +285,7 @@ class _HeldNode:
             # Asked of the server: after a pause kazoo's threads need a moment to learn that the session is gone, and a
             # node deleted by hand shows in no state at all.
             stat = self.client.exists(self.node)
-        except _FAILURES:
+        except FAILURES:
             return False
         if stat is None or not self._is_mine(stat):
             self.lost = True
@@ -292,107 +305,3 @@ class _HeldNode:
         client_id = self.client.client_id
         session_id = client_id[0] if client_id else None
         return bool(stat.czxid == self._token and stat.ephemeralOwner == self._session_id == session_id)
-
-
-class _CuratorLock(Lock):  # type: ignore[misc]
-    """kazoo's recipe with Curator's node names, and one deadline over all its waits."""
-
-    _NODE_NAME = NODE_NAME
-    _EXCLUDE_NAMES = [NODE_NAME]  # noqa: RUF012
-
-    def __init__(self, client: Any, path: str, identifier: str, deadline_s: float) -> None:
-        super().__init__(client, path, identifier)
-        self._deadline_s = deadline_s
-        self.wake_event = _DeadlineEvent(deadline_s)
-
-    def wait(self) -> bool:
-        """Whether the lock was acquired before the deadline."""
-        try:
-            return bool(self.acquire(timeout=max(0.0, self._deadline_s - time.monotonic())))
-        except LockTimeout:
-            return False
-
-
-class _DeadlineEvent(threading.Event):
-    """An event whose waits end at one deadline; kazoo starts its limit anew for each node ahead in line."""
-
-    def __init__(self, deadline_s: float) -> None:
-        super().__init__()
-        self._deadline_s = deadline_s
-
-    def wait(self, timeout: float | None = None) -> bool:
-        left_s = max(0.0, self._deadline_s - time.monotonic())
-        return super().wait(left_s if timeout is None else min(timeout, left_s))
-
-
-class _PatientResult(AsyncResult):  # type: ignore[misc]
-    """An answer that is awaited for so long and no longer; kazoo's synchronous calls have no limit of their own."""
-
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        return super().get(block, self._handler.answer_timeout_s if timeout is None else timeout)
-
-
-class _PatientHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads, with a limit for every answer."""
-
-    def __init__(self, answer_timeout_s: float) -> None:
-        super().__init__()
-        self.answer_timeout_s = answer_timeout_s
-
-    def async_result(self) -> _PatientResult:
-        return _PatientResult(self)
-
-
-def _client(hosts: str, session_timeout_s: float, answer_timeout_s: float, log: logging.Logger | None = None) -> Any:
-    try:
-        return KazooClient(
-            hosts or ",",  # kazoo would take nothing for port 2181 of this machine
-            timeout=session_timeout_s,
-            handler=_PatientHandler(answer_timeout_s),
-            # kazoo's own pause between tries grows to a minute, longer than any session lasts.
-            connection_retry={"max_tries": -1, "max_delay": 1.0},
-            command_retry={"max_tries": -1, "max_delay": 1.0, "deadline": answer_timeout_s},
-            logger=log,
-        )
-    except ValueError as error:
-        what = f"{hosts!r} is no ZooKeeper connect string ({error})"
-        raise InvalidRequest(what, expected="host:port[,host:port…][/chroot]", found=hosts) from error
-
-
-def _end_session(client: Any) -> None:
-    """Close the session, in the background where the server does not answer; it times out there in any case."""
-
-    def farewell() -> None:
-        try:
-            client.stop()
-            client.close()
-        except Exception:  # kazoo raises bare ones here, and nothing is left to be done
-            logger.debug("a ZooKeeper session could not be closed and will time out", exc_info=True)
-
-    thread = threading.Thread(target=farewell, name="zookeeper-farewell", daemon=True)
-    thread.start()
-    thread.join(_FAREWELL_S)
-
-
-def probe(hosts: str, timeout_s: float) -> None:
-    """Create and delete a node: a server that only listens, or only says `imok`, may still not serve.
-
-    Args:
-        hosts: ZooKeeper's connect string.
-        timeout_s: longest wait for the connection, and again for each of the two answers.
-
-    Raises:
-        Unavailable: the operation did not succeed in time.
-    """
-    # Its own logger: failing is what a probe is for, so kazoo's warnings would only be noise.
-    client = _client(hosts, timeout_s, answer_timeout_s=timeout_s, log=logging.Logger("probe", logging.CRITICAL + 1))
-    try:
-        if not client.start_async().wait(timeout_s):
-            raise Unavailable(f"no ZooKeeper server at {hosts} answered within {timeout_s:g} s", hosts=hosts)
-        node = f"/hudi-ops-probe-{uuid.uuid4().hex}"
-        client.create(node, b"", ephemeral=True)
-        client.delete(node)
-    except _FAILURES as error:
-        raise Unavailable(f"ZooKeeper at {hosts} was reached and does not serve: {error!r}", hosts=hosts) from error
-    finally:
-        _end_session(client)

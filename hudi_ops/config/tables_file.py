@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition
 from hudi_ops.config.table import BUCKETS_MAX
 from hudi_ops.errors import InvalidRequest
@@ -58,6 +59,10 @@ class TableDeclaration(_Model):
     meta_fields: bool = Field(default=True, description="With or without Hudi's five meta columns.")
     source: str | None = Field(
         default=None, min_length=1, description="Folder that ingestion takes files from by default."
+    )
+    conflicts: ConflictSettings = Field(
+        default=ConflictSettings(),
+        description="How its writers get along: strategy, early_detection, retries, wait_s, …",
     )
 
     @field_validator("record_key", "partition_by")
@@ -122,18 +127,22 @@ class TableLocation(_Model):
     declaration: TableDeclaration | None
 
     @property
+    def conflicts(self) -> ConflictSettings | None:
+        """What `tables.yaml` says of writers that meet; None for a bare path."""
+        return self.declaration.conflicts if self.declaration is not None else None
+
+    @property
     def declared_buckets(self) -> int | None:
         """Buckets a partition, where `tables.yaml` says it in so many words; the default is no statement about a table."""
         said = self.declaration is not None and "buckets" in self.declaration.model_fields_set
         return self.declaration.buckets if self.declaration is not None and said else None
 
 
-def find_tables_file(path: str | Path | None = None, start: Path | None = None) -> Path | None:
-    """Path of the `tables.yaml` in force: argument, else environment, else upwards from `start`; None if there is none.
+def find_tables_file(path: str | Path | None = None) -> Path | None:
+    """Path of the `tables.yaml` in force: argument, else environment, else upwards from the current folder; None if there is none.
 
     Args:
         path: given by the caller; wins over everything.
-        start: folder to search upwards from; the current one by default.
 
     Raises:
         InvalidRequest: the argument or the environment names a file that does not exist.
@@ -150,7 +159,7 @@ def find_tables_file(path: str | Path | None = None, start: Path | None = None) 
                     next_step=f"correct the {origin}",
                 )
             return Path(given).absolute()
-    folder = (start or Path.cwd()).absolute()
+    folder = Path.cwd()
     return next((here / FILE_NAME for here in (folder, *folder.parents) if (here / FILE_NAME).is_file()), None)
 
 
@@ -249,6 +258,8 @@ def _describe(file: Path, error: ValidationError) -> str:
         text = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             known = TablesFile.model_fields if len(problem["loc"]) == 1 else TableDeclaration.model_fields
+            if "conflicts" in problem["loc"][:-1]:
+                known = ConflictSettings.model_fields
             guess = _did_you_mean(str(problem["loc"][-1]), [name for name in known if name != "file"])
             text = f"unknown setting. {guess}".strip()
         elif problem["type"] == "tuple_type":

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import logging
 
+from hudi_ops.concurrency.strangers import has_strangers
 from hudi_ops.concurrency.transaction import Applier
-from hudi_ops.config.table import PROPERTIES_PATH
 from hudi_ops.context import TableContext
-from hudi_ops.errors import Internal, InvalidRequest
+from hudi_ops.services.fold import fold_properties
+from hudi_ops.services.void import plan_undone, why_void
 from hudi_ops.storage.claim import claim, ensure
-from hudi_ops.timeline.commit_log import refresh_log, slot_path
-from hudi_ops.timeline.entries import Complete, Entry, Properties, Void, decision_id_of, encode_entry
-from hudi_ops.timeline.names import State, completed_name
-from hudi_ops.timeline.properties_file import read_properties, write_properties
-from hudi_ops.timeline.rollbacks import rollback_of
-from hudi_ops.timeline.state import StateLoader, TableState
+from hudi_ops.timeline.commit_log import Log, refresh_log, slot_path
+from hudi_ops.timeline.entries import Cancel, Complete, Entry, Plan, Properties, Void, decision_id_of, encode_entry
+from hudi_ops.timeline.names import completed_name, inflight_name, requested_name
+from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 
 logger = logging.getLogger(__name__)
 
@@ -25,9 +24,15 @@ logger = logging.getLogger(__name__)
 class TimelineApplier(Applier):
     """Applies entries to the timeline and to `hoodie.properties`."""
 
-    def __init__(self, ctx: TableContext, loader: StateLoader) -> None:
+    def __init__(self, ctx: TableContext, loader: StateLoader, commits: CommitReader) -> None:
         self._ctx = ctx
         self._loader = loader
+        self._commits = commits
+        self._payload: tuple[str, bytes] = ("", b"")
+
+    def remember(self, payload: str, body: bytes) -> None:
+        """Keep the bytes of a payload that was just put, so that they need not be read to be applied."""
+        self._payload = payload, body
 
     def apply(self, state: TableState, slot: int, entry: Entry) -> bool:
         """Make an entry visible.
@@ -41,11 +46,13 @@ class TimelineApplier(Applier):
             False when the entry was voided instead.
         """
         if isinstance(entry, Properties):
-            apply_properties(self._ctx, entry, first=False)
+            fold_properties(self._ctx, state.log, slot)
             return True
         if isinstance(entry, Complete):
             return self._complete(state, slot, entry)
-        return True
+        if isinstance(entry, Plan):
+            return self._publish(state, slot, entry)
+        return True  # a CANCEL, TAKEOVER, VOID or ARCHIVE is its own effect; files that it frees are for sweeps
 
     def _complete(self, state: TableState, slot: int, entry: Complete) -> bool:
         while True:
@@ -53,69 +60,101 @@ class TimelineApplier(Applier):
             if decided is None or decided[0] != slot:
                 return False
             found = state.timeline.find(entry.instant, entry.action)
-            if (found is not None and found.is_completed) or entry.instant <= state.log.boundary:
+            if (found is not None and found.is_completed) or is_archived(state.log, entry.instant):
                 return True
-            reason = _void_reason(self._ctx, state, entry)
+            # Before the last look at the clock: between it and the put no storage is waited for.
+            body = self._bytes(entry.payload)
+            reason = why_void(self._ctx, self._commits, state, entry)
             if reason is None:
-                self._put_completed(state, entry)
-                return True
+                return self._put_completed(state, slot, entry, body)
             if self._void(state, slot, entry, reason):
                 return False
             # The slot after the head we read was taken: what it says may change the verdict.
-            state = self._loader.load()
+            state = self._loader.reload(state)
 
-    def _put_completed(self, state: TableState, entry: Complete) -> None:
+    def _put_completed(self, state: TableState, slot: int, entry: Complete, body: bytes) -> bool:
         path = state.timeline.path(completed_name(entry.instant, entry.action, entry.completion_time))
         # Name and bytes both follow from the slot: whoever puts it, it is this file.
-        ensure(self._ctx.storage, path, self._ctx.storage.get(entry.payload))
-        # An applier that slept here may wake an instant that was archived meanwhile (docs/protocol.md §6, step 5).
-        if refresh_log(self._ctx.storage, state.log).boundary >= entry.instant:
+        ensure(self._ctx.storage, path, body)
+        # An applier that slept here may wake an instant that was archived or voided meanwhile (docs/protocol.md §6, step 5).
+        log = refresh_log(self._ctx.storage, state.log)
+        self._commits.keep(path, body)
+        if is_voided(log, slot):
+            logger.warning("%s %s was voided while it was applied: taken back", entry.action, entry.instant)
+            self._ctx.storage.delete(path)
+            return False
+        if is_archived(log, entry.instant):
+            self._ctx.storage.delete(path)
+        elif log.head == slot and not has_strangers(self._commits, state):
+            timeline = state.timeline.completed(entry.instant, entry.action, entry.completion_time)
+            self._loader.leave(TableState(state.config, log, timeline))
+        return True
+
+    def _publish(self, state: TableState, slot: int, entry: Plan) -> bool:
+        while True:
+            if slot in state.log.voided:
+                return False
+            if is_settled_plan(state.log, entry) or state.timeline.find(entry.instant, entry.action) is not None:
+                return True
+            reason = plan_undone(self._ctx, state, entry)
+            if reason is None:
+                self._put_requested(state, entry)
+                return True
+            if self._void(state, slot, entry, reason):
+                return False
+            state = self._loader.reload(state)
+
+    def _put_requested(self, state: TableState, entry: Plan) -> None:
+        path = state.timeline.path(requested_name(entry.instant, entry.action))
+        ensure(self._ctx.storage, path, self._bytes(entry.payload))
+        # Whoever slept here may wake a plan that was cancelled and undone, or archived, meanwhile.
+        log = refresh_log(self._ctx.storage, state.log)
+        fate = log.fate(entry.instant)
+        if isinstance(fate[1] if fate else None, Cancel) or is_archived(log, entry.instant):
+            self._ctx.storage.delete(state.timeline.path(inflight_name(entry.instant, entry.action)))
             self._ctx.storage.delete(path)
 
-    def _void(self, state: TableState, slot: int, entry: Complete, reason: str) -> bool:
+    def _bytes(self, payload: str) -> bytes:
+        # A payload's name holds a digest of its bytes, so those remembered under it are those that lie there.
+        return self._payload[1] if self._payload[0] == payload else self._ctx.storage.get(payload)
+
+    def _void(self, state: TableState, slot: int, entry: Complete | Plan, reason: str) -> bool:
         void = Void(
             table_id=entry.table_id,
             decision_id=f"void {slot}",
             owner=str(self._ctx.owner),
             at_ms=self._ctx.clock.now_ms(),
+            properties_slot=state.log.properties_slot,
+            archive_slot=state.log.archive_slot,
             slot=slot,
             reason=reason,
         )
-        at = state.log.head + 1
+        at = void_slot(state.log)
         outcome = claim(self._ctx.storage, slot_path(at), encode_entry(void), void.decision_id, decision_id_of)
         if outcome.won:
             logger.warning("slot %s voids %s %s: %s", at, entry.action, entry.instant, reason)
+            if isinstance(entry, Complete):
+                # A helper whose lock was lost may have put it while we looked, and have seen no VOID afterwards.
+                name = completed_name(entry.instant, entry.action, entry.completion_time)
+                self._ctx.storage.delete(state.timeline.path(name))
         return outcome.won
 
 
-def apply_properties(ctx: TableContext, entry: Properties, *, first: bool) -> None:
-    """Fold an entry onto `hoodie.properties`, until the file says so.
-
-    Raises:
-        Internal: the file keeps changing under us.
-    """
-    for _ in range(10):
-        try:
-            current = read_properties(ctx.storage)
-        except InvalidRequest:
-            current = {}  # neither the file nor its backup: the table is being made
-        wanted = {key: value for key, value in {**current, **entry.set}.items() if key not in entry.remove}
-        if wanted == current:
-            return
-        write_properties(ctx.storage, wanted, ctx.clock.now_ms(), first=first and not current)
-    raise Internal(f"{PROPERTIES_PATH} keeps changing while it is written", table=ctx.storage.uri)
+def is_archived(log: Log, instant: str) -> bool:
+    """Whether an ARCHIVE has passed an instant: nothing of it may appear on the timeline again."""
+    return instant <= log.boundary
 
 
-def _void_reason(ctx: TableContext, state: TableState, entry: Complete) -> str | None:
-    """Why a decided completion can never become visible: somebody without slots came between, on the timeline."""
-    found = state.timeline.find(entry.instant, entry.action)
-    if found is None or State.INFLIGHT not in found.states:
-        return "its inflight file is gone: it was rolled back by a writer that does not know the commit log"
-    undoing = rollback_of(ctx.storage, state.timeline, entry.instant)
-    if undoing is not None:
-        return f"rollback {undoing.time} undoes it: its writer does not know the commit log"
-    for other in state.timeline.completed_writes:
-        # What completed in an earlier slot has an earlier completion time, and later slots are applied later.
-        if other.completion_time >= entry.completion_time:
-            return f"{other.time} completed at {other.completion_time} without a slot"
-    return None
+def is_voided(log: Log, slot: int) -> bool:
+    """Whether a VOID names a slot: what it decided has not happened, and its writer was told so."""
+    return slot in log.voided
+
+
+def is_settled_plan(log: Log, entry: Plan) -> bool:
+    """Whether a plan's instant has its fate, or was archived: then its requested file is not for appliers to put."""
+    return log.fate(entry.instant) is not None or is_archived(log, entry.instant)
+
+
+def void_slot(log: Log) -> int:
+    """The only slot in which a VOID may be claimed: what lies in it, unread, may change the verdict."""
+    return log.head + 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, load_log
+from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
+from hudi_ops.timeline.log_head import open_log
 from hudi_ops.timeline.names import is_instant, parse_instant
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
@@ -26,7 +27,7 @@ def instant_meant(storage: Storage, text: str, timezone: str | None = None) -> s
     if config is None or not config.is_in_local_time:
         return parse_instant(text)
     newest = CommitReader(storage).newest_with(load_timeline(storage, config), POINTER_KEY)
-    log = load_log(storage, Pointer.decode(newest.extra) if newest is not None else None)
+    log = open_log(storage, Pointer.decode(newest.extra) if newest is not None else None)
     zone = log.properties.facts.timezone if log is not None else timezone
     if zone is None:
         raise InvalidRequest(

@@ -1,10 +1,12 @@
-"""What to ingest, and the first step over it: files of a source are read at each attempt, given rows once for all of them."""
+"""What to ingest, and the first step over it, which is done once for all attempts as long as files and table stay the same."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
 import pyarrow as pa
 
@@ -21,11 +23,46 @@ from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.state import TableState
 
 
+class KeptChunks:
+    """What the first step made of a source's files, for the attempts of one ingest: a retry merges again, it does not read again.
+
+    A context that gives back what it holds.
+    """
+
+    def __init__(self) -> None:
+        self._held = ExitStack()
+        self._made_of: tuple[object, ...] | None = None
+        self._scattered: Scattered | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.close()
+
+    def tagged(self, engine: Engine, batch: Batch, spec: TagSpec) -> Scattered:
+        """The files, tagged and split: those of the attempt before, unless other files are offered or the table has changed.
+
+        Raises:
+            InvalidRequest: a file does not fit the table.
+        """
+        made_of = (engine.name, batch.files, spec)
+        if self._scattered is None or made_of != self._made_of:
+            self._held.close()
+            self._scattered = None
+            self._scattered = self._held.enter_context(engine.scatter(read_and_tag, source_tasks(batch, spec)))
+            self._made_of = made_of
+        return self._scattered
+
+
 @dataclass(frozen=True)
 class Batch:
     """What to ingest: files of a source with the ledger they belong to, or rows that a program gave.
 
-    `rows` that outlive one attempt are `GivenRows`; a table is tagged for this attempt only. `evolve` lets the columns change.
+    `rows` that outlive one attempt are `GivenRows`; a table is tagged for this attempt only. `kept` holds what was made of files
+    for the attempts after this one. `evolve` lets the columns change.
     """
 
     operation: WriteOperation
@@ -34,6 +71,12 @@ class Batch:
     ledger: Ledger | None = None
     rows: GivenRows | pa.Table | None = None
     evolve: bool = False
+    kept: KeptChunks | None = None
+
+
+def is_read_once(batch: Batch) -> bool:
+    """Whether its rows cannot be tagged anew: what they are tagged for has to be the table as it is now."""
+    return isinstance(batch.rows, GivenRows) and batch.rows.is_read_once
 
 
 @contextmanager
@@ -53,8 +96,11 @@ def tagged(engine: Engine, state: TableState, batch: Batch, schema: pa.Schema) -
         with GivenRows(batch.rows) as rows:
             yield rows.tagged(engine, spec)
         return
-    with engine.scatter(read_and_tag, source_tasks(batch, spec)) as scattered:
-        yield scattered
+    if batch.kept is not None:
+        yield batch.kept.tagged(engine, batch, spec)
+        return
+    with KeptChunks() as kept:
+        yield kept.tagged(engine, batch, spec)
 
 
 def tag_spec(state: TableState, batch: Batch, schema: pa.Schema) -> TagSpec:

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
 from hudi_ops.concurrency.attempt import Attempt
-from hudi_ops.concurrency.conflicts import refuse_changed_properties, refuse_overlap
-from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt
+from hudi_ops.concurrency.conflicts import (
+    Contender,
+    Role,
+    refuse_changed_properties,
+    refuse_completed,
+    refuse_planned,
+    refuse_running,
+)
+from hudi_ops.concurrency.fate import refuse_settled
+from hudi_ops.concurrency.keeper import GAP_S_MAX, refuse_starved
+from hudi_ops.concurrency.strangers import is_shared_with_strangers, newest_stranger
+from hudi_ops.errors import Conflict
 from hudi_ops.formats.avro_schema import to_arrow, to_avro
-from hudi_ops.services.ledger import TAKEN_KEY, pointers
+from hudi_ops.services.ledger import pointers
 from hudi_ops.services.session import Session
-from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, put_payload
+from hudi_ops.services.void import seen_by
+from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.entries import Complete, Entry
-from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, footprint_of
-from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import State
-from hudi_ops.timeline.plans import CompactionPlan, Plan, PlannedSlice, ReplacePlan, read_plan
+from hudi_ops.timeline.footprint import footprint_of
+from hudi_ops.timeline.names import REWRITING_ACTIONS
 from hudi_ops.timeline.reserve import known_times, next_after
-from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import schema_text
 
@@ -47,29 +56,51 @@ class Write:
         return CommitMetadata(operation=self.operation, stats=tuple(self.stats), extra=extra, replaced=self.replaced)
 
 
-def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete:
+@dataclass(frozen=True)
+class Ahead:
+    """What was read before the lock: the newest extra metadata as of `head`, and whom a service looked at already."""
+
+    head: int
+    extra: Mapping[str, str]
+    looked_at: frozenset[str] = frozenset()
+
+
+def complete_write(session: Session, attempt: Attempt, write: Write, *, role: Role = "ingest") -> Complete:
     """Decide that an attempt's files count, and apply it; its markers and lease are the caller's to clear.
 
+    Args:
+        session: the table.
+        attempt: whose files they are.
+        write: what completes.
+        role: `service` for what rewrites rows that are there; the session's strategy says to whom it gives way.
+
     Raises:
-        Conflict: something that overlaps completed first, or the table's settings or columns changed; nothing of the attempt is
-            visible.
-        Busy: a plan of Apache Hudi that touches the same file groups is pending.
-        Cancelled: somebody cancelled the attempt.
+        Conflict: something that overlaps completed first or has to be given way to, or the table's settings or columns changed;
+            nothing of the attempt is visible.
+        Busy: a plan that touches the same file groups is pending.
+        Cancelled: somebody cancelled the attempt, or may take it for dead.
         OutcomeUnknown: decided or not; the next write settles it.
     """
     footprint = footprint_of(write.metadata({}), sources=write.sources)
+    mine = Contender(attempt.instant, attempt.action, footprint, role, owner=str(session.ctx.owner))
+    ahead = read_ahead(session, attempt, write, mine)
 
     def prepare(state: TableState, slot: int) -> Entry | None:
-        _refuse_settled(session, attempt, state)
+        refuse_settled(session.ctx.storage, attempt, state)
+        shared = partial(is_shared_with_strangers, session.ctx.storage, session.commits, state)
+        refuse_starved(session.longest_gap_s(attempt.instant), shared, attempt.instant)
         refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
         _refuse_vanished(attempt, state)
         _refuse_changed_schema(session, attempt, state)
-        refuse_overlap(footprint, attempt.instant, _completed_since(session, attempt, state))
-        _refuse_pending(session, write, footprint, attempt, state)
+        others = session.contenders
+        refuse_completed(mine, others.completed_since(attempt.begun, mine, state))
+        refuse_planned(mine, others.plans(state, mine, _waited_for(write)), session.strategy)
+        if session.strategy.looks_at_running(role):
+            refuse_running(mine, others.running(session.ctx, state, attempt.instant, ahead.looked_at), session.strategy)
         now_ms = session.ctx.clock.now_ms()
         completion = next_after(known_times(state.timeline, state.log), now_ms, state.config.name, state.zone)
-        body = _metadata(session, state, slot, write).to_bytes()
-        payload = put_payload(session.ctx.storage, attempt.instant, slot, body)
+        body = _metadata(session, state, slot, write, ahead).to_bytes()
+        payload = session.put_payload(attempt.instant, slot, body)
         return Complete(
             **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
             instant=attempt.instant,
@@ -77,6 +108,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
             epoch=attempt.epoch,
             completion_time=completion,
             payload=payload,
+            **seen_by(state, completion),
         )
 
     decided = session.decide(prepare, f"{write.operation.lower()} {attempt.instant}")
@@ -88,17 +120,62 @@ def complete_write(session: Session, attempt: Attempt, write: Write) -> Complete
             expected="Apache Hudi writers that take the same ZooKeeper lock",
             next_step="run the same call again; check the lock settings of the other writer",
         )
-    session.drop_lost_payloads(attempt.instant, decided)
+    session.drop_lost_payloads(attempt.instant, decided, alone=attempt.epoch == 0)
     return decided.entry
 
 
-def _metadata(session: Session, state: TableState, slot: int, write: Write) -> CommitMetadata:
-    carried = pointers(session.newest_extra(state))
+def read_ahead(session: Session, attempt: Attempt, write: Write, mine: Contender) -> Ahead:
+    """Read before the lock whatever can be: under it, only what appeared since is left to read.
+
+    Raises:
+        Conflict: a live write is under way to which this one gives way.
+    """
+    others, strategy = session.contenders, session.strategy
+    looked_at: frozenset[str] = frozenset()
+    if strategy.looks_at_running(mine.role):
+        state = session.loader.load()
+        looked_at = frozenset(one.time for one in state.timeline.pending)
+        refuse_running(mine, others.running(session.ctx, state, attempt.instant), strategy)
+    else:
+        # For ingestion not even a listing: it was read when the attempt was put on the timeline.
+        state = attempt.seen or attempt.begun
+    for _ in others.completed_since(attempt.begun, mine, state):
+        pass
+    for _ in others.plans(state, mine, _waited_for(write), reach_back=True):
+        pass
+    if session.longest_gap_s(attempt.instant) > GAP_S_MAX / 2:
+        # It may be asked under the lock: the commits that it reads are known by then.
+        is_shared_with_strangers(session.ctx.storage, session.commits, state)
+    return Ahead(state.log.head, session.newest_extra(state), looked_at)
+
+
+def _waited_for(write: Write) -> frozenset[str]:
+    """A clustering that Apache Hudi planned will replace its input groups as they were: what is written to them now would be lost.
+
+    A compaction would read what a replaced group holds, which a cleaner may have removed by then.
+    """
+    return frozenset({"clustering"}) if write.replaced is None else REWRITING_ACTIONS
+
+
+def _newest_extra(session: Session, state: TableState, ahead: Ahead) -> Mapping[str, str]:
+    """As `Session.newest_extra`, without reading the whole log under the lock where a foreign archiver took our commits away."""
+    newest = session.commits.newest_with(state.timeline, POINTER_KEY)
+    if newest is not None:
+        return newest.extra
+    since = [entry for slot, entry in state.log.completes() if slot > ahead.head and entry.action != "rollback"]
+    if not since:
+        return ahead.extra
+    return CommitMetadata.from_bytes(session.ctx.storage.get(since[-1].payload), since[-1].payload).extra
+
+
+def _metadata(session: Session, state: TableState, slot: int, write: Write, ahead: Ahead) -> CommitMetadata:
+    carried = pointers(_newest_extra(session, state, ahead))
     # Carried over as it is written, with what Arrow does not know of: enums, defaults, comments.
     schema = schema_text(state.config, state.timeline, session.commits)[0]
     if write.schema is not None:
         schema = json.dumps(to_avro(write.schema, state.config.name), separators=(",", ":"))
-    pointer = Pointer(state.log.table_id, slot, state.log.properties_slot, state.log.archive_slot)
+    stranger = newest_stranger(session.commits, state)
+    pointer = Pointer(state.log.table_id, slot, state.log.properties_slot, state.log.archive_slot, stranger)
     extra = {
         "schema": schema,
         **carried,
@@ -106,31 +183,6 @@ def _metadata(session: Session, state: TableState, slot: int, write: Write) -> C
         POINTER_KEY: pointer.encode(),
     }
     return write.metadata(extra)
-
-
-def _refuse_settled(session: Session, attempt: Attempt, state: TableState) -> None:
-    fate = state.log.fate(attempt.instant)
-    if fate is not None and isinstance(fate[1], Complete):
-        raise Conflict("the attempt was completed already", table=state.config.name, instant=attempt.instant)
-    if fate is not None:
-        raise Cancelled(
-            f"{attempt.action} was cancelled: {getattr(fate[1], 'reason', '')}",
-            table=state.config.name,
-            instant=attempt.instant,
-            next_step="run the same call again; it takes a new instant",
-        )
-    found = state.timeline.find(attempt.instant, attempt.action)
-    undoing = rollback_of(session.ctx.storage, state.timeline, attempt.instant)
-    is_gone = found is None or State.INFLIGHT not in found.states or attempt.instant <= state.log.boundary
-    if is_gone or undoing is not None:
-        raise Conflict(
-            f"somebody rolls the attempt back (rollback {undoing.time})"
-            if undoing is not None
-            else "the attempt's inflight file is gone: somebody rolled it back",
-            table=state.config.name,
-            instant=attempt.instant,
-            next_step="run the same call again; if Apache Hudi writes here too, give its writers the LAZY cleaning policy",
-        )
 
 
 def _refuse_vanished(attempt: Attempt, state: TableState) -> None:
@@ -170,56 +222,3 @@ def _refuse_changed_schema(session: Session, attempt: Attempt, state: TableState
             found=", ".join(changed) or "another order, or fewer",
             next_step="run the same call again: it starts from the table as it is now",
         )
-
-
-def _refuse_pending(session: Session, write: Write, footprint: Footprint, attempt: Attempt, state: TableState) -> None:
-    """A clustering that Apache Hudi planned will replace its input groups as they were: what is written to them now would be lost.
-
-    A compaction would read what a replaced group holds, which a cleaner may have removed by then.
-
-    Raises:
-        Busy: the plan touches what this attempt wrote or replaces, or cannot be read.
-    """
-    waited_for = {"clustering"} if write.replaced is None else {"clustering", "compaction", "logcompaction"}
-    for instant in state.timeline.pending:
-        if instant.action not in waited_for:
-            continue
-        try:
-            plan = read_plan(session.ctx.storage, state.timeline, instant)
-        except Corrupt:
-            plan = None
-        slices = _inputs(plan)
-        inputs = frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in slices or ())
-        if slices is None or footprint.overlap(Footprint(inputs)):
-            raise Busy(
-                f"{instant.action} {instant.time} is pending on the same file groups",
-                table=state.config.name,
-                instant=attempt.instant,
-                expected="no pending plan that replaces what this write touches",
-                found="a plan that cannot be read" if slices is None else f"{len(inputs)} input groups",
-                next_step=f"let Apache Hudi execute or roll back the {instant.action}, then run the same call again",
-            )
-
-
-def _inputs(plan: Plan | None) -> list[PlannedSlice] | None:
-    """File groups that a plan works on; None when there is none that can be read."""
-    if isinstance(plan, ReplacePlan):
-        return [one for group in plan.groups for one in group]
-    return list(plan.slices) if isinstance(plan, CompactionPlan) else None
-
-
-def _completed_since(
-    session: Session, attempt: Attempt, state: TableState
-) -> Iterator[tuple[Instant, Footprint | None]]:
-    """(instant, footprint) of every write that completed since the attempt began, with a slot or without."""
-    seen = {(one.time, one.completion_time) for one in attempt.begun.timeline.completed_writes}
-    for instant in state.timeline.completed_writes:
-        if (instant.time, instant.completion_time) in seen:
-            continue
-        metadata = session.commits.metadata(state.timeline, instant)
-        if metadata is None:
-            yield instant, None
-            continue
-        taken = metadata.extra.get(TAKEN_KEY)
-        sources = frozenset({taken}) if taken else frozenset()
-        yield instant, footprint_of(metadata, sources=sources)

@@ -30,13 +30,13 @@ from hudi_ops.formats.arrow_types import table_columns
 from hudi_ops.formats.avro_schema import to_avro
 from hudi_ops.formats.properties import table_checksum
 from hudi_ops.kernels.keys import KeySpec, PartitionSpec, partition_paths, record_keys
-from hudi_ops.services.apply import apply_properties
 from hudi_ops.services.commit import Write, complete_write
+from hudi_ops.services.fold import fold_properties
 from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.services.session import Session
 from hudi_ops.storage.claim import claim
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.commit_log import read_slot, slot_path
+from hudi_ops.timeline.commit_log import Log, read_slot, slot_path
 from hudi_ops.timeline.entries import Properties, decision_id_of, encode_entry
 from hudi_ops.timeline.state import TableState
 
@@ -114,7 +114,8 @@ def create_table(session: Session, definition: Definition) -> bool:
         raise InvalidRequest(**_already(session, "a table with another definition"))
     existed = _is_table(ctx.storage)
     if not existed:
-        apply_properties(ctx, first, first=True)
+        log = Log(first.table_id, base=0, entries=(first,), properties_slot=0, properties=first)
+        fold_properties(ctx, log, 0, first=True)
     ensure_first_commit(session)
     logger.info("%s table %s at %s", "found" if existed else "created", definition.name, ctx.storage.uri)
     return not existed

@@ -15,9 +15,10 @@ from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.archived import ArchivedInstant, load_history
-from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, load_log, read_slot
+from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, read_slot
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log_head import open_log
 from hudi_ops.timeline.names import WRITE_ACTIONS
 from hudi_ops.timeline.plans import read_plan, read_result, result_of
 from hudi_ops.timeline.properties_file import load_config
@@ -272,7 +273,7 @@ def _columns(config: TableConfig, timeline: Timeline, commits: CommitReader) -> 
 
 def _load_log(storage: Storage, timeline: Timeline, commits: CommitReader) -> Log | None:
     newest = commits.newest_with(timeline, POINTER_KEY)
-    return load_log(storage, Pointer.decode(newest.extra) if newest is not None else None)
+    return open_log(storage, Pointer.decode(newest.extra) if newest is not None else None)
 
 
 def _why_not_writable(config: TableConfig, log: Log | None) -> str:

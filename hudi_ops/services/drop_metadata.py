@@ -7,9 +7,8 @@ Apache Hudi builds it again, over a stale folder too (docs/format.md §9.6). So 
 from __future__ import annotations
 
 import logging
-from typing import cast
 
-from hudi_ops.concurrency.locks import LockProvider
+from hudi_ops.concurrency.locks import hold_lock
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Busy, Conflict
 from hudi_ops.services.session import Session
@@ -57,7 +56,7 @@ def drop_metadata_table(session: Session) -> tuple[str, ...]:
     session.decide(prepare, "drop the metadata table")
     ctx = session.ctx
     # Under the lock, and after a last look: Apache Hudi builds a metadata table under the same lock.
-    with cast(LockProvider, ctx.locks).acquire(ctx.lock_timeout_s, "delete the metadata table") as held:
+    with hold_lock(ctx, "delete the metadata table") as held:
         files = ctx.storage.list(FOLDER)
         if files and not held.still_mine():
             raise Busy("the table lock was lost before the metadata table's files were deleted", table=ctx.storage.uri)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.services.batch import Batch
+from hudi_ops.services.batch import Batch, KeptChunks
 from hudi_ops.services.engine_choice import EngineName, choose_engine
 from hudi_ops.services.ingest import IngestResult, ingest, nothing_new
 from hudi_ops.services.ledger import Ledger, Offer, offer_of, read_ledger
@@ -65,14 +65,15 @@ def ingest_folder(
         ledger, offer = folder.offer(session)
         total_bytes = sum(info.size_bytes for info in offer.files)
         chosen, reason = choose_engine(engine, total_bytes, session.ctx.engine)
-        batch = Batch(operation, source=folder.storage, files=offer.files, ledger=ledger, evolve=evolve)
+        batch = Batch(operation, folder.storage, offer.files, ledger, evolve=evolve, kept=kept)
         if not offer.files:
             nothing = f"nothing new: {len(ledger.taken)} files were taken before"
             return nothing_new(session, batch, chosen, reason, "; ".join(filter(None, (nothing, offer.note))))
         result = ingest(session, batch, chosen, reason, started_s)
         return replace(result, note=offer.note) if offer.note else result
 
-    return retried(session, attempt)
+    with KeptChunks() as kept:
+        return retried(session, attempt)
 
 
 def refuse_bounds(operation: WriteOperation, max_files: int | None, max_bytes: int | None) -> None:

@@ -58,6 +58,11 @@ class GivenRows:
         """Arrow bytes; None when only reading the rows could tell."""
         return None if self._stream is None else self._stream.size_bytes
 
+    @property
+    def is_read_once(self) -> bool:
+        """A stream or a DataFrame, and no table in memory."""
+        return self._stream is None or self._stream.table is None
+
     def tagged(self, engine: Engine, spec: TagSpec) -> Scattered:
         """The rows, tagged and split; the same for every attempt as long as the table asks for the same.
 
@@ -66,19 +71,21 @@ class GivenRows:
             Conflict: the table asks for something else now, and the rows can be read only once.
             BaseException: whatever their generator raised, at every attempt: what is left of it is not the rows that were given.
         """
-        if self._failure is not None:
+        if self._failure is not None and (spec == self._spec or self.is_read_once):
             raise self._failure
         if self._tagged is not None and spec == self._spec:
             return self._tagged
-        if self._tagged is not None and (self._stream is None or self._stream.table is None):
+        if self._tagged is not None and self.is_read_once:
             raise Conflict(
                 "the table's columns, keys or buckets changed while rows were written that can be read only once",
                 next_step="run the same call again, with rows to be read from the start",
+                final=True,
             )
         self._held.close()
-        self._tagged = None
+        self._tagged = self._failure = None
+        self._spec = spec
         try:
-            self._tagged, self._spec = self._held.enter_context(self._scatter(engine, spec)), spec
+            self._tagged = self._held.enter_context(self._scatter(engine, spec))
         except BaseException as error:
             self._failure = error
             raise

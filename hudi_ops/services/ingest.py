@@ -13,32 +13,38 @@ from typing import Any
 
 import pyarrow as pa
 
-from hudi_ops.concurrency.attempt import Attempt, begin
+from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import refuse_changed_properties
+from hudi_ops.concurrency.markers import marker_path
 from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
 from hudi_ops.files.names import bucket_file_id
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.kernels.merge import Operation, Ordering
-from hudi_ops.services.batch import Batch, tagged
+from hudi_ops.services.batch import Batch, is_read_once, tagged
+from hudi_ops.services.begin import begin_watched
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
 from hudi_ops.services.evolve import columns_after
-from hudi_ops.services.ledger import POINTER_PREFIX, TAKEN_KEY, ledger_path
+from hudi_ops.services.ledger import POINTER_PREFIX, ledger_path
 from hudi_ops.services.live_groups import live_buckets
 from hudi_ops.services.merge_tasks import BucketResult, BucketTask, find_duplicates, merge_and_write
 from hudi_ops.services.operations import INSERT, INSERT_OVERWRITE_TABLE, Replaces
-from hudi_ops.services.recover import recover
+from hudi_ops.services.recover import is_due, ready, recover
 from hudi_ops.services.replace import replaced_by
 from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.services.session import Session
 from hudi_ops.services.tag_tasks import SourceSummary
 from hudi_ops.services.writable import refuse_unwritable
+from hudi_ops.timeline.footprint import TAKEN_KEY
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.schema import table_schema
 
 logger = logging.getLogger(__name__)
+
+YOUNG_S = 1.0
+"""How old a state may be from which a write sets out: what completed since is validated, and may be a conflict."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,25 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         Unsupported: the table needs something that is not written yet.
         Conflict: another action that overlaps completed first; what this attempt wrote was rolled back.
     """
-    state = session.loader.load()
+    read_s = session.ctx.clock.monotonic_s()
+    state = session.loader.resume() if not is_due(session) and not is_read_once(batch) else session.loader.load()
+    if session.loader.has_left(state) and state.config.table_type == "MERGE_ON_READ":
+        # Log files of Apache Hudi's since would be found out too late: they are refused before anything is written.
+        state = session.loader.load()
+    try:
+        return _ingest_into(session, state, read_s, batch, engine, reason, started_s)
+    except (InvalidRequest, Unsupported):
+        if not session.loader.has_left(state):
+            raise
+        # Refused upon what this session's last write left, before anything was read: others may have added the column, deleted
+        # the key or compacted the log files since. Nothing of it was begun: whatever begins reads the state first, or clears it.
+        read_s = session.ctx.clock.monotonic_s()
+        return _ingest_into(session, session.loader.load(), read_s, batch, engine, reason, started_s)
+
+
+def _ingest_into(
+    session: Session, state: TableState, read_s: float, batch: Batch, engine: Engine, reason: str, started_s: float
+) -> IngestResult:
     refuse_unwritable(state.config)
     change = columns_after(session, state, batch, engine)
     schema = change.schema
@@ -92,24 +116,32 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         _refuse_emptying(state, batch, rows_in)
         if not rows_in and batch.ledger is None and not change.phrases:
             return _nothing(state, batch, engine, reason, "nothing new: the batch has no rows")
-        recover(session)
+        is_young = session.ctx.clock.monotonic_s() - read_s < YOUNG_S
+        start = ready(session, state if is_young else None)
         if not state.timeline.completed_writes:
             ensure_first_commit(session)
+            start = None
         operation = batch.operation
-        action = operation.action(state.config)
-        attempt = begin(session.ctx, session.loader, action, operation.requested(), operation.inflight())
+        intent = operation.intent(groups, source=batch.ledger.source_id if batch.ledger is not None else None)
+        attempt, watch = begin_watched(session, state.config, operation, intent, start)
+        written: list[str] = []
         try:
             _refuse_moved(session, state, attempt, batch)
-            with session.keep(attempt.instant):
+            with session.keep(attempt.instant, epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
+                watch.begin(attempt)
                 tasks = _bucket_tasks(session, attempt, batch, schema, groups)
                 replaced = replaced_by(session, attempt.begun, operation, (path for path, _ in groups))
-                results: list[BucketResult] = scattered.gather(merge_and_write, [(task.key, task) for task in tasks])
+                keeper.check()
+                merge = watch.over(merge_and_write, keeper.check) if engine.name == "local" else merge_and_write
+                results: list[BucketResult] = scattered.gather(merge, [(task.key, task) for task in tasks])
+                written += [result.stat.path for result in results if result.stat is not None]
+                keeper.check()
                 write = _write_of(session, attempt, batch, results, replaced, change.new)
                 entry = complete_write(session, attempt, write)
-            session.settle(attempt.instant)
+            session.settle(attempt.instant, _markers(attempt, tasks, results) if engine.name == "local" else None)
         except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
             # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
-            undo_attempt(session, attempt.instant, error)
+            undo_attempt(session, attempt.instant, error, written)
             raise error.at(table=state.config.name, instant=attempt.instant) from error
     return IngestResult(
         table=state.config.name,
@@ -171,6 +203,15 @@ def _bucket_tasks(
             )
         )
     return tasks
+
+
+def _markers(attempt: Attempt, tasks: Sequence[BucketTask], results: Sequence[BucketResult]) -> list[str]:
+    """Markers of tasks that ran once each, in this process."""
+    return [
+        marker_path(attempt.instant, result.stat.path, replaces=task.base is not None)
+        for task, result in zip(tasks, results, strict=True)
+        if result.stat is not None
+    ]
 
 
 def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: Batch) -> None:

@@ -17,8 +17,6 @@ from hudi_ops.storage.protocol import FileInfo, Storage
 
 FOLDER = ".hoodie/.ingest"
 POINTER_PREFIX = "hudi_ops.ledger."
-TAKEN_KEY = "hudi_ops.source"
-"""Extra metadata of a commit that took files: the id of the source, which belongs to the commit's footprint."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hudi_ops.config.table import TableConfig
@@ -10,7 +11,7 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.formats import avro
 from hudi_ops.formats.timeline_schemas import REQUESTED_REPLACE_METADATA
 from hudi_ops.kernels.merge import Operation
-from hudi_ops.timeline.commit_metadata import CommitMetadata
+from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, inflight_body
 
 
 class Replaces(enum.Enum):
@@ -55,12 +56,34 @@ class WriteOperation:
         plan = {"operationType": self.hudi_name, "extraMetadata": {}, "version": 1}
         return avro.write_one(REQUESTED_REPLACE_METADATA, plan)
 
-    def inflight(self) -> bytes:
-        """Content of the inflight file; Apache Hudi archives it in the place of the plan.
+    def inflight(self, intent: Footprint | None = None) -> bytes:
+        """Content of the inflight file, which says what is about to be touched; Apache Hudi archives it in the place of the plan.
+
+        Args:
+            intent: what a write of rows, or a removal, is going to touch; None when it cannot be told.
 
         Source: docs/format.md §2.4, §5.1.
         """
-        return b"" if self.replaces is Replaces.NOTHING else CommitMetadata(operation=self.hudi_name).to_bytes()
+        return inflight_body(self.hudi_name, intent)
+
+    def intent(
+        self, groups: Iterable[tuple[str, int]], partitions: Iterable[str] = (), source: str | None = None
+    ) -> Footprint:
+        """What it is going to touch.
+
+        Args:
+            groups: (partition path, bucket) of its rows.
+            partitions: those that a removal names.
+            source: id of the source whose ledger it reads, if any.
+        """
+        named = frozenset((path, f"{bucket:0{BUCKET_DIGITS}d}") for path, bucket in groups)
+        sources = frozenset({source} if source is not None else ())
+        if self.replaces is Replaces.TABLE:
+            return Footprint(named, sources, is_whole=True)
+        whole = frozenset(partitions)
+        if self.replaces is Replaces.PARTITIONS:
+            whole |= {path for path, _ in named}
+        return Footprint(named, sources, whole)
 
 
 UPSERT = WriteOperation("upsert", "UPSERT", Operation.UPSERT)

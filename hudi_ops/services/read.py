@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +13,7 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.files.base_file import stored_schema
 from hudi_ops.files.scan import FileTask, selected
-from hudi_ops.kernels.condition import Condition, computed, possible_units
+from hudi_ops.kernels.condition import Condition, both, computed, possible_units
 from hudi_ops.services.fixed_keys import fixed_keys
 from hudi_ops.services.where import parse_where
 from hudi_ops.storage.protocol import Storage
@@ -21,10 +21,11 @@ from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.plans import CleanResult, read_result
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.view.listing import StorageListing, Walked
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.listing import Keep, StorageListing
 from hudi_ops.view.partition_values import PartitionPaths
 from hudi_ops.view.schema import table_schema
-from hudi_ops.view.slices import is_partitioned, visible_slices
+from hudi_ops.view.slices import Slice, is_partitioned, visible_slices
 
 
 @dataclass(frozen=True)
@@ -35,27 +36,6 @@ class ReadRequest:
     where: Condition | pc.Expression | None = None
     as_of: str | None = None
     limit: int | None = None
-
-
-@dataclass(frozen=True)
-class ReadPlan:
-    """Files of one moment that may hold wanted rows.
-
-    Attributes:
-        table: the table's name.
-        schema: of the rows that are given.
-        tasks: one for each base file, by partition and file id.
-        limit: how many rows are wanted at most.
-        partitions: partition paths whose files are read.
-        partitions_skipped: partitions, and folders with all partitions below, that the condition excludes.
-    """
-
-    table: str
-    schema: pa.Schema
-    tasks: tuple[FileTask, ...]
-    limit: int | None = None
-    partitions: tuple[str, ...] = ()
-    partitions_skipped: tuple[str, ...] = field(default=())
 
 
 @dataclass(frozen=True)
@@ -78,6 +58,94 @@ class Opened:
         return cls(config, load_timeline(storage, config), commits or CommitReader(storage))
 
 
+@dataclass(frozen=True)
+class ReadPlan:
+    """Files of one moment that may hold wanted rows.
+
+    Attributes:
+        table: the table's name.
+        schema: of the rows that are given.
+        tasks: one for each base file, by partition and file id.
+        limit: how many rows are wanted at most.
+        partitions: partition paths whose files are read.
+        partitions_skipped: partitions, and folders with all partitions below, that the condition excludes.
+        opened: the table as it was looked at, when the plan is for all that it showed then.
+    """
+
+    table: str
+    schema: pa.Schema
+    tasks: tuple[FileTask, ...]
+    limit: int | None = None
+    partitions: tuple[str, ...] = ()
+    partitions_skipped: tuple[str, ...] = ()
+    opened: Opened | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a request wants of each file of a table.
+
+    Attributes:
+        schema: the table's columns as they are stored, meta columns first.
+        needed: those of them to read, in the table's order.
+        columns: those to give, in the order wanted.
+        condition: which rows.
+        keys: record keys of which each wanted row has one; None when nothing is known.
+    """
+
+    schema: pa.Schema
+    needed: pa.Schema
+    columns: tuple[str, ...]
+    condition: Condition | None
+    keys: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, config: TableConfig, plain: pa.Schema, request: ReadRequest, only: Condition | None = None) -> Wanted:
+        """From a request on a table with these columns.
+
+        Args:
+            config: the table's settings.
+            plain: its columns without meta columns.
+            request: the columns and rows that are wanted.
+            only: a further condition on rows.
+
+        Raises:
+            InvalidRequest: an unknown column, or a filter that does not fit its columns.
+            Unsupported: a column is not in the files.
+        """
+        schema = stored_schema(plain, config.populate_meta_fields)
+        condition = _condition_of(request, schema)
+        needed = _needed(schema, request, condition, config.name)
+        _refuse_dropped(config, needed)
+        selected(needed.empty_table(), condition)
+        if only is not None:
+            condition = only if condition is None else both(condition, only)
+            needed = pa.schema([one for one in schema if one.name in {*needed.names, *only.columns}])
+        keys = fixed_keys(condition, config, schema) if condition is not None else None
+        return cls(schema, needed, request.columns or tuple(schema.names), condition, keys)
+
+    @property
+    def output(self) -> pa.Schema:
+        """Columns of the rows that are given."""
+        return pa.schema([self.schema.field(name) for name in self.columns])
+
+    def task(self, storage: Storage, file: DataFile) -> FileTask:
+        """The reading of one base file."""
+        return FileTask(storage, file.path, file.size_bytes, self.needed, self.columns, self.condition, self.keys)
+
+    def partitions(self, config: TableConfig) -> tuple[Keep | None, bool]:
+        """Which partitions may hold wanted rows, and whether folders above partitions can be asked, too; None: all of them."""
+        condition = self.condition
+        if condition is None or not set(condition.columns) & set(config.partition_fields):
+            return None, False
+        reader, columns = PartitionPaths.of(config, self.schema), condition.columns
+
+        def keep(paths: Sequence[str]) -> list[bool]:
+            return [bool(one) for one in possible_units(condition, reader.bounds(paths, columns, self.schema))]
+
+        return keep, reader.may_prune_folders
+
+
 def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | None = None) -> ReadPlan:
     """The files to read, after partitions that the condition excludes were left out; no data file is opened.
 
@@ -89,14 +157,23 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
     config = opened.config
     _check_as_of(storage, opened, request.as_of)
     plain = table_schema(config, opened.timeline, opened.commits, request.as_of)
-    schema = stored_schema(plain, config.populate_meta_fields)
-    condition = _condition_of(request, schema)
-    needed = _needed(schema, request, condition, config.name)
-    columns = request.columns or tuple(schema.names)
-    _refuse_dropped(config, needed)
-    selected(needed.empty_table(), condition)
-    walked = _walk(storage, config, condition, schema)
+    wanted = Wanted.of(config, plain, request)
+    keep, may_prune_folders = wanted.partitions(config)
+    listing = StorageListing(storage, is_partitioned=is_partitioned(config))
+    walked = listing.walk(keep, may_prune_folders=may_prune_folders)
     slices = visible_slices(config, opened.timeline, opened.commits, walked.files, request.as_of)
+    refuse_logs(config, slices)
+    tasks = tuple(wanted.task(storage, each.base) for each in slices if each.base is not None)
+    whole = opened if request.as_of is None else None
+    return ReadPlan(config.name, wanted.output, tasks, request.limit, tuple(walked.files), walked.skipped, whole)
+
+
+def refuse_logs(config: TableConfig, slices: Sequence[Slice]) -> None:
+    """Refuse slices that have log files.
+
+    Raises:
+        Unsupported: one has.
+    """
     logs = [log for each in slices for log in each.logs]
     if logs:
         raise Unsupported(
@@ -106,26 +183,6 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
             found=f"{len(logs)} log files, the first {logs[0].path}",
             next_step="compact the table with Apache Hudi, or read it there",
         )
-    keys = fixed_keys(condition, config, schema) if condition is not None else None
-    tasks = tuple(
-        FileTask(storage, file.path, file.size_bytes, needed, columns, condition, keys)
-        for file in (each.base for each in slices)
-        if file is not None
-    )
-    output = pa.schema([schema.field(name) for name in columns])
-    return ReadPlan(config.name, output, tasks, request.limit, tuple(walked.files), walked.skipped)
-
-
-def _walk(storage: Storage, config: TableConfig, condition: Condition | None, schema: pa.Schema) -> Walked:
-    listing = StorageListing(storage, is_partitioned=is_partitioned(config))
-    if condition is None or not set(condition.columns) & set(config.partition_fields):
-        return listing.walk()
-    reader, columns = PartitionPaths.of(config, schema), condition.columns
-
-    def keep(paths: Sequence[str]) -> list[bool]:
-        return [bool(one) for one in possible_units(condition, reader.bounds(paths, columns, schema))]
-
-    return listing.walk(keep, may_prune_folders=reader.may_prune_folders)
 
 
 def _condition_of(request: ReadRequest, schema: pa.Schema) -> Condition | None:

@@ -1,57 +1,107 @@
 """What every writer does first: finish what was decided, and clear away what dead attempts left.
 
-Only attempts whose lease is dead are touched: its process has ended, or its last beat is too old. A live one is left alone.
+Only attempts whose lease is dead are touched: its process has ended, or its last beat is too old. A live one is left alone, and so
+is one without a lease that no slot cancels.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import cast
 
-from hudi_ops.concurrency.lease import Lease, list_leases, read_lease
-from hudi_ops.concurrency.locks import LockProvider
-from hudi_ops.concurrency.markers import marked_instants
+from hudi_ops.concurrency.lease import list_leases, read_lease, warn_other_lock
+from hudi_ops.concurrency.locks import hold_lock
 from hudi_ops.concurrency.transaction import unfinished
-from hudi_ops.services.rollback import cancel_write, clear_risen, roll_back
+from hudi_ops.services.boundary import clear_archived
+from hudi_ops.services.cancel import cancel_write
+from hudi_ops.services.dead_writers import is_dead, is_foreign
+from hudi_ops.services.rollback import Undone, roll_back
 from hudi_ops.services.session import Session
+from hudi_ops.services.sweep import clear_risen, sweep
+from hudi_ops.services.void import clear_voided
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import State
+from hudi_ops.timeline.names import WRITE_ACTIONS, State
 from hudi_ops.timeline.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.rollbacks import targets_of
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
 
-TEMP_AGE_MS = 24 * 3600 * 1000
-"""Age from which the half of a put is nobody's: no put takes a day."""
-
-_INGESTION = frozenset({"commit", "deltacommit", "replacecommit"})
-"""What a write is while it is pending. A clustering is pending as `clustering`; what has no lease of ours is left alone."""
+RECOVER_EVERY_S = 10.0
+"""How often a session that writes again and again looks after the dead, as long as its own writes end well."""
 
 
-def recover(session: Session) -> list[str]:
+def is_due(session: Session) -> bool:
+    """Whether a write has to recover the table first: its session has not done so for a while, or its last write ended badly.
+
+    It then reads the table's state, too, and does not set out from what its last write left: whoever left a table alone for so
+    long may find it with other settings, or gone.
+    """
+    return not session.is_clean or session.ctx.clock.monotonic_s() - session.recovered_s >= RECOVER_EVERY_S
+
+
+def ready(session: Session, state: TableState | None = None) -> TableState | None:
+    """Recover the table before a write, unless this session did so a moment ago and has left nothing since.
+
+    Args:
+        session: the table.
+        state: as it was read a moment ago, if it was.
+
+    Returns:
+        The state to set out from; None when it has to be read anew.
+    """
+    now_s = session.ctx.clock.monotonic_s()
+    is_left_out = state is not None and not is_due(session) and unfinished(state) is None
+    session.is_clean = False  # until this write has ended well
+    if is_left_out:
+        return state
+    undone, state = _recover(session, state)
+    session.is_clean = False  # what was swept was not this write
+    session.recovered_s = now_s
+    return None if undone else state
+
+
+def recover(session: Session) -> list[Undone]:
     """Bring the table into a state to start from.
 
     Returns:
-        Request times of the dead writes that were rolled back.
+        The dead writes that were rolled back.
     """
+    return _recover(session, None)[0]
+
+
+def _recover(session: Session, state: TableState | None) -> tuple[list[Undone], TableState]:
     # Before the state: a dead lease without an instant on the timeline is then of an attempt that never got there.
     dead = _dead_leases(session)
-    state = finish_unfinished(session)
+    if state is None or dead or unfinished(state) is not None:
+        state = finish_unfinished(session)
+    if [*clear_archived(session, state), *clear_voided(session.ctx, state)]:
+        state = session.loader.load()
     undone = _finish_rollbacks(session, state)
     if undone:
         state = session.loader.load()
     for instant in state.timeline.pending:
-        if instant.action not in _INGESTION:
+        if instant.action not in WRITE_ACTIONS:
             continue
         lease = read_lease(session.ctx.storage, instant.time)
         if lease is None:
             _clear_if_cancelled(session, state, instant.time)
-        elif _is_ours_and_dead(session, lease) and cancel_write(session, instant.time, "its writer is gone"):
-            undone += [instant.time] if roll_back(session, instant) else []
-    _sweep(session, session.loader.load() if undone else state, dead)
-    return undone
+        elif lease.is_dead(session.ctx.clock) and (done := undo_dead(session, instant)) is not None:
+            undone.append(done)
+    sweep(session, session.loader.load() if undone else state, dead)
+    return undone, state
+
+
+def undo_dead(session: Session, instant: Instant) -> Undone | None:
+    """Cancel and roll back a pending write, if its writer is dead when the lock is held, too.
+
+    Returns:
+        None when it was left alone.
+    """
+    lease = read_lease(session.ctx.storage, instant.time)
+    whose = "Apache Hudi, whose heartbeat stopped" if lease is None or is_foreign(lease) else str(lease.owner)
+    if not cancel_write(session, instant.time, f"its writer is gone: {whose}", lambda: is_dead(session, instant.time)):
+        return None
+    return roll_back(session, instant)
 
 
 def finish_unfinished(session: Session) -> TableState:
@@ -59,7 +109,7 @@ def finish_unfinished(session: Session) -> TableState:
     state = session.loader.load()
     if unfinished(state) is None:
         return state
-    with cast(LockProvider, session.ctx.locks).acquire(session.ctx.lock_timeout_s, "finish decided instants"):
+    with hold_lock(session.ctx, "finish decided instants"):
         return session.finish_decided()
 
 
@@ -70,20 +120,20 @@ def _clear_if_cancelled(session: Session, state: TableState, instant: str) -> No
         clear_risen(session, state, instant)
 
 
-def _finish_rollbacks(session: Session, state: TableState) -> list[str]:
+def _finish_rollbacks(session: Session, state: TableState) -> list[Undone]:
     """Resume rollbacks whose executor died; their target may be off the timeline already."""
     undone = []
     for instant in state.timeline.pending:
         if instant.action != "rollback":
             continue
         lease = read_lease(session.ctx.storage, instant.time)
-        if lease is None or not _is_ours_and_dead(session, lease):
+        if lease is None or is_foreign(lease) or not lease.is_dead(session.ctx.clock):
             continue
         for target in targets_of(session.ctx.storage, state.timeline, instant):
             found = state.timeline.find(target) or Instant(target, _action_of(session, state, instant), State.INFLIGHT)
             # The target was cancelled before its rollback was begun; a crash in between leaves only the CANCEL.
-            if not found.is_completed and roll_back(session, found):
-                undone.append(target)
+            if not found.is_completed and (done := roll_back(session, found)) is not None:
+                undone.append(done)
     return undone
 
 
@@ -93,33 +143,13 @@ def _action_of(session: Session, state: TableState, rollback: Instant) -> str:
     return plan.target_action if isinstance(plan, RollbackPlan) else state.config.completed_write_action
 
 
-def _is_ours_and_dead(session: Session, lease: Lease) -> bool:
-    return lease.owner is not None and lease.is_dead(session.ctx.clock)
-
-
-def _dead_leases(session: Session) -> list[str]:
-    """Instants whose lease is of ours and dead, as of now."""
-    leases = ((time, read_lease(session.ctx.storage, time)) for time in list_leases(session.ctx.storage))
-    return [time for time, lease in leases if lease is not None and _is_ours_and_dead(session, lease)]
-
-
-def _sweep(session: Session, state: TableState, dead: Sequence[str]) -> None:
-    """Drop leases and markers of instants that are settled, or that never reached the timeline.
-
-    Args:
-        session: the table's.
-        state: read after `dead` was.
-        dead: instants whose lease was dead.
-    """
-    known = {instant.time: instant for instant in state.timeline}
-    for time in dead:
-        instant = known.get(time)
-        if instant is None or instant.is_completed:
-            session.settle(time)
-    session.ctx.storage.sweep_temp(TEMP_AGE_MS, session.ctx.clock.now_ms())
-    for time in marked_instants(session.ctx.storage):
-        # A task that outlived its cancelled attempt announced, and perhaps wrote, another file.
-        if time in known or read_lease(session.ctx.storage, time) is not None:
-            continue
-        if session.was_cancelled(state, time):
-            clear_risen(session, state, time)
+def _dead_leases(session: Session) -> dict[str, bool]:
+    """Instants whose lease is dead as of now, and whether it is Apache Hudi's."""
+    dead = {}
+    for time in list_leases(session.ctx.storage):
+        lease = read_lease(session.ctx.storage, time)
+        if lease is not None and lease.is_dead(session.ctx.clock):
+            dead[time] = is_foreign(lease)
+        elif lease is not None:
+            warn_other_lock(session.ctx, lease)
+    return dead

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from hudi_ops.concurrency.attempt import begin
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
+from hudi_ops.services.begin import begin_watched
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
 from hudi_ops.services.operations import Replaces, WriteOperation
@@ -88,6 +88,7 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
         Conflict: another write to these partitions completed first; nothing was removed.
         Busy: Apache Hudi has planned a service on these partitions, or the lock is held.
     """
+    session.is_clean = False  # until this write has ended well
     state = finish_unfinished(session)
     refuse_unwritable(state.config)
     held = _chosen(session, state, operation, wanted)
@@ -96,17 +97,14 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
     if not held:
         return nothing
     ensure_first_commit(session)
-    attempt = begin(
-        session.ctx,
-        session.loader,
-        operation.action(state.config),
-        operation.requested(),
-        operation.inflight(),
-    )
+    attempt, watch = begin_watched(session, state.config, operation, operation.intent((), held))
     try:
-        with session.keep(attempt.instant):
+        with session.keep(attempt.instant, epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
+            watch.begin(attempt)
             held = _chosen(session, attempt.begun, operation, wanted)
+            keeper.check()
             partitions = measured(session, attempt.begun, held)
+            keeper.check()
             replaced = {path: file_ids(slices) for path, slices in held.items()}
             entry = complete_write(session, attempt, Write(operation.hudi_name, (), replaced=replaced))
         session.settle(attempt.instant)

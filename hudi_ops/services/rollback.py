@@ -1,61 +1,73 @@
 """Undoing a failed write: cancel it for good, delete what it wrote, take it off the timeline, and say so in a rollback instant.
 
 Order (docs/protocol.md §7, docs/format.md §9.5): CANCEL slot, so that a sleeper finds itself cancelled; data files by markers;
-inflight before requested; the rollback's own completed instant; markers and lease last. Every step can be done twice.
+inflight before requested; the rollback's own completed instant; leases last, markers once late tasks are ruled out. Every step can
+be done twice, by anybody.
 """
 
 from __future__ import annotations
 
 import logging
-from urllib.parse import unquote, urlsplit
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hudi_ops.concurrency.attempt import Attempt, begin
-from hudi_ops.concurrency.lease import read_lease
-from hudi_ops.concurrency.markers import list_markers
+from hudi_ops.concurrency.fate import refuse_taken_over
+from hudi_ops.concurrency.lease import lease_path, read_lease
+from hudi_ops.concurrency.locks import hold_lock
 from hudi_ops.concurrency.transaction import Decided
-from hudi_ops.errors import HudiOpsError
-from hudi_ops.formats import avro
-from hudi_ops.formats.service_schemas import ROLLBACK_METADATA, ROLLBACK_PLAN
-from hudi_ops.services.ledger import ledger_folder
+from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
+from hudi_ops.services.cancel import cancel_write
+from hudi_ops.services.dead_writers import is_foreign
+from hudi_ops.services.fates import refuse_uncancelled
+from hudi_ops.services.plans import take_over
+from hudi_ops.services.rollback_files import (
+    delete_files,
+    delete_own_notes,
+    delete_pending,
+    files_of,
+    metadata_bytes,
+    plan_bytes,
+)
 from hudi_ops.services.session import Session
+from hudi_ops.services.sweep import clear_risen, settle_undone
 from hudi_ops.storage.claim import ensure
-from hudi_ops.timeline.commit_log import payload_folder, put_payload
-from hudi_ops.timeline.entries import Cancel, Complete, Entry
+from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, inflight_name, ms_of_instant, requested_name
+from hudi_ops.timeline.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.reserve import known_times, next_after
-from hudi_ops.timeline.rollbacks import rollback_of
+from hudi_ops.timeline.rollbacks import rollback_of, targets_of
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
 
 
-def cancel_write(session: Session, instant: str, reason: str) -> bool:
-    """Decide that a write never completes.
+@dataclass(frozen=True)
+class Undone:
+    """A write that was rolled back: by which rollback, and the paths of the data files that it had announced."""
 
-    Returns:
-        False when it had completed already: then nothing may be undone.
+    instant: str
+    action: str
+    rollback: str
+    files: tuple[str, ...]
+
+
+def undo_attempt(session: Session, instant: str, error: HudiOpsError, written: Sequence[str] = ()) -> None:
+    """Cancel and roll back an attempt of this process that failed with an error which promises that nothing landed.
+
+    Args:
+        session: the table.
+        instant: the attempt's.
+        error: why it failed.
+        written: data files that it knows to be there: whoever rolled it back meanwhile may have removed their markers.
     """
-    completed = False
-
-    def prepare(state: TableState, slot: int) -> Entry | None:
-        nonlocal completed
-        fate = state.log.fate(instant)
-        found = state.timeline.find(instant)
-        completed = isinstance(fate[1] if fate else None, Complete) or (found is not None and found.is_completed)
-        if fate is not None or completed:
-            return None
-        return Cancel(**session.entry(state, f"cancel {instant}"), instant=instant, reason=reason)
-
-    session.decide(prepare, f"cancel {instant}")
-    return not completed
-
-
-def undo_attempt(session: Session, instant: str, error: HudiOpsError) -> None:
-    """Cancel and roll back an attempt of this process that failed with an error which promises that nothing landed."""
+    if error.details.get("taken_over"):
+        return  # the instant, and the files of a higher epoch, are another's now
     try:
         if not cancel_write(session, instant, f"{type(error).__name__}: {error.what}"):
             return
+        delete_files(session.ctx.storage, written)
         state = session.loader.load()
         found = state.timeline.find(instant)
         if found is None:
@@ -67,116 +79,139 @@ def undo_attempt(session: Session, instant: str, error: HudiOpsError) -> None:
         logger.warning("attempt %s was not undone: %s", instant, failure)
 
 
-def roll_back(session: Session, target: Instant) -> bool:
-    """Remove a cancelled write from storage and timeline.
+def roll_back(session: Session, target: Instant) -> Undone | None:
+    """Remove a cancelled write, ours or Apache Hudi's, from storage and timeline.
 
     Args:
         session: the table.
-        target: a pending write that a CANCEL slot names.
+        target: a pending write that a CANCEL slot names, or one whose rollback was begun.
 
     Returns:
-        False when somebody else is rolling it back: a live process of ours, or Apache Hudi.
+        None when it is not finished: somebody else is rolling it back, a rollback's plan cannot be read, or ours was voided.
     """
+    storage = session.ctx.storage
     state = session.loader.load()
-    begun = rollback_of(session.ctx.storage, state.timeline, target.time)
-    if begun is not None and begun.is_completed and state.timeline.find(target.time) is None:
-        clear_risen(session, state, target.time)  # another helper was faster
-        return True
-    if begun is None or begun.is_completed:
-        attempt = begin(session.ctx, session.loader, "rollback", _plan(session, target))
-    elif not _may_resume(session, begun):
-        logger.warning("%s is being rolled back by somebody else (rollback %s)", target, begun.time)
-        return False
-    else:
-        attempt = _resume(session, state, begun)
-    with session.keep(attempt.instant):
-        deleted = undo_files(session, target.time)
-        folder = attempt.begun.config.timeline_folder
-        for state_file in _pending_names(target):
-            session.ctx.storage.delete(f"{folder}/{state_file}")
-        _complete(session, attempt, target, deleted)
-    session.settle(target.time)
+    refuse_uncancelled(storage, state, target.time)
+    begun = rollback_of(storage, state.timeline, target.time)
+    if begun is not None and begun.is_completed:
+        # Another helper was faster, or a sleeper came after it: one rollback a target.
+        return Undone(target.time, target.kind, begun.time, tuple(clear_risen(session, state, target.time)))
+    if begun is None and (unread := unread_rollbacks(session, state, target.time)):
+        logger.warning("%s stays: it may be what rollback %s undoes, whose plan cannot be read", target, unread[0])
+        return None
+    lease = read_lease(storage, target.time)
+    foreign = lease is not None and is_foreign(lease)
+    paths = sorted({*files_of(session, target.time, foreign=foreign), *_planned(session, state, begun, target.time)})
+    attempt = _begin(session, target, paths) if begun is None else _resume(session, state, begun)
+    if attempt is None:
+        logger.warning("%s is being rolled back by somebody else, or has completed meanwhile", target)
+        return None
+    try:
+        with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
+            delete_files(storage, paths, foreign=foreign, check=keeper.check)
+            delete_own_notes(session, target.time)
+            delete_pending(session, state.timeline.folder, target, foreign=foreign)
+            decided = _complete(session, attempt, target, paths)
+    except Cancelled as error:
+        logger.warning("the rollback of %s is left to another process: %s", target, error)
+        return None
+    if was_voided(decided):
+        # It may be pending still: its lease, once dead, is what leads the next write to it.
+        logger.warning("the rollback of %s was voided: left to whoever comes after its lease", target)
+        return None
+    settle_undone(session, target.time)
+    if foreign:
+        delete_files(storage, [lease_path(target.time)], foreign=True)
     session.settle(attempt.instant)
-    logger.warning("rolled back %s: %s files deleted", target, sum(map(len, deleted.values())))
-    return True
+    logger.warning("rolled back %s: %s files deleted", target, len(paths))
+    return Undone(target.time, target.kind, attempt.instant, tuple(paths))
 
 
-def clear_risen(session: Session, state: TableState, instant: str) -> None:
-    """Remove what a sleeper put after its write had been cancelled and rolled back; no new rollback is needed to say so."""
-    undo_files(session, instant)
-    found = state.timeline.find(instant)
-    for name in _pending_names(found) if found is not None and not found.is_completed else ():
-        session.ctx.storage.delete(state.timeline.path(name))
-    session.settle(instant)
+def was_voided(decided: Decided | None) -> bool:
+    """Whether a completion was decided and could not be applied: somebody without slots took the rollback's inflight away."""
+    return decided is not None and not decided.applied
 
 
-def undo_files(session: Session, instant: str) -> dict[str, list[str]]:
-    """Delete what a cancelled write announced by markers, and its ledger; returns file names by partition."""
-    deleted: dict[str, list[str]] = {}
-    for marker in list_markers(session.ctx.storage, instant):
-        session.ctx.storage.delete(marker.data_path)
-        partition, _, name = marker.data_path.rpartition("/")
-        deleted.setdefault(partition, []).append(name)
-    for folder in (ledger_folder(instant), payload_folder(instant)):
-        for info in session.ctx.storage.list(folder):
-            session.ctx.storage.delete(info.path)
-    return deleted
+def unread_rollbacks(session: Session, state: TableState, target: str) -> list[str]:
+    """Pending rollbacks that may be of `target`, for all that can be read of them: nothing is deleted beside such a one."""
+    unread = []
+    for instant in state.timeline.pending:
+        if instant.kind != "rollback" or instant.time < target or State.REQUESTED not in instant.states:
+            continue
+        try:
+            plan = read_plan(session.ctx.storage, state.timeline, instant)
+        except Corrupt:
+            plan = None
+        if plan is None:
+            unread.append(instant.time)
+    return unread
 
 
-def _plan(session: Session, target: Instant) -> bytes:
-    files: dict[str, list[str]] = {}
-    for marker in list_markers(session.ctx.storage, target.time):
-        partition, _, name = marker.data_path.rpartition("/")
-        files.setdefault(partition, []).append(name)
-    # As Apache Hudi writes them: absolute, without the scheme, and not percent-encoded.
-    root = unquote(urlsplit(session.ctx.storage.uri).path)
-    return avro.write_one(
-        ROLLBACK_PLAN,
-        {
-            "instantToRollback": {"commitTime": target.time, "action": target.kind},
-            "RollbackRequests": [
-                {
-                    "partitionPath": partition,
-                    "fileId": "",
-                    "latestBaseInstant": "",
-                    "filesToBeDeleted": [
-                        f"{root}/{partition}/{name}" if partition else f"{root}/{name}" for name in names
-                    ],
-                    "logBlocksToBeDeleted": {},
-                }
-                for partition, names in sorted(files.items())
-            ],
-            "version": 1,
-        },
-    )
+def other_rollbacks(session: Session, rollback: str, target: str) -> list[str]:
+    """Rollbacks of the same target besides ours, which two processes may have begun when a lock was lost.
+
+    Looked for after ours is on the timeline: of two, the later one sees the earlier, so that at most one of them goes on.
+    """
+    storage, found = session.ctx.storage, session.loader.load().timeline
+    others = (one for one in found if one.kind == "rollback" and one.time > target and one.time != rollback)
+    return [one.time for one in others if target in targets_of(storage, found, one)]
 
 
-def _may_resume(session: Session, rollback: Instant) -> bool:
-    """One executor a rollback: a dead one of ours is taken over. Those without an owner are Apache Hudi's."""
+def _planned(session: Session, state: TableState, rollback: Instant | None, target: str) -> Sequence[str]:
+    """Files that the rollback's plan names: they may have been listed, and their markers be gone."""
+    plan = read_plan(session.ctx.storage, state.timeline, rollback) if rollback is not None else None
+    if not isinstance(plan, RollbackPlan) or plan.target != target:
+        return ()
+    files = plan.files.items()
+    return [f"{partition}/{name}" if partition else name for partition, names in files for name in names]
+
+
+def _begin(session: Session, target: Instant, paths: Sequence[str]) -> Attempt | None:
+    """One plan a target: looked for under the lock before it is made, and once more after it."""
+    ctx = session.ctx
+    plan = plan_bytes(ctx.storage, target, paths)
+    with hold_lock(ctx, f"begin the rollback of {target.time}"):
+        timeline = session.loader.load().timeline
+        found = timeline.find(target.time)
+        # A writer without slots knows no CANCEL: it may have completed since, under this very lock.
+        is_complete = found is not None and found.is_completed
+        if is_complete or rollback_of(ctx.storage, timeline, target.time) is not None:
+            return None
+        attempt = begin(ctx, session.loader, "rollback", plan, is_locked=True)
+    if not other_rollbacks(session, attempt.instant, target.time):
+        return attempt
+    for name in (inflight_name, requested_name):
+        ctx.storage.delete(f"{attempt.begun.config.timeline_folder}/{name(attempt.instant, 'rollback')}")
+    session.drop_name(attempt.instant)
+    return None
+
+
+def _resume(session: Session, state: TableState, rollback: Instant) -> Attempt | None:
+    """One executor a rollback: a dead one of ours is taken over. Those without an owner are Apache Hudi's, which retries them."""
     lease = read_lease(session.ctx.storage, rollback.time)
-    if lease is None or lease.owner is None:
-        return False
-    return lease.owner == session.ctx.owner or lease.is_dead(session.ctx.clock)
-
-
-def _resume(session: Session, state: TableState, rollback: Instant) -> Attempt:
-    """One plan a target: what somebody began is finished under its own instant."""
-    session.take_lease(rollback.time)
-    if State.INFLIGHT not in rollback.states:
+    if lease is None or is_foreign(lease):
+        return None
+    try:
+        attempt = take_over(session, rollback.time, "rollback")
+    except (Busy, Conflict):
+        return None  # its executor is alive, or withdrew it: the next write looks again
+    if attempt is not None and State.INFLIGHT not in rollback.states:
         ensure(session.ctx.storage, state.timeline.path(inflight_name(rollback.time, "rollback")), b"")
-    return Attempt(rollback.time, "rollback", state)
+    return attempt
 
 
-def _complete(session: Session, attempt: Attempt, target: Instant, deleted: dict[str, list[str]]) -> Decided | None:
+def _complete(session: Session, attempt: Attempt, target: Instant, paths: Sequence[str]) -> Decided | None:
     def prepare(state: TableState, slot: int) -> Entry | None:
         found = state.timeline.find(attempt.instant, "rollback")
         if found is None or found.is_completed or state.log.fate(attempt.instant) is not None:
             return None
+        refuse_taken_over(attempt, state)
         completion = next_after(
             known_times(state.timeline, state.log), session.ctx.clock.now_ms(), state.config.name, state.zone
         )
-        body = _metadata(attempt, target, deleted, ms_of_instant(completion))
-        payload = put_payload(session.ctx.storage, attempt.instant, slot, body)
+        took_ms = ms_of_instant(completion) - ms_of_instant(attempt.instant)
+        body = metadata_bytes(session.ctx.storage, attempt.instant, took_ms, target, paths)
+        payload = session.put_payload(attempt.instant, slot, body)
         return Complete(
             **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
             instant=attempt.instant,
@@ -186,35 +221,13 @@ def _complete(session: Session, attempt: Attempt, target: Instant, deleted: dict
             payload=payload,
         )
 
-    decided = session.decide(prepare, f"rollback of {target.time}")
-    session.drop_lost_payloads(attempt.instant, decided)
+    try:
+        decided = session.decide(prepare, f"rollback of {target.time}")
+    except Cancelled:
+        session.drop_refused_payloads(attempt.instant)
+        raise
+    if decided is None:
+        session.drop_refused_payloads(attempt.instant)
+    if not was_voided(decided):  # another executor may be about to complete it with a payload of its own
+        session.drop_lost_payloads(attempt.instant, decided)
     return decided
-
-
-def _metadata(attempt: Attempt, target: Instant, deleted: dict[str, list[str]], completed_ms: int) -> bytes:
-    started_ms = ms_of_instant(attempt.instant)
-    return avro.write_one(
-        ROLLBACK_METADATA,
-        {
-            "startRollbackTime": attempt.instant,
-            "timeTakenInMillis": completed_ms - started_ms,
-            "totalFilesDeleted": sum(map(len, deleted.values())),
-            "commitsRollback": [target.time],
-            "partitionMetadata": {
-                partition: {
-                    "partitionPath": partition,
-                    "successDeleteFiles": names,
-                    "failedDeleteFiles": [],
-                    "rollbackLogFiles": {},
-                    "logFilesFromFailedCommit": {},
-                }
-                for partition, names in sorted(deleted.items())
-            },
-            "version": 1,
-            "instantsRollback": [{"commitTime": target.time, "action": target.kind}],
-        },
-    )
-
-
-def _pending_names(target: Instant) -> list[str]:
-    return [inflight_name(target.time, target.action), requested_name(target.time, target.action)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.stream import in_order
-from hudi_ops.errors import InvalidRequest, NotFound, Unavailable
+from hudi_ops.errors import HudiOpsError, InvalidRequest, NotFound, Unavailable
 from hudi_ops.files.scan import FileScan, FileTask
+from hudi_ops.services.checkpoints import checkpoint_of_all
 from hudi_ops.services.read import ReadPlan
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Scan:
         if self._plan.limit is not None:
             return pa.Table.from_batches(self.to_batches(), self.schema)
         # The rows come to this process in any case, so executors would only carry them further.
-        with _Vanishing(self._plan.table):
+        with _Vanishing(self._gone):
             parts = self._engine.map(_read_whole, self._plan.tasks)
         return pa.concat_tables([self.schema.empty_table(), *parts])
 
@@ -158,13 +159,13 @@ class Scan:
 
     def count_rows(self) -> int:
         """How many rows there are; without a condition the footers tell. Raises as `to_batches` does."""
-        with _Vanishing(self._plan.table):
+        with _Vanishing(self._gone):
             total = sum(self._engine.map(_count, self._plan.tasks))
         return total if self._plan.limit is None else min(total, self._plan.limit)
 
     def explain(self) -> Explanation:
         """What is read and what is left out; opens the footers of the files. Raises as `to_batches` does."""
-        with _Vanishing(self._plan.table):
+        with _Vanishing(self._gone):
             files = self._engine.map(_look, self._plan.tasks)
         read = [one for one in files if one.row_groups]
         groups = sum(one.row_groups for one in files)
@@ -179,11 +180,46 @@ class Scan:
             rows_at_most=sum(one.rows for one in read),
         )
 
+    @property
+    def checkpoint(self) -> str:
+        """Where `Table.changes` goes on after this read: everything that completed since. To be kept once the rows are.
+
+        Raises:
+            InvalidRequest: the read is as of an earlier instant, or a limit cut rows off.
+        """
+        self._refuse_cut()
+        if self._plan.opened is None:
+            raise InvalidRequest(
+                "a read as of an instant has no checkpoint: writes requested before it may complete at any time",
+                table=self._plan.table,
+                expected="a read of the table as it is",
+                found="as_of",
+                next_step="read without as_of, or pass a completion time as `since`",
+            )
+        return checkpoint_of_all(self._plan.opened).encode()
+
+    def _refuse_cut(self) -> None:
+        if self._plan.limit is not None:
+            raise InvalidRequest(
+                "rows were cut off by a limit, and going on after them would lose those",
+                table=self._plan.table,
+                expected="a read without a limit",
+                found=f"limit {self._plan.limit}",
+                next_step="read all rows, in batches if they are many, or narrow them by `where`",
+            )
+
+    def _gone(self, error: NotFound) -> HudiOpsError:
+        return Unavailable(
+            f"a file vanished while the table was read: {error.what}",
+            table=self._plan.table,
+            next_step="read again; the cleaner removed an old slice. If it repeats, run `hudi-ops verify`",
+        )
+
     def _stream(self, batch_rows: int | None, threads: int) -> Iterator[pa.RecordBatch]:
         def produce(task: FileTask) -> Iterator[pa.RecordBatch]:
             yield from FileScan(task, streaming=True).batches(batch_rows)
 
-        with _Vanishing(self._plan.table):
+        with _Vanishing(self._gone):
             yield from in_order(produce, self._plan.tasks, threads=threads, ahead=_BATCHES_AHEAD)
 
 
@@ -198,19 +234,15 @@ class _Looked:
 class _Vanishing:
     """Says what it means for a reader that a file is gone."""
 
-    def __init__(self, table: str) -> None:
-        self._table = table
+    def __init__(self, gone: Callable[[NotFound], HudiOpsError]) -> None:
+        self._gone = gone
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, NotFound):
-            raise Unavailable(
-                f"a file vanished while the table was read: {error.what}",
-                table=self._table,
-                next_step="read again; the cleaner removed an old slice. If it repeats, run `hudi-ops verify`",
-            ) from error
+            raise self._gone(error) from error
 
 
 def _read_whole(task: FileTask) -> pa.Table:

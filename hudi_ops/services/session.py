@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TypedDict
 
-from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, beat, drop_lease
+from hudi_ops.concurrency.conflicts import ConflictStrategy, Contender, strategy_of
+from hudi_ops.concurrency.contenders import ContenderReader
+from hudi_ops.concurrency.early import Watch
+from hudi_ops.concurrency.keeper import Keeper
+from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, Renewal, Role, drop_lease, inherit_lease, lease_path
 from hudi_ops.concurrency.markers import delete_markers
+from hudi_ops.concurrency.process_beats import process_beats
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
+from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.services.adopter import Adopter, Terms
 from hudi_ops.services.apply import TimelineApplier
-from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder
+from hudi_ops.services.fates import cancel_slot, fate_of
+from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder, put_payload
 from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.entries import Cancel, Complete
+from hudi_ops.timeline.entries import Complete, Plan, Void
+from hudi_ops.timeline.footprint import Footprint
+from hudi_ops.timeline.log_head import older_entries
+from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 
 logger = logging.getLogger(__name__)
@@ -30,24 +41,43 @@ class EntryFields(TypedDict):
     decision_id: str
     owner: str
     at_ms: int
+    properties_slot: int
+    archive_slot: int
 
 
 @dataclass
 class Session:
-    """One process's work on one table; not safe for several threads at once. `terms` count for tables of other programs."""
+    """One process's work on one table; not safe for several threads at once. `terms` count for tables of other programs.
+
+    `gives_way` says whether a write lets older ones that overlap finish first: it does while it may be tried again.
+    """
 
     ctx: TableContext
     terms: Terms = field(default_factory=Terms)
+    conflicts: ConflictSettings = field(default_factory=ConflictSettings)
+    gives_way: bool = field(default=False, init=False)
+    strategy: ConflictStrategy = field(init=False)
+    contenders: ContenderReader = field(init=False)
     adopter: Adopter = field(init=False)
     commits: CommitReader = field(init=False)
     loader: StateLoader = field(init=False)
     applier: TimelineApplier = field(init=False)
+    is_clean: bool = field(default=False, init=False)
+    """Whether this session's last write ended well, and left nothing to recover."""
+    recovered_s: float = field(default=float("-inf"), init=False)
+    """When this session recovered the table last, by the monotonic clock."""
+    _keepers: dict[str, Keeper] = field(init=False, default_factory=dict)
+    _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        if "lock_wait_s" in self.conflicts.model_fields_set:
+            self.ctx = replace(self.ctx, lock_timeout_s=self.conflicts.lock_wait_s)
+        self.strategy = strategy_of(self.conflicts.strategy)
         self.commits = CommitReader(self.ctx.storage)
+        self.contenders = ContenderReader(self.ctx.storage, self.commits)
         self.adopter = Adopter(self.ctx, self.commits, self.terms)
         self.loader = StateLoader(self.ctx.storage, self.commits, self.adopter)
-        self.applier = TimelineApplier(self.ctx, self.loader)
+        self.applier = TimelineApplier(self.ctx, self.loader, self.commits)
 
     def decide(self, prepare: Prepare, purpose: str) -> Decided | None:
         """Take the next slot for the entry that `prepare` makes; see `concurrency.transaction.decide`."""
@@ -58,31 +88,106 @@ class Session:
         return finish_decided(self.loader, self.applier)
 
     def entry(self, state: TableState, decision_id: str) -> EntryFields:
-        """The common fields of an entry. A decision's id is the same for every try, by whoever makes it."""
+        """The common fields of an entry for the slot after the state's head.
+
+        A decision's id is the same for every try, by whoever makes it.
+        """
         return EntryFields(
             table_id=state.log.table_id,
             decision_id=decision_id,
             owner=str(self.ctx.owner),
             at_ms=self.ctx.clock.now_ms(),
+            properties_slot=state.log.properties_slot,
+            archive_slot=state.log.archive_slot,
         )
 
-    def keep(self, instant: str) -> AbstractContextManager[None]:
-        """Renew an instant's lease until the context ends."""
-        return self.ctx.beats.every(BEAT_INTERVAL_S, lambda: beat(self.ctx, instant))
+    def put_payload(self, instant: str, slot: int, body: bytes) -> str:
+        """Put the bytes that a COMPLETE or PLAN in `slot` will point to; returns their path."""
+        path = put_payload(self.ctx.storage, instant, slot, body)
+        self.applier.remember(path, body)
+        self._payloads.setdefault(instant, []).append(path)
+        return path
 
-    def drop_lost_payloads(self, instant: str, decided: Decided | None) -> None:
-        """Remove the payloads of tries that lost their slot; the one that a slot names stays."""
-        if decided is None or not isinstance(decided.entry, Complete):
+    def watch(self, action: str, intent: Footprint) -> Watch:
+        """The look-out of a write that is going to touch what `intent` says."""
+        is_on = self.conflicts.early_detection
+        mine = Contender("", action, intent, owner=str(self.ctx.owner))
+        return Watch(self.ctx, self.contenders, mine, self.conflicts.wait_s, is_on, is_on and self.gives_way)
+
+    @contextmanager
+    def keep(
+        self, instant: str, role: Role = "write", *, epoch: int | None = None, leased_s: float | None = None
+    ) -> Iterator[Keeper]:
+        """Renew an instant's lease until the context ends.
+
+        Args:
+            instant: one whose lease is ours.
+            role: what is done with it.
+            epoch: the attempt's; None: the newest that the log, as far as it was read, gives the instant.
+            leased_s: the monotonic clock just before the lease was taken; None: now.
+
+        Yields:
+            What to ask between steps of long work.
+        """
+        renewal = Renewal(self.ctx, instant, role, self.ctx.clock.monotonic_s() if leased_s is None else leased_s)
+        keeper = self._keepers[instant] = Keeper(self.ctx, renewal, epoch, self.loader.known_log)
+        with (self.ctx.beats or process_beats()).every(BEAT_INTERVAL_S, renewal):
+            yield keeper
+
+    def longest_gap_s(self, instant: str) -> float:
+        """Longest time in which no beat of an instant landed; 0 for one that is not kept."""
+        keeper = self._keepers.get(instant)
+        return keeper.longest_gap_s if keeper is not None else 0.0
+
+    def drop_lost_payloads(self, instant: str, decided: Decided | None, *, alone: bool = False) -> None:
+        """Remove the payloads of tries that lost their slot; the one that a slot names stays.
+
+        Args:
+            instant: whose payloads.
+            decided: what was decided in the end; nothing is removed without it.
+            alone: nobody else can have tried, so that there is nothing but what this session put.
+        """
+        mine = self._payloads.pop(instant, [])
+        if decided is None or not isinstance(decided.entry, Complete | Plan):
             return
-        with _best_effort(instant):
-            for info in self.ctx.storage.list(payload_folder(instant)):
-                if info.path != decided.entry.payload:
-                    self.ctx.storage.delete(info.path)
+        with best_effort(instant):
+            tried = mine if alone else [info.path for info in self.ctx.storage.list(payload_folder(instant))]
+            for path in tried:
+                if path != decided.entry.payload:
+                    self.ctx.storage.delete(path)
 
-    def settle(self, instant: str) -> None:
-        """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed."""
-        with _best_effort(instant):
-            delete_markers(self.ctx.storage, instant)
+    def drop_refused_payloads(self, instant: str) -> None:
+        """Remove what this session put for an instant that it may not complete any more; what a slot names stays."""
+        with best_effort(instant):
+            fate = fate_of(self.ctx.storage, self.loader.load(), instant)
+            named = getattr(fate[1], "payload", "") if fate is not None else ""
+            for path in self._payloads.pop(instant, []):
+                if path != named:
+                    self.ctx.storage.delete(path)
+
+    def settle(self, instant: str, markers: Sequence[str] | None = None) -> None:
+        """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed.
+
+        Args:
+            instant: the one that completed.
+            markers: paths of all its markers, where the caller knows that nobody can have put others; None: they are listed.
+        """
+        keeper = self._keepers.pop(instant, None)
+        with best_effort(instant):
+            if markers is None:
+                delete_markers(self.ctx.storage, instant)
+            if keeper is not None:
+                keeper.renewal.settle()
+            # The lease last: dead, it is what leads the next write to the markers.
+            self.ctx.storage.delete_all([*(markers or ()), lease_path(instant)])
+        self.is_clean = True
+
+    def drop_name(self, instant: str) -> None:
+        """Drop the lease of an instant that needs none any more: the timeline holds its name, or nothing does."""
+        keeper = self._keepers.pop(instant, None)
+        with best_effort(instant):
+            if keeper is not None:
+                keeper.renewal.settle()
             drop_lease(self.ctx, instant)
 
     def newest_extra(self, state: TableState) -> Mapping[str, str]:
@@ -90,28 +195,26 @@ class Session:
         newest = self.commits.newest_with(state.timeline, POINTER_KEY)
         if newest is not None:
             return newest.extra
-        for log in (state.log, self.loader.whole_log()):
-            for _, entry in reversed(list(log.completes() if log is not None else ())):
-                if entry.action != "rollback":
-                    return CommitMetadata.from_bytes(self.ctx.storage.get(entry.payload), entry.payload).extra
+        voided = set(state.log.voided)
+        for slot, entry in chain(reversed(list(state.log.since(-1))), older_entries(self.ctx.storage, state.log)):
+            if isinstance(entry, Void):
+                voided.add(entry.slot)
+            elif isinstance(entry, Complete) and slot not in voided and completes_as(entry.action) in WRITE_ACTIONS:
+                return CommitMetadata.from_bytes(self.ctx.storage.get(entry.payload), entry.payload).extra
         return {}
 
     def was_cancelled(self, state: TableState, instant: str) -> bool:
-        """Whether a CANCEL slot names an instant; reads the whole log when its newest part does not tell."""
-        fate = state.log.fate(instant)
-        if fate is None and state.log.base > 0:
-            whole = self.loader.whole_log()
-            fate = whole.fate(instant) if whole is not None else None
-        return isinstance(fate[1] if fate else None, Cancel)
+        """Whether a CANCEL slot names an instant, however long ago."""
+        return cancel_slot(self.ctx.storage, state, instant) is not None
 
-    def take_lease(self, instant: str) -> None:
+    def take_lease(self, instant: str, role: Role = "rollback") -> None:
         """Put our name on the lease of an instant whose owner is gone."""
-        beat(self.ctx, instant)
+        inherit_lease(self.ctx, instant, role)
 
 
 @contextmanager
-def _best_effort(instant: str) -> Iterator[None]:
-    # What is cleared here is settled already: a failure must not make a landed write look failed. `recover` clears it later.
+def best_effort(instant: str) -> Iterator[None]:
+    """Log an error of clearing away what is settled: it must not make a landed write look failed, and `recover` clears it later."""
     try:
         yield
     except HudiOpsError as error:

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from hudi_ops.errors import AlreadyExists, Internal, NotFound, OutcomeUnknown, Unavailable
 from hudi_ops.storage.protocol import Storage
 
+ATTEMPTS = 5
+"""How often a name is put, at most, before its outcome is called unknown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
@@ -35,7 +38,7 @@ def claim(
     decision_id: str,
     read_id: Callable[[bytes], str],
     *,
-    attempts: int = 5,
+    attempts: int = ATTEMPTS,
 ) -> Claimed:
     """Create the name for this decision, or learn whose it is.
 
@@ -83,7 +86,7 @@ def claim(
         except Unavailable as error:
             refused = error
             continue
-        return Claimed(read_id(body) == decision_id, body)
+        return Claimed(is_own(body, decision_id, read_id), body)
     if unsettled is None and refused is not None:
         raise refused
     # Also after a last try that was surely refused: an earlier one may still land.
@@ -95,19 +98,23 @@ def claim(
     ) from unsettled
 
 
-def ensure(storage: Storage, path: str, body: bytes, *, attempts: int = 5) -> None:
+def is_own(body: bytes, decision_id: str, read_id: Callable[[bytes], str]) -> bool:
+    """Whether what was read back under a name is this decision: a failed put does not tell who put it."""
+    return read_id(body) == decision_id
+
+
+def ensure(storage: Storage, path: str, body: bytes) -> None:
     """Make sure that a file is there whose bytes are the same whoever creates it.
 
     Args:
         storage: where it lies.
         path: its name.
         body: what every creator would put.
-        attempts: how often to put, at most.
 
     Raises:
         OutcomeUnknown: it could not be settled; it may be there now or later.
     """
-    for _ in range(attempts):
+    for _ in range(ATTEMPTS):
         try:
             storage.put_if_absent(path, body)
             return
@@ -115,6 +122,6 @@ def ensure(storage: Storage, path: str, body: bytes, *, attempts: int = 5) -> No
             if storage.head(path) is not None:
                 return  # ours or another's: the same bytes
     raise OutcomeUnknown(
-        f"{path} could not be settled in {attempts} tries",
+        f"{path} could not be settled in {ATTEMPTS} tries",
         next_step="delete nothing; run the same call again, which settles it",
     )

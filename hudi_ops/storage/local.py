@@ -180,6 +180,15 @@ class LocalStorage:
                 return
             disk.fail_untouched(error, path, "deleted")
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Remove several, in that order.
+
+        Raises:
+            Unavailable: some of them may still be there.
+        """
+        for path in paths:
+            self.delete(path)
+
     def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
         """Remove what killed puts left in the temp folder.
 

@@ -108,13 +108,22 @@ class MemoryStorage:
             if self._files.pop(check_path(path), None) is not None:
                 del self._names[bisect_left(self._names, path)]
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Remove several, in that order."""
+        for path in paths:
+            self.delete(path)
+
     def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
         """Nothing: a put is one step here."""
         return 0
 
-    def copy(self) -> MemoryStorage:
-        """The present state as a storage of its own: what a crash here would leave. Change times are kept."""
-        twin = MemoryStorage(self._name, self._clock)
+    def copy(self, clock: Clock | None = None) -> MemoryStorage:
+        """The present state as a storage of its own: what a crash here would leave. Change times are kept.
+
+        Args:
+            clock: gives the change times from here on; without one, the clock that did so far.
+        """
+        twin = MemoryStorage(self._name, clock or self._clock)
         with self._lock:
             twin._writes, twin._names, twin._files = self._writes, self._names.copy(), self._files.copy()
         return twin

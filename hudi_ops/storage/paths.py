@@ -17,7 +17,7 @@ def check_path(path: str) -> str:
     """The same path, if it may name a file.
 
     Args:
-        path: relative to a root, segments parted by `/`.
+        path: relative to a root, segments separated by `/`.
 
     Raises:
         InvalidRequest: it is empty, begins or ends with `/`, or holds an empty segment, `.`, `..` or a zero byte.
@@ -26,7 +26,7 @@ def check_path(path: str) -> str:
     if "\0" in path or any(segment in {"", ".", ".."} for segment in path.split("/")):
         raise InvalidRequest(
             f"not a path within a storage: {path!r}",
-            expected="segments parted by single '/', none of them empty, '.' or '..'",
+            expected="segments separated by single '/', none of them empty, '.' or '..'",
             found=repr(path),
             next_step="pass a path relative to the root of the storage",
         )

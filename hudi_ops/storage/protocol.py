@@ -99,6 +99,14 @@ class Storage(Protocol):
         """Remove; removing nothing succeeds."""
         ...
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Remove several, in that order where they are removed one by one; in one request where the backend can.
+
+        Raises:
+            Unavailable: some of them may still be there.
+        """
+        ...
+
     def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
         """Remove what killed puts of this backend left aside; returns how many. Backends without such halves do nothing."""
         ...

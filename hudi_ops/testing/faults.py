@@ -184,6 +184,11 @@ class FaultyStorage:
         """As the inner storage, unless disturbed."""
         self._call("delete", path, partial(self.inner.delete, path))
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """One by one, so that anything may happen between them."""
+        for path in paths:
+            self.delete(path)
+
     def _call(self, operation: str, path: str, effect: Callable[[], Result]) -> Result:
         self._refuse_the_dead()
         if self._only_mutations and operation not in _MUTATIONS:

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hudi_ops.clock import SystemClock
-from hudi_ops.concurrency.zookeeper import probe
+from hudi_ops.concurrency.zookeeper_session import probe
 from hudi_ops.errors import Busy, InvalidRequest, Unavailable, Unsupported
 
 _LOOPBACK = "127.0.0.1"

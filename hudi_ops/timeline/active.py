@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import State, TimelineFile, completes_as, parse_file_name
+from hudi_ops.timeline.names import State, TimelineFile, completed_name, completes_as, parse_file_name
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,23 @@ class Timeline:
             if (one.kind != "savepoint") if kind is None else (one.kind == completes_as(kind)):
                 return one
         return None
+
+    def completed(self, time: str, action: str, completion_time: str) -> Timeline:
+        """The timeline once a pending instant has its completed file."""
+        name = completed_name(time, action, completion_time)
+        done = [
+            replace(
+                one,
+                state=State.COMPLETED,
+                completion_time=completion_time,
+                file_name=name,
+                states=one.states | {State.COMPLETED},
+            )
+            if one.time == time and one.kind == completes_as(action)
+            else one
+            for one in self.instants
+        ]
+        return Timeline(self.folder, self.layout, tuple(done))
 
     def path(self, file_name: str) -> str:
         """Path of a timeline file below the table's root."""

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hudi_ops.config.table import TableConfig
@@ -41,13 +42,16 @@ class History:
     note: str = ""
 
 
-def load_history(storage: Storage, config: TableConfig, *, with_content: bool = False) -> History:
+def load_history(
+    storage: Storage, config: TableConfig, *, with_content: bool = False, only: frozenset[str] | None = None
+) -> History:
     """Read the archived timeline.
 
     Args:
         storage: the table.
         config: its settings.
         with_content: read the bytes of plans and completed files too.
+        only: request times of the instants wanted; None: all.
 
     Returns:
         All archived instants. The archive of layout 1 is named in `note` and not read.
@@ -67,7 +71,7 @@ def load_history(storage: Storage, config: TableConfig, *, with_content: bool = 
             return History()
         try:
             names = _file_names(storage, manifest)
-            parts = [_read_file(storage, f"{config.history_folder}/{name}", with_content) for name in names]
+            parts = [_read_file(storage, f"{config.history_folder}/{name}", with_content, only) for name in names]
         except NotFound:
             # Merging levels deletes what older manifests name; the version file then points to a newer one.
             if _newest_manifest(storage, config.history_folder) == manifest:
@@ -106,10 +110,11 @@ def _file_names(storage: Storage, manifest: str) -> list[str]:
         ) from error
 
 
-def _read_file(storage: Storage, path: str, with_content: bool) -> list[ArchivedInstant]:
+def _read_file(storage: Storage, path: str, with_content: bool, only: frozenset[str] | None) -> list[ArchivedInstant]:
     columns = [*_COLUMNS, *(_CONTENT if with_content else ())]
+    wanted = pc.field("instantTime").isin(sorted(only)) if only is not None else None
     try:
-        rows = pq.read_table(storage.open_input(path), columns=columns)
+        rows = pq.read_table(storage.open_input(path), columns=columns, filters=wanted)
     except (pa.ArrowInvalid, OSError) as error:
         raise Corrupt(
             f"{path} cannot be read: {error}",

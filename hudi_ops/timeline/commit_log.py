@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 from hudi_ops.errors import NotFound
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.entries import Archive, Complete, Entry, Properties, Void, decode_entry
+from hudi_ops.timeline.entries import Archive, Complete, Entry, Properties, Takeover, Void, decode_entry
 
 FOLDER = ".hoodie/.commit_log"
 POINTER_KEY = "hudi_ops.commit_log"
@@ -24,13 +25,15 @@ POINTER_KEY = "hudi_ops.commit_log"
 class Pointer:
     """Where a completed instant stands in the log: its own slot, and the slots of the last PROPERTIES and ARCHIVE before it.
 
-    `archive_slot` is -1 when nothing was archived.
+    `archive_slot` is -1 when nothing was archived. `stranger` is the completion time of the newest write below it that stands in no
+    slot, "" when its decider knew of none; None in older pointers, which do not say.
     """
 
     table_id: str
     slot: int
     properties_slot: int
     archive_slot: int = -1
+    stranger: str | None = None
 
     def encode(self) -> str:
         """As the value of `POINTER_KEY`."""
@@ -39,13 +42,15 @@ class Pointer:
             "slot": self.slot,
             "properties_slot": self.properties_slot,
             "archive_slot": self.archive_slot,
+            "stranger": self.stranger,
         })
 
     @classmethod
     def decode(cls, extra: Mapping[str, str]) -> Pointer | None:
-        """The pointer in a commit's extra metadata, or None in a foreign commit."""
+        """The pointer in a commit's extra metadata, or None in a foreign commit. What a later release adds to it is passed over."""
         text = extra.get(POINTER_KEY)
-        return cls(**json.loads(text)) if text else None
+        known = {one.name for one in fields(cls)}
+        return cls(**{name: said for name, said in json.loads(text).items() if name in known}) if text else None
 
 
 def slot_path(slot: int) -> str:
@@ -93,15 +98,24 @@ class Log:
         """Number of the newest slot."""
         return self.base + len(self.entries) - 1
 
+    def at(self, slot: int) -> Entry | None:
+        """The entry in a slot, or None when it lies outside the part that was read."""
+        return self.entries[slot - self.base] if self.base <= slot <= self.head else None
+
     def since(self, slot: int) -> Iterator[tuple[int, Entry]]:
         """(slot, entry) of this table's entries after `slot`."""
         for number, entry in enumerate(self.entries, start=self.base):
             if number > slot and entry.table_id == self.table_id:
                 yield number, entry
 
+    @cached_property
+    def voided(self) -> frozenset[int]:
+        """Slots that a VOID names."""
+        return frozenset(entry.slot for _, entry in self.since(self.base - 1) if isinstance(entry, Void))
+
     def fate(self, instant: str) -> tuple[int, Entry] | None:
         """The slot that decides `instant`: its first CANCEL, or its first COMPLETE that no VOID names."""
-        voided = {entry.slot for _, entry in self.since(self.base - 1) if isinstance(entry, Void)}
+        voided = self.voided
         for number, entry in self.since(self.base - 1):
             if (
                 entry.kind in {"COMPLETE", "CANCEL"}
@@ -111,9 +125,17 @@ class Log:
                 return number, entry
         return None
 
+    def takeover(self, instant: str) -> tuple[int, Takeover] | None:
+        """The newest TAKEOVER of `instant` in this part of the log, with its slot: who may work on it."""
+        found = None
+        for number, entry in self.since(self.base - 1):
+            if isinstance(entry, Takeover) and entry.instant == instant:
+                found = number, entry
+        return found
+
     def completes(self) -> Iterator[tuple[int, Complete]]:
         """(slot, entry) of every COMPLETE that no VOID names."""
-        voided = {entry.slot for _, entry in self.since(self.base - 1) if isinstance(entry, Void)}
+        voided = self.voided
         for number, entry in self.since(self.base - 1):
             if isinstance(entry, Complete) and number not in voided:
                 yield number, entry
@@ -133,7 +155,7 @@ def read_slot(storage: Storage, slot: int) -> Entry | None:
 
 
 def load_log(storage: Storage, pointer: Pointer | None) -> Log | None:
-    """Read the log from the newest completed instant's pointer upwards; from its beginning when there is none.
+    """Read the log from the newest completed instant's pointer upwards; all of it when there is none given.
 
     Returns:
         None when the table has no log: it was not made by this library.
@@ -160,7 +182,14 @@ def refresh_log(storage: Storage, log: Log) -> Log:
     fresh: list[Entry] = []
     while (entry := read_slot(storage, log.head + 1 + len(fresh))) is not None:
         fresh.append(entry)
-    grown = replace(log, entries=(*log.entries, *fresh)) if fresh else log
+    return extended(log, fresh)
+
+
+def extended(log: Log, fresh: Sequence[Entry]) -> Log:
+    """The log with the entries right above its head, as they were read from their slots."""
+    if not fresh:
+        return log
+    grown = replace(log, entries=(*log.entries, *fresh))
     for slot, entry in grown.since(log.head):
         if isinstance(entry, Properties):
             grown = replace(grown, properties_slot=slot, properties=entry)

@@ -14,7 +14,11 @@ from hudi_ops.errors import Corrupt
 
 
 class _Entry(BaseModel):
-    """What every entry carries: the table's id, the decision's id (the same for every try of one decision), who, and when."""
+    """What every entry carries: the table's id, the decision's id (the same for every try of one decision), who, and when.
+
+    `properties_slot` and `archive_slot` are those of the last PROPERTIES and ARCHIVE below this slot, so that the head alone tells
+    where the rest of a log is. Older entries lack them: -1 is "not said" for the first, and "none, or not said" for the second.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -22,14 +26,17 @@ class _Entry(BaseModel):
     decision_id: str
     owner: str
     at_ms: int
+    properties_slot: int = -1
+    archive_slot: int = -1
 
 
 class Plan(_Entry):
-    """A service's plan is published."""
+    """A service's plan is published; `payload` is the path of the exact bytes of its requested file."""
 
     kind: Literal["PLAN"] = "PLAN"
     instant: str
     action: str
+    payload: str
     footprint: str = ""
 
 
@@ -42,7 +49,12 @@ class Takeover(_Entry):
 
 
 class Complete(_Entry):
-    """An instant counts; `payload` is the path of the exact bytes of its completed file."""
+    """An instant counts; `payload` is the path of the exact bytes of its completed file.
+
+    `seen` holds request times that its decider found on the timeline, of completed writes that it did not know from the log, with
+    completion times above `seen_from`, and of pending plans: whatever else is found there by who applies it came afterwards.
+    `seen_from` is None where nothing is said, in older entries and for what is no write.
+    """
 
     kind: Literal["COMPLETE"] = "COMPLETE"
     instant: str
@@ -50,6 +62,8 @@ class Complete(_Entry):
     epoch: int
     completion_time: str
     payload: str
+    seen: tuple[str, ...] = ()
+    seen_from: str | None = None
 
 
 class Cancel(_Entry):
@@ -61,7 +75,7 @@ class Cancel(_Entry):
 
 
 class Void(_Entry):
-    """A COMPLETE in `slot` could not be applied."""
+    """A COMPLETE or PLAN in `slot` could not be applied."""
 
     kind: Literal["VOID"] = "VOID"
     slot: int

@@ -1,13 +1,26 @@
-"""What a write touches, as conflict rules see it: buckets, and sources."""
+"""What a write touches, as conflict rules see it: buckets, partitions and sources; told by what it did, or by what it announced."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
+from hudi_ops.errors import Corrupt
 from hudi_ops.timeline.commit_metadata import CommitMetadata
+from hudi_ops.timeline.plans import CompactionPlan, Plan, ReplacePlan
 
 BUCKET_DIGITS = 8
 """A bucket's file ids begin with its number in eight digits (docs/format.md §10.1)."""
+
+TAKEN_KEY = "hudi_ops.source"
+"""Extra metadata of a commit that took files: the id of the source, which belongs to the commit's footprint."""
+
+INTENT_KEY = "hudi_ops.intent"
+"""Extra metadata of an inflight file of ours: what the write is about to touch, as `encode_footprint` says it."""
+
+INTENT_NAMES_MAX = 2_000
+"""File groups, or else partitions, that an intent names: it must stay a small file."""
 
 
 _OF_TABLE = frozenset({"INSERT_OVERWRITE_TABLE"})
@@ -46,9 +59,65 @@ class Footprint:
             named = ["the whole table"]
         return (*named, *shared, *(f"source {name}" for name in sorted(self.sources & other.sources)))
 
+    def coarsened(self) -> Footprint | None:
+        """The same, or whole partitions where the file groups are too many to name; None when even those are."""
+        if len(self.groups) <= INTENT_NAMES_MAX >= len(self.partitions):
+            return self
+        if len(self.touched) > INTENT_NAMES_MAX:
+            return None
+        return Footprint(frozenset(), self.sources, self.touched, self.is_whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What a pending write is about to touch; `is_exact` when it named every file group, as ours do.
+
+    What Apache Hudi says is coarse: it names a partition for the rows that are new, and the groups of those that are not.
+    """
+
+    footprint: Footprint
+    is_exact: bool
+
+
+def intent_of(data: bytes) -> Intent | None:
+    """What an inflight file announces; None when it is empty, half-written or silent: then it may touch anything.
+
+    Source: docs/format.md §2.4.
+    """
+    if not data:
+        return None
+    try:
+        metadata = CommitMetadata.from_bytes(data)
+    except Corrupt:
+        return None
+    if INTENT_KEY in metadata.extra:
+        said = decode_footprint(metadata.extra[INTENT_KEY])
+        return Intent(said, is_exact=True) if said is not None else None
+    known = footprint_of(metadata)
+    # A statistic without a file id is of rows that are new: they may go to any group of the partition.
+    named = frozenset((partition, group) for partition, group in known.groups if group)
+    coarse = known.partitions | {partition for partition, group in known.groups if not group}
+    if not (named or coarse or known.is_whole):
+        return None
+    return Intent(Footprint(named, known.sources, coarse, known.is_whole), is_exact=False)
+
+
+def inflight_body(operation: str, intent: Footprint | None) -> bytes:
+    """Content of the inflight file of a write, which tells services what it is about to touch.
+
+    Args:
+        operation: as Apache Hudi names it.
+        intent: None when nobody can tell.
+    """
+    said = intent.coarsened() if intent is not None else None
+    extra = {INTENT_KEY: encode_footprint(said)} if said is not None else {}
+    return CommitMetadata(operation=operation, extra=extra).to_bytes()
+
 
 def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozenset()) -> Footprint:
-    """What a completed write touched, from its operation, its statistics and its replaced groups."""
+    """What a completed write touched, from its operation, its statistics, its replaced groups and the source that it names."""
+    if TAKEN_KEY in metadata.extra:
+        sources |= {metadata.extra[TAKEN_KEY]}
     groups = {(stat.partition_path, stat.file_id[:BUCKET_DIGITS]) for stat in metadata.stats}
     groups |= {
         (partition, file_id[:BUCKET_DIGITS]) for partition, ids in (metadata.replaced or {}).items() for file_id in ids
@@ -60,3 +129,44 @@ def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozense
         partitions = frozenset(partition for partition, _ in groups) | frozenset(metadata.replaced or {})
         return Footprint(frozenset(groups), sources, partitions)
     return Footprint(frozenset(groups), sources)
+
+
+def inputs_of(plan: Plan | None) -> Footprint | None:
+    """File groups that a service's plan works on; None when there is no plan, or it is of another kind."""
+    if isinstance(plan, ReplacePlan):
+        slices = [one for group in plan.groups for one in group]
+    elif isinstance(plan, CompactionPlan):
+        slices = list(plan.slices)
+    else:
+        return None
+    return Footprint(frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in slices))
+
+
+def encode_footprint(footprint: Footprint | None) -> str:
+    """As text in a PLAN or an intent; empty when it cannot be told. Equal footprints give equal texts."""
+    if footprint is None:
+        return ""
+    groups: dict[str, list[str]] = {}
+    for partition, group in sorted(footprint.groups):
+        groups.setdefault(partition, []).append(group)
+    said = {
+        "groups": groups,
+        "partitions": sorted(footprint.partitions),
+        "sources": sorted(footprint.sources),
+        "whole": footprint.is_whole,
+    }
+    return json.dumps({key: value for key, value in said.items() if value})
+
+
+def decode_footprint(text: str) -> Footprint | None:
+    """What `encode_footprint` wrote; None when it cannot be told, or for any other text."""
+    try:
+        said: Any = json.loads(text)
+        return Footprint(
+            frozenset((path, group) for path, groups in said.get("groups", {}).items() for group in groups),
+            frozenset(said.get("sources", ())),
+            frozenset(said.get("partitions", ())),
+            is_whole=bool(said.get("whole")),
+        )
+    except (ValueError, TypeError, AttributeError):
+        return None

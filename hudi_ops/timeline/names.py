@@ -34,7 +34,10 @@ COMPLETED_ACTIONS = frozenset({
     "schemacommit",
 })
 WRITE_ACTIONS = frozenset({"commit", "deltacommit", "replacecommit"})
+"""What adds or replaces data files, once completed. A pending instant has one of these words only when it is ingestion."""
 _COMPLETES_AS = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
+REWRITING_ACTIONS = frozenset(_COMPLETES_AS)
+"""Pending words of the services that rewrite file groups as they were when their plan was made."""
 _PENDING_ACTIONS = COMPLETED_ACTIONS | _COMPLETES_AS.keys()
 _NAME = re.compile(r"(?P<time>\d+)(?:_(?P<completion>\d+))?\.(?P<rest>[a-z.]+)")
 

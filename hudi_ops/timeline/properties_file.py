@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH, TableConfig
 from hudi_ops.errors import Corrupt, InvalidRequest, NotFound
 from hudi_ops.formats import properties
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.names import instant_of_ms
+
+FOLDED_KEY = "hudi_ops.properties_slot"
+"""Key of ours: the newest slot of the commit log that is folded into the file. Unknown keys survive Apache Hudi 1.1, not 1.0."""
+
+
+def folded_slot(values: Mapping[str, str]) -> int | None:
+    """The newest slot that is folded into the file; None when it does not say."""
+    text = values.get(FOLDED_KEY, "")
+    return int(text) if text.isdecimal() else None
 
 
 def read_properties(storage: Storage) -> dict[str, str]:
@@ -17,7 +28,8 @@ def read_properties(storage: Storage) -> dict[str, str]:
         Corrupt: a file is there, and neither it nor the backup can be read.
     """
     problem: Corrupt | None = None
-    for path in (PROPERTIES_PATH, BACKUP_PATH):
+    # Apache Hudi removes the backup once the new file is there: who found neither asked for the file too early.
+    for path in (PROPERTIES_PATH, BACKUP_PATH, PROPERTIES_PATH):
         try:
             values = properties.loads(storage.get(path), path)
             _check(values, path)

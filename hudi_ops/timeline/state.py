@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hudi_ops.config.table import TableConfig, TableFacts
-from hudi_ops.errors import Conflict, Corrupt, NotFound, Unsupported
+from hudi_ops.errors import Conflict, Corrupt, Internal, NotFound, Unsupported
 from hudi_ops.storage.claim import claim
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, load_log, read_slot, refresh_log, slot_path
+from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, extended, read_slot, refresh_log, slot_path
 from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.entries import Properties, decision_id_of, encode_entry
+from hudi_ops.timeline.entries import Entry, Properties, decision_id_of, encode_entry
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log_head import open_log
 from hudi_ops.timeline.properties_file import load_config
 
 
@@ -23,6 +24,19 @@ class CommitReader:
 
     storage: Storage
     _read: dict[str, CommitMetadata] = field(default_factory=dict)
+    _put: tuple[str, bytes] = ("", b"")
+    _adopted: dict[str, bool] = field(default_factory=dict)
+
+    def keep(self, path: str, body: bytes) -> None:
+        """Take in the bytes of a completed file that was put just now; they need not be read back."""
+        self._put = path, body
+
+    def was_adopted(self, log: Log) -> bool:
+        """Whether a table's log was begun for a table that another program had made. Slot 0 is read once, if at all."""
+        if log.table_id not in self._adopted:
+            first: Entry | None = log.properties if log.properties_slot == 0 else read_slot(self.storage, 0)
+            self._adopted[log.table_id] = first is None or first.decision_id.startswith("adopt ")
+        return self._adopted[log.table_id]
 
     def metadata(self, timeline: Timeline, instant: Instant) -> CommitMetadata | None:
         """What a completed write says; None when its file vanished meanwhile (archived, restored).
@@ -33,9 +47,10 @@ class CommitReader:
         path = timeline.path(instant.file_name)
         if path not in self._read:
             try:
-                self._read[path] = CommitMetadata.from_bytes(self.storage.get(path), path)
+                body = self._put[1] if path == self._put[0] else self.storage.get(path)
             except NotFound:
                 return None
+            self._read[path] = CommitMetadata.from_bytes(body, path)
         return self._read[path]
 
     def newest_with(self, timeline: Timeline, key: str) -> CommitMetadata | None:
@@ -86,6 +101,13 @@ class StateLoader:
     adopter: SlotZero | None = None
     _log: Log | None = None
     _proposed: Properties | None = None
+    _left: TableState | None = None
+    _set_out: int = -1
+
+    @property
+    def known_log(self) -> Log | None:
+        """The log as far as it was read; None before the first load."""
+        return self._log
 
     def load(self) -> TableState:
         """Read settings, log and timeline.
@@ -96,8 +118,9 @@ class StateLoader:
             Conflict: another table lies under the path now.
             Corrupt: its log was lost.
         """
+        self._left = None
         config = load_config(self.storage)
-        log = self._log
+        log, timeline = self._log, None
         if log is None:
             timeline = load_timeline(self.storage, config)
             log = self._found(config, timeline)
@@ -105,11 +128,75 @@ class StateLoader:
                 log = self._begin(config, timeline)
         else:
             self._log = log = refresh_log(self.storage, log)
-        # Log before timeline: an instant completed in between is then on the timeline, never "decided but unfinished".
-        state = TableState(config, log, load_timeline(self.storage, config))
+        # Log before timeline: an instant completed in between is then on the timeline, never "decided but unfinished". Where no
+        # slot was found above the newest commit of the timeline, there is no such instant.
+        if timeline is None or log.entries:
+            timeline = load_timeline(self.storage, config)
+        state = TableState(config, log, timeline)
         if self._log is not None:
             self._refuse_replaced(state)
         return state
+
+    def leave(self, state: TableState) -> None:
+        """Keep the state as a decision of this process left it: as good as read, as long as no slot is taken after its head.
+
+        Not where others decided since the write set out: they will have decided again by the time of the next.
+        """
+        is_alone = state.log.head == self._set_out + 1
+        self._left = state if is_alone and self._log is not None and self._log.head == state.log.head else None
+
+    def set_out(self, state: TableState) -> None:
+        """A write has begun from a state. What the last decision left is dropped: if this write fails, the next one reads."""
+        self._left = None
+        self._set_out = state.log.head
+
+    def resume(self) -> TableState:
+        """The state from which a write may set out: what the last decision of this process left; else it is read.
+
+        It is as good as read as long as the log has nothing newer, which whoever sets out from it has to ask (`has_left`). It lacks
+        what others put on the timeline without a slot since: what they began, and what Apache Hudi completed. The first is looked
+        at to save work, and the second is validated under the lock.
+        """
+        return self._left or self.load()
+
+    def has_left(self, state: TableState) -> bool:
+        """Whether a state was not read, but left by a decision of this process."""
+        return state is self._left
+
+    @property
+    def probed_head(self) -> int:
+        """Number of the newest slot that was read so far; -1 before the first."""
+        return self._log.head if self._log is not None else -1
+
+    def probe(self) -> Log:
+        """Read the log on from its known head, and nothing else.
+
+        Raises:
+            Internal: nothing was loaded yet.
+        """
+        if self._log is None:
+            raise Internal("the log was probed before anything was loaded", table=self.storage.uri)
+        self._log = refresh_log(self.storage, self._log)
+        return self._log
+
+    def learn(self, slot: int, entry: Entry) -> None:
+        """Take in what was found in a slot on claiming it, so that it need not be read again."""
+        if self._log is not None and slot == self._log.head + 1:
+            self._log = extended(self._log, [entry])
+
+    def reload(self, state: TableState) -> TableState:
+        """Read log and timeline anew, in this order; settings stay as they were read.
+
+        Enough to apply what is decided: a decision is made upon settings read by `load`.
+        """
+        if self._log is None:
+            return self.load()
+        return self.relist(TableState(state.config, self.probe(), state.timeline))
+
+    def relist(self, state: TableState) -> TableState:
+        """Read the timeline anew, for a log that was read before."""
+        log = self._log if self._log is not None else state.log
+        return TableState(state.config, log, load_timeline(self.storage, state.config))
 
     def seed(self, proposed: Properties | None = None) -> None:
         """Give a table of another program the log that was proposed, or take the one that somebody gave it meanwhile.
@@ -138,13 +225,9 @@ class StateLoader:
         """
         return self._log or self._found(config, load_timeline(self.storage, config))
 
-    def whole_log(self) -> Log | None:
-        """The log from slot 0: for the rare question that the newest part does not answer. Reads every slot."""
-        return load_log(self.storage, None)
-
     def _found(self, config: TableConfig, timeline: Timeline) -> Log | None:
         pointer = self._pointer(timeline)
-        log = load_log(self.storage, pointer)
+        log = open_log(self.storage, pointer)
         if log is None and pointer is not None:
             raise Corrupt(
                 "the table's commits stand in a commit log that is not there",

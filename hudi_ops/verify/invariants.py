@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hudi_ops.clock import Clock, SystemClock
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Corrupt
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import load_timeline
@@ -13,6 +12,7 @@ from hudi_ops.timeline.state import CommitReader
 from hudi_ops.verify.agreement import check_agreement
 from hudi_ops.verify.base_files import check_base_files
 from hudi_ops.verify.files import check_files
+from hudi_ops.verify.fleet import check_fleet
 from hudi_ops.verify.leftovers import check_leftovers
 from hudi_ops.verify.log import check_log
 from hudi_ops.verify.metadata import check_metadata_table
@@ -23,15 +23,12 @@ from hudi_ops.verify.subject import Subject
 from hudi_ops.verify.timeline import check_timeline
 
 
-def verify_table(
-    storage: Storage, *, deep: bool = False, engine: Engine | None = None, clock: Clock | None = None
-) -> Report:
+def verify_table(storage: Storage, *, deep: bool = False, clock: Clock | None = None) -> Report:
     """Check a table against every invariant; nothing is changed, and live writers are not taken for damage.
 
     Args:
         storage: the table, ours or one that Apache Hudi made, metadata tables included.
         deep: read the keys of all files that readers see, and compare them; otherwise footers of all, keys of a sample.
-        engine: opens files in parallel; None: threads of this process.
         clock: judges leases; None: this machine's.
 
     Returns:
@@ -57,7 +54,7 @@ def verify_table(
         later=load_timeline(storage, config),
         listed=listed,
         commits=CommitReader(storage),
-        engine=engine or LocalEngine(),
+        engine=LocalEngine(),
         clock=clock or SystemClock(),
         deep=deep,
     )
@@ -70,6 +67,7 @@ def verify_table(
     check_leftovers(subject, findings)
     if logged is not None:
         check_agreement(logged, findings)
+        check_fleet(logged, findings)
     check_base_files(subject, logged.log.properties.facts if logged is not None else None, findings)
     if subject.history is not None and subject.history.note:
         findings.info("archive-unread", subject.history.note, config.history_folder)

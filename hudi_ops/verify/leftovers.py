@@ -6,6 +6,7 @@ Readers that list take a leftover for rows once its instant is completed, or onc
 
 from __future__ import annotations
 
+from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.concurrency.lease import FOLDER as LEASE_FOLDER
 from hudi_ops.concurrency.markers import FOLDER as MARKER_FOLDER
 from hudi_ops.services.ledger import FOLDER as LEDGER_FOLDER
@@ -14,7 +15,7 @@ from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import FoundFile, Subject
 
 _INIT_TOKEN = "_0-0-0"  # noqa: S105 - a write token: that of the empty logs a metadata table's file groups begin with
-_SWEPT = "the next write removes it; `hudi-ops ingest` does"
+_SWEPT = "the next write removes it; `hudi-ops recover` does"
 
 
 def check_leftovers(subject: Subject, findings: Findings) -> None:
@@ -40,6 +41,8 @@ def _check_unnamed(subject: Subject, file: FoundFile, findings: Findings) -> Non
         return
     if before is not None:
         _leftover_of_completed(subject, path, str(before), findings)
+    elif time in subject.undone:
+        _check_undone(subject, path, time, findings)
     elif after is not None or path in subject.removed or subject.is_beating(time) or _gone(subject, path):
         return
     elif time > subject.timeline.start or not subject.timeline.start:
@@ -51,6 +54,28 @@ def _check_unnamed(subject: Subject, file: FoundFile, findings: Findings) -> Non
         )
     elif subject.is_ours and time not in subject.archived_times:
         _leftover_of_completed(subject, path, f"{time}, which never completed", findings)
+
+
+def _check_undone(subject: Subject, path: str, time: str, findings: Findings) -> None:
+    """A rollback deletes what markers name, and nothing else: what had no marker, or came later, stays."""
+    if _gone(subject, path):
+        return
+    if time in subject.watched:
+        findings.info(
+            "late-file",
+            f"written by a task that outlived its write {time}, which {subject.undone[time]} undid",
+            path,
+            "a write after the next two minutes removes it; `hudi-ops recover` does",
+        )
+        return
+    visible = bool(subject.timeline.start) and time < subject.timeline.start and not subject.has_metadata_table
+    (findings.error if visible else findings.warning)(
+        "rollback-orphan",
+        f"{subject.undone[time]} undid {time} and left this file, as no marker named it: readers that list "
+        + ("take it for rows" if visible else "take it for rows once the timeline's start has passed it"),
+        path,
+        "delete it",
+    )
 
 
 def _leftover_of_completed(subject: Subject, path: str, instant: str, findings: Findings) -> None:
@@ -71,7 +96,11 @@ def _gone(subject: Subject, path: str) -> bool:
 
 def _check_folders(subject: Subject, findings: Findings) -> None:
     for time in _instants_under(subject, MARKER_FOLDER):
-        if _is_settled(subject, time):
+        until_ms = subject.watched.get(time)
+        if until_ms is not None and not _is_settled(subject, time):
+            if until_ms + EXPIRY_MS < subject.clock.now_ms():
+                findings.info("sweep-due", "markers that wait for the second look", f"{MARKER_FOLDER}/{time}", _SWEPT)
+        elif _is_settled(subject, time):
             findings.info("markers-left", "markers of a settled instant", f"{MARKER_FOLDER}/{time}", _SWEPT)
         elif _is_abandoned(subject, time):
             findings.warning(

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hudi_ops.errors import Corrupt, NotFound
-from hudi_ops.timeline.commit_log import FOLDER, Log, slot_path
+from hudi_ops.timeline.commit_log import FOLDER, POINTER_KEY, Log, slot_path
 from hudi_ops.timeline.entries import Archive, Cancel, Complete, Entry, Properties, Void, decode_entry
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.plans import RestorePlan, RollbackResult, read_result
+from hudi_ops.verify.log_entries import check_boundary, check_entries
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
 
@@ -35,19 +35,6 @@ class LogSubject:
         for slot, entry in self.log.completes():
             found.setdefault(entry.instant, []).append((slot, entry))
         return found
-
-    @cached_property
-    def undone(self) -> frozenset[str]:
-        """Instants that a completed rollback or restore on the timeline took off it."""
-        found: set[str] = set()
-        for instant in self.subject.later:
-            try:
-                said = read_result(self.subject.storage, self.subject.later, instant)
-            except Corrupt:
-                continue
-            if isinstance(said, RollbackResult | RestorePlan):
-                found.update(said.targets)
-        return frozenset(found)
 
     def completed(self, instant: str, action: str) -> Instant | None:
         """The completed instant on the timeline, in either reading."""
@@ -71,6 +58,8 @@ def check_log(subject: Subject, findings: Findings) -> LogSubject | None:
         return None
     logged = LogSubject(subject, log)
     _check_entries(logged, findings)
+    check_entries(log, findings)
+    check_boundary(log, subject.later, subject.has_files, findings)
     _check_fates(logged, findings)
     return logged
 
@@ -106,8 +95,20 @@ def _read(subject: Subject, findings: Findings) -> Log | None:
         )
         return None
     newest = [entry for entry in entries if isinstance(entry, Properties) and entry.table_id == first.table_id][-1]
-    boundary = max((entry.boundary for entry in entries if isinstance(entry, Archive)), default="")
-    return Log(first.table_id, 0, tuple(entries), 0, newest, boundary=boundary)
+    archives = [
+        (slot, entry)
+        for slot, entry in enumerate(entries)
+        if isinstance(entry, Archive) and entry.table_id == first.table_id
+    ]
+    return Log(
+        first.table_id,
+        0,
+        tuple(entries),
+        0,
+        newest,
+        archive_slot=archives[-1][0] if archives else -1,
+        boundary=max((entry.boundary for _, entry in archives), default=""),
+    )
 
 
 def _body(subject: Subject, slot: int) -> bytes:
@@ -149,12 +150,7 @@ def _check_fates(logged: LogSubject, findings: Findings) -> None:
             fate = log.fate(entry.instant)
             found = logged.subject.later.find(entry.instant)
             if fate is not None and isinstance(fate[1], Cancel) and found is not None and found.is_completed:
-                findings.error(
-                    "cancelled-completed",
-                    f"slot {fate[0]} cancelled {entry.instant}, and it has a completed file: readers see what must not count",
-                    logged.subject.later.path(found.file_name),
-                    "delete the completed file, then run a write, which rolls the rest back",
-                )
+                _check_cancelled(logged, fate[0], found, findings)
         elif isinstance(entry, Complete) and slot in voided:
             _check_voided(logged, slot, entry, findings)
         elif isinstance(entry, Complete):
@@ -162,6 +158,26 @@ def _check_fates(logged: LogSubject, findings: Findings) -> None:
             fate = log.fate(entry.instant)
             if fate is not None and fate[0] == slot and entry.instant > log.boundary:
                 _check_applied(logged, slot, entry, findings, is_last=slot >= decisions[-1])
+
+
+def _check_cancelled(logged: LogSubject, slot: int, found: Instant, findings: Findings) -> None:
+    path = logged.subject.later.path(found.file_name)
+    metadata = logged.subject.metadata(found)
+    if metadata is not None and POINTER_KEY not in metadata.extra:
+        findings.warning(
+            "cancelled-foreign",
+            f"slot {slot} cancelled {found.time} of another program, whose heartbeat had stopped; it completed all the same, "
+            "and its rows count",
+            path,
+            "nothing to repair; see why that program stood still for two minutes",
+        )
+        return
+    findings.error(
+        "cancelled-completed",
+        f"slot {slot} cancelled {found.time}, and it has a completed file: readers see what must not count",
+        path,
+        "delete the completed file, then run a write, which rolls the rest back",
+    )
 
 
 def _check_voided(logged: LogSubject, slot: int, entry: Complete, findings: Findings) -> None:
@@ -179,7 +195,7 @@ def _check_applied(logged: LogSubject, slot: int, entry: Complete, findings: Fin
     subject = logged.subject
     found = logged.completed(entry.instant, entry.action)
     if found is None:
-        if entry.instant in subject.archived_times or entry.instant in logged.undone:
+        if entry.instant in subject.archived_times or entry.instant in subject.undone:
             return
         if entry.payload not in subject.sizes and subject.storage.head(entry.payload) is None:
             findings.error(
@@ -205,6 +221,8 @@ def _check_applied(logged: LogSubject, slot: int, entry: Complete, findings: Fin
         return
     path = subject.timeline.path(found.file_name)
     if found.completion_time != entry.completion_time:
+        if entry.action == "rollback":
+            return  # Apache Hudi finishes any rollback that it finds pending, and nothing depends on when
         findings.error(
             "completion-mismatch",
             f"completed at {found.completion_time}, but slot {slot} says {entry.completion_time}",

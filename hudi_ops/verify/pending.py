@@ -67,11 +67,16 @@ def _check_rollback(subject: Subject, instant: Instant, plan: RollbackPlan, find
             "delete its inflight, then its requested file; or delete the savepoint",
         )
     elif not subject.is_beating(instant.time):
+        lease = read_lease(subject.storage, instant.time)
+        is_ours = lease is not None and lease.owner is not None
         findings.warning(
             "rollback-pending",
-            f"a rollback of {plan.target} was begun and not finished; every later write retries it",
+            f"a rollback of {plan.target} was begun and not finished; every later write of its program retries it",
             path,
-            "any write finishes it, for example `hudi-ops ingest`",
+            "any write finishes it; `hudi-ops recover` does"
+            if is_ours
+            else "a write of Apache Hudi finishes it; if none writes here any more, delete its inflight, then its requested file, "
+            f"and run `hudi-ops rollback` for {plan.target}",
         )
 
 
@@ -85,7 +90,8 @@ def _check_owner(subject: Subject, instant: Instant, findings: Findings) -> None
             "pending-unowned",
             f"a pending {instant.action} that nobody's heartbeat claims",
             path,
-            "if no writer runs, the next write of the program that began it rolls it back",
+            "it may be alive, as a single writer of Apache Hudi makes no heartbeat, and rolls it back at its next start; "
+            f"if it is gone for good: `hudi-ops rollback TABLE {instant.time} --abandoned`",
         )
     else:
         owner = str(lease.owner) if lease.owner is not None else "a writer of Apache Hudi"
@@ -93,7 +99,7 @@ def _check_owner(subject: Subject, instant: Instant, findings: Findings) -> None
             "pending-dead",
             f"the {instant.action} of {owner} stopped beating",
             path,
-            "the next write rolls it back, for example `hudi-ops ingest`",
+            "the next write of hudi-ops rolls it back; `hudi-ops recover` does",
         )
 
 
@@ -108,5 +114,5 @@ def _check_start(subject: Subject, findings: Findings) -> None:
             "pending-before-start",
             f"older than the first completed write ({start}): readers that list may show its files as rows",
             subject.later.path(instant.file_name),
-            "finish it or roll it back",
+            f"let its writer finish, or run `hudi-ops rollback TABLE {instant.time}`",
         )

@@ -12,17 +12,19 @@ from functools import cached_property
 
 from hudi_ops.clock import Clock
 from hudi_ops.concurrency.lease import read_lease
+from hudi_ops.concurrency.markers import FOLDER as MARKERS
 from hudi_ops.config.table import TableConfig
-from hudi_ops.engine.protocol import Engine
+from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Corrupt, HudiOpsError
 from hudi_ops.files.names import DataFileName, parse_data_file
+from hudi_ops.services.sweep import notes_of
 from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.archived import History, load_history
 from hudi_ops.timeline.commit_log import FOLDER as LOG_FOLDER
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.plans import CleanPlan, CleanResult, read_plan, read_result
+from hudi_ops.timeline.plans import CleanPlan, CleanResult, RestorePlan, RollbackResult, read_plan, read_result
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.slices import METADATA_TABLE_KEYS
 
@@ -71,7 +73,7 @@ class Subject:
     later: Timeline
     listed: tuple[FileInfo, ...]
     commits: CommitReader
-    engine: Engine
+    engine: LocalEngine
     clock: Clock
     deep: bool = False
 
@@ -113,6 +115,10 @@ class Subject:
             if name is not None:
                 found.append(FoundFile(info, info.path.rpartition("/")[0], name))
         return found
+
+    def has_files(self, instant: str) -> bool:
+        """Whether a data file carries an instant in its name."""
+        return any(found.name.instant == instant for found in self.data_files)
 
     def is_beating(self, time: str) -> bool:
         """Whether an instant has a live lease, ours or Apache Hudi's."""
@@ -170,6 +176,25 @@ class Subject:
                 if isinstance(said, CleanPlan | CleanResult):
                     for partition, names in said.files.items():
                         yield from (f"{partition}/{name}" if partition else name for name in names)
+
+    @cached_property
+    def undone(self) -> Mapping[str, str]:
+        """Instant -> the completed rollback or restore on the timeline that took it off."""
+        found: dict[str, str] = {}
+        for instant in self.later:
+            try:
+                said = read_result(self.storage, self.later, instant)
+            except Corrupt:
+                continue
+            if isinstance(said, RollbackResult | RestorePlan):
+                found |= dict.fromkeys(said.targets, f"{instant.kind} {instant.time}")
+        return found
+
+    @cached_property
+    def watched(self) -> Mapping[str, int]:
+        """Rolled back instant -> when late files of it are looked for again, in ms since 1970 UTC."""
+        folders = {info.path.removeprefix(f"{MARKERS}/").partition("/")[0] for info in self.under(MARKERS)}
+        return {instant: until[-1] for instant, until in notes_of(sorted(folders)).items()}
 
     @cached_property
     def history(self) -> History | None:

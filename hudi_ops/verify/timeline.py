@@ -114,7 +114,7 @@ def _check_states(subject: Subject, instant: Instant, findings: Findings) -> Non
             "inflight-without-requested",
             "inflight without requested: it makes the whole table unreadable for Apache Hudi",
             path,
-            f"delete {path} once no writer works on {instant.time}",
+            f"the next write of hudi-ops removes it if it cancelled it before; else delete {path} once no writer works on it",
         )
     elif instant.is_completed and len(instant.states) < 3:
         missing = ", ".join(state.name.lower() for state in State if state not in instant.states)

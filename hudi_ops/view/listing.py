@@ -1,10 +1,10 @@
-"""Where a view's files come from: by listing storage, or (a later room) from the metadata table."""
+"""Where a view's files come from: storage is listed; metadata tables are not read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.files.names import parse_data_file
@@ -24,23 +24,6 @@ class Walked:
     skipped: tuple[str, ...] = ()
 
 
-class Listing(Protocol):
-    """Files of a table, visible or not."""
-
-    def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
-        """All partitions with their base and log files.
-
-        Args:
-            keep: which partitions are wanted; None for all.
-            may_prune_folders: ask `keep` of every folder before it is listed, not of partitions only.
-        """
-        ...
-
-    def files(self, partitions: Sequence[str]) -> dict[str, list[DataFile]]:
-        """Base and log files by partition path, sorted by path; names that Apache Hudi would not read are left out."""
-        ...
-
-
 class StorageListing:
     """Lists folders. A partition is a folder with a `.hoodie_partition_metadata` file (docs/format.md §1.1).
 
@@ -56,12 +39,20 @@ class StorageListing:
         self._engine = engine or LocalEngine()
 
     def files(self, partitions: Sequence[str]) -> dict[str, list[DataFile]]:
-        """Base and log files by partition path; a folder that is not there has none."""
+        """Base and log files by partition path, sorted by path; names that Apache Hudi would not read are left out.
+
+        A folder that is not there has none.
+        """
         folders = self._engine.map(self._storage.list_folder, list(partitions))
         return {path: _data_files(path, folder) for path, folder in zip(partitions, folders, strict=True)}
 
     def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
-        """All partitions with their files, as `Listing` says; each folder is listed once, those of one depth in parallel."""
+        """All partitions with their base and log files; each folder is listed once, those of one depth in parallel.
+
+        Args:
+            keep: which partitions are wanted; None for all.
+            may_prune_folders: ask `keep` of every folder before it is listed, not of partitions only.
+        """
         if not self._is_partitioned:
             return Walked(self.files([""]))
         files: dict[str, list[DataFile]] = {}

@@ -34,11 +34,9 @@ class TableView:
         found: list[DataFile] = []
         for _, files in sorted(self.files.items()):
             newest: dict[str, DataFile] = {}
-            for file in files:
-                if file.is_log or not self._is_visible(file, as_of):
-                    continue
-                held = newest.get(file.file_id)
-                if held is None or held.instant < file.instant:
+            # From the newest on: what an instant names is read once a group, however many older files the group has.
+            for file in sorted(files, key=lambda one: one.instant, reverse=True):
+                if not file.is_log and file.file_id not in newest and self._is_visible(file, as_of):
                     newest[file.file_id] = file
             found += [file for _, file in sorted(newest.items()) if not self._is_replaced(file, as_of)]
         return found

@@ -8,9 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from hudi_ops.concurrency.lease import lease_facts
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.simulated import simulated_context
 
 ROOT = Path(__file__).resolve().parents[2]
 APPLICATION = ROOT / "spark_apps" / "ingest.py"
@@ -126,6 +132,8 @@ def test_nothing_follows_the_last_line() -> None:
 class CountingLocks:
     """A lock that counts how often it was taken."""
 
+    address = "zookeeper://a:2181/locks/t"
+
     def __init__(self) -> None:
         self.taken = 0
 
@@ -153,6 +161,17 @@ def test_a_stop_refuses_the_lock_once_so_that_clean_up_can_take_it(
         locks.acquire(1.0, "commit 2")
     assert locks.acquire(1.0, "clean up") == "clean up"
     assert inner.taken == 2
+
+
+def test_leases_of_an_application_name_the_lock_that_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it each writer of the same lock would be warned that this one takes another."""
+    monkeypatch.syspath_prepend(str(APPLICATION.parent))
+    from _app import StoppableLocks, StopRequest
+
+    inner = CountingLocks()
+    ctx = simulated_context(MemoryStorage("t"), ManualClock(0), "app")
+    ctx = replace(ctx, locks=StoppableLocks(inner, StopRequest(str(tmp_path / "stop"))))
+    assert lease_facts(ctx, "write")["lock"] == inner.address
 
 
 STOPPABLE_APPLICATION = """

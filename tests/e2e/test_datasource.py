@@ -161,3 +161,21 @@ def check(answer: dict[str, Any], master: str, zipped: Path) -> None:
     # The executors took the package from the zip, not from where this test runs.
     assert answer["executors"]
     assert all(zipped.name in file for file in [answer["driver"], *answer["executors"]]), answer
+
+
+def test_changes_between_two_checkpoints(spark: Any, tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema=SCHEMA, partition_by=["part"])
+    rows = pa.table([list(range(20)), [f"p{i % 3}" for i in range(20)], [0] * 20], schema=SCHEMA)
+    table.ingest(rows)
+    begin = table.scan().checkpoint
+    table.ingest(rows.slice(5, 4))
+    found = table.changes(begin)
+    frame = table.spark_frame(spark, since=begin, until=found.checkpoint)
+    table.ingest(rows.slice(8, 4))  # neither the frame nor the changes follow
+    assert_same_rows(frame.toArrow(), found.to_arrow(), with_meta=True)
+    assert table.spark_frame(spark, ["id"], "part = 'p1'", since=begin, fence=True).count() == 2
+    options = {"since": found.checkpoint, "columns": "id"}
+    ids = spark.read.format("hudi_ops").options(**options).load(path_of(table)).toArrow()["id"]
+    assert sorted(ids.to_pylist()) == [8, 9, 10, 11]
+    with pytest.raises(InvalidRequest, match="no changes"):
+        table.spark_frame(spark, since=begin, as_of="2030-01-01")

@@ -41,8 +41,8 @@ if sys.argv[2] == "batches":
     for batch in scan.to_batches():
         rows, size = rows + batch.num_rows, size + batch.nbytes
 elif sys.argv[2] == "parquet":
-    from hudi_ops.cli.inspect import _write_parquet
-    rows = _write_parquet(scan, Path(sys.argv[3]))
+    from hudi_ops.cli.row_files import write_parquet
+    rows = write_parquet(scan, Path(sys.argv[3]))
     size = -1
 else:
     import duckdb

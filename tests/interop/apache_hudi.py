@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import subprocess
 import tempfile
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -59,6 +61,9 @@ class HudiPeer:
         self._release = release
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._jvm_pid = 0
+        self.guard = threading.RLock()
+        """Held while the process is started or killed."""
         self._folder = tempfile.TemporaryDirectory(prefix="hudi-peer-")
         self._files = 0
         self._calls = 0
@@ -150,11 +155,42 @@ class HudiPeer:
         process.stdin.flush()
         return self._answer(self._calls, command)
 
+    def start(self) -> None:
+        """Starts the process now, and not with the first call."""
+        self._started()
+
+    def kill(self) -> None:
+        """Ends Java and its Python as a crash would; who waits for an answer gets a `HudiPeerError`, the next call starts anew."""
+        with self.guard:
+            if self._process is not None:
+                if self._jvm_pid:
+                    os.kill(
+                        self._jvm_pid, signal.SIGKILL
+                    )  # first: it would leave in good order when its Python is gone
+                self._end()
+
+    def _end(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process, self._jvm_pid = None, 0
+
+    def pause(self) -> None:
+        """Freezes Java (SIGSTOP); sessions and heartbeats go stale."""
+        assert self._jvm_pid
+        os.kill(self._jvm_pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets Java go on."""
+        assert self._jvm_pid
+        os.kill(self._jvm_pid, signal.SIGCONT)
+
     def close(self) -> None:
         """Stops the process and removes its files."""
         if self._process is not None:
             assert self._process.stdin is not None
-            self._process.stdin.close()  # the end of stdin stops the peer, and Spark with it
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()  # the end of stdin stops the peer, and Spark with it
             try:
                 self._process.wait(timeout=30)
             except subprocess.TimeoutExpired:
@@ -176,6 +212,10 @@ class HudiPeer:
         return Path(self._folder.name) / f"{self._files}.{suffix}"
 
     def _started(self) -> subprocess.Popen[str]:
+        with self.guard:
+            return self._running()
+
+    def _running(self) -> subprocess.Popen[str]:
         if self._process is None:
             python, jar = interop_environment(self._release)
             # Another Spark's home or worker Python, inherited from the test's environment, would be used instead.
@@ -195,22 +235,24 @@ class HudiPeer:
                     },
                     text=True,
                 )
-            threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
-            self._answer(0, "start")
+            self._answers = queue.Queue()
+            threading.Thread(target=self._listen, args=(self._process, self._answers), daemon=True).start()
+            self._calls = 0
+            self._jvm_pid = self._answer(0, "start")["pid"]
         return self._process
 
-    def _listen(self, process: subprocess.Popen[str]) -> None:
+    def _listen(self, process: subprocess.Popen[str], answers: queue.Queue[dict[str, Any] | None]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            self._answers.put(json.loads(line))
-        self._answers.put(None)
+            answers.put(json.loads(line))
+        answers.put(None)
 
     def _answer(self, number: int, command: str) -> Any:
         try:
             answer = self._answers.get(timeout=self._timeout_s)
         except queue.Empty:
             assert self._process is not None
-            self._process.kill()  # a late answer would be taken for the next command's
+            self._end()  # a late answer would be taken for the next command's
             raise HudiPeerError(f"{command}: no answer within {self._timeout_s} s\n{self._log_tail()}") from None
         if answer is None:
             raise HudiPeerError(f"{command}: the peer ended\n{self._log_tail()}")

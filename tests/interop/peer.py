@@ -72,9 +72,10 @@ class Peer:
         self.jvm: Any = spark._jvm
         spark.conf.set("hoodie.metadata.enable", "false")  # procedures and SQL take their options from the session
 
-    def do_ping(self) -> dict[str, str]:
-        """Versions of what answers."""
-        return {"spark": self.spark.version, "java": self.jvm.System.getProperty("java.version")}
+    def do_ping(self) -> dict[str, Any]:
+        """Versions of what answers, and the process id of Java."""
+        pid = int(self.jvm.java.lang.ProcessHandle.current().pid())
+        return {"spark": self.spark.version, "java": self.jvm.System.getProperty("java.version"), "pid": pid}
 
     def do_read(
         self,

@@ -14,6 +14,7 @@ from hudi_ops.config.table import TABLE_TYPES, WRITABLE_VERSIONS
 from hudi_ops.services.operations import DELETE_PARTITION, INGESTING, TRUNCATE
 from tests.interop import test_ping_pong, test_table_shapes
 from tests.interop.test_covering_set import AXES, covering, is_possible
+from tests.protocol import test_holes, test_simulated_pairs
 from tests.protocol.crash_table import JOBS
 
 OPERATIONS = {*INGESTING, DELETE_PARTITION.name, TRUNCATE.name}
@@ -53,5 +54,24 @@ def test_both_players_have_every_operation_that_they_can_have() -> None:
 def test_every_operation_is_crashed_at_every_point() -> None:
     assert {job.operation for job in JOBS} == OPERATIONS
     removing = {"delete_partition", "truncate"}
-    assert all(job.points >= (40 if job.operation in removing else 54) for job in JOBS)
+    assert all(job.points >= (34 if job.operation in removing else 40) for job in JOBS)
     assert all(job.writes >= (7 if job.operation in removing else 14) for job in JOBS)
+
+
+def test_no_pair_of_writers_leaves_the_simulator() -> None:
+    names = {case.name for case, _ in test_simulated_pairs.FLOORS}
+    assert names >= {
+        "two ingests of one group",
+        "two ingests of two groups",
+        "ingest and delete of one group",
+        "ingest and delete of two groups",
+        "ingest and rollback of written files",
+        "ingest and executor",
+        "executor and takeover",
+        "ingest and Apache Hudi on one group",
+        "ingest and Apache Hudi on two groups",
+    }
+    assert len(names) >= 14
+    assert sum(floor for _, floor in test_simulated_pairs.FLOORS) >= 690
+    assert len(test_simulated_pairs.PROOFS) == 3
+    assert len(test_holes.HOLES) >= 15

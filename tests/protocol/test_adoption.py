@@ -103,7 +103,7 @@ def test_the_first_write_goes_wrong_at_every_operation(foreign: MemoryStorage, f
         if number > faulty.operations:
             break
     print(f"first write, {fault.name}: {runs}")
-    assert runs > (60 if fault in CRASHES else 4)
+    assert runs > (50 if fault in CRASHES else 4)
 
 
 @pytest.mark.parametrize("fault", CRASHES + ERRORS)

@@ -182,6 +182,6 @@ def test_one_writer_between_any_two_steps_of_the_other(tmp_path: Path, outer: Wr
         assert visible(storage, clock) == in_order_of_completion(storage, writers), plan.point
         assert unaccounted(storage) == [], plan.point
         assert verify_table(storage, deep=True, clock=clock).findings == (), plan.point
-    assert number > 40
+    assert number > 24
     if pair in SAME:
         assert overtaken > 10, "the outer writer was never overtaken between its beginning and its decision"

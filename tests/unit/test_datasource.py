@@ -112,3 +112,21 @@ def test_what_spark_cannot_hold_is_refused() -> None:
 def test_a_table_must_be_named() -> None:
     with pytest.raises(InvalidRequest, match="no table"):
         HudiOpsDataSource({}).schema()
+
+
+def test_changes_are_read_by_the_options(path: str) -> None:
+    table = Table.open(path)
+    begin = table.scan().checkpoint
+    table.ingest(pa.table([[1, 2, 40], ["p1", "p2", "p0"], [9.0] * 3, [None] * 3, [None] * 3], schema=SCHEMA))
+    assert read(reader(path, since=begin)) == [1, 2, 40]
+    assert read(reader(path, since=begin, where="part = 'p2'", columns="id")) == [2]
+    assert read(reader(path, since="earliest", until=begin)) == list(range(40))
+    assert read(reader(path, until=table.changes(begin).checkpoint)) == list(range(41))
+    assert read(reader(path, fence="true")) == read(reader(path, fence="false")) == list(range(41))
+    one = reader(path, since=begin)
+    one.pushFilters([EqualTo(("part",), "p1")])
+    assert read(one) == [1]
+    with pytest.raises(InvalidRequest, match="no changes"):
+        reader(path, since=begin, as_of="20300101000000000")
+    with pytest.raises(InvalidRequest, match="switch"):
+        reader(path, fence="maybe")

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hudi_ops.cli.zookeeper import app
-from hudi_ops.concurrency.zookeeper import probe
+from hudi_ops.concurrency.zookeeper_session import probe
 from hudi_ops.errors import InvalidRequest, Unavailable, Unsupported
 from hudi_ops.testing.zookeeper import EmbeddedZooKeeper
 

@@ -17,7 +17,7 @@ import pytest
 from hudi_ops.cli import inspect
 from hudi_ops.errors import HudiOpsError
 
-COMMANDS = ["create", "ingest", "delete-partition", "truncate", "read", "timeline", "show", "verify"]
+COMMANDS = ["create", "ingest", "delete-partition", "truncate", "read", "timeline", "show", "verify", "lock"]
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
 from hudi_ops.concurrency.in_process import InProcessLock
 from hudi_ops.concurrency.open_lock import lock_of, open_lock, parse_lock_url
 from hudi_ops.concurrency.zookeeper import ZooKeeperLock
+from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.tables_file import locate_table
 from hudi_ops.context import Owner
-from hudi_ops.errors import InvalidRequest
+from hudi_ops.errors import Busy, InvalidRequest
 
 
 @pytest.mark.parametrize("url", [None, "in-process"])
@@ -33,7 +36,7 @@ def test_it_is_the_lock_that_a_table_takes_by_itself(tmp_path: Path) -> None:
 
 
 def test_a_zookeeper_url_names_servers_and_path() -> None:
-    lock = open_lock("zookeeper://a:2181,b-1.c:2182/hudi/locks", table_uri="/data/trips", lock_key="rides", owner="me")
+    lock = open_lock("zookeeper://a:2181,b-1.c:2182/hudi/locks", table_uri="/data/trips", lock_key="rides")
     assert isinstance(lock, ZooKeeperLock)
     assert (lock.hosts, lock.path) == ("a:2181,b-1.c:2182", "/hudi/locks/rides")
     assert open_lock("zookeeper://[::1]:2181/locks/", table_uri="/data/t", lock_key="t").path == "/locks/t"  # type: ignore[attr-defined]
@@ -89,3 +92,30 @@ def test_kazoo_comes_with_the_first_zookeeper_lock() -> None:
         "assert 'kazoo' not in sys.modules\n"
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
+
+
+def test_a_writer_waits_for_the_lock_as_long_as_its_settings_say(tmp_path: Path) -> None:
+    locks = InProcessLock("t")
+    schema = pa.schema([("id", pa.int64())])
+    settings = ConflictSettings(lock_wait_s=0.05)
+    table = Table.create(
+        str(tmp_path / "t"), name="t", record_key=["id"], schema=schema, locks=locks, conflicts=settings
+    )
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with locks.acquire(1.0, "something else"):
+            held.set()
+            assert done.wait(60)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    try:
+        assert held.wait(60)
+        with pytest.raises(Busy, match=r"not free within 0\.05 s") as refused:
+            table.ingest(pa.table({"id": [1]}, schema=schema))
+    finally:
+        done.set()
+        other.join()
+    assert "conflicts.lock_wait_s" in refused.value.next_step
+    assert table.ingest(pa.table({"id": [1]}, schema=schema)).inserted == 1

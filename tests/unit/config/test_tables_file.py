@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.tables_file import find_tables_file, load_tables, locate_table
 from hudi_ops.errors import InvalidRequest
 
@@ -56,6 +57,28 @@ def test_a_uri_is_left_alone_and_defaults_are_filled_in(folder: Path) -> None:
         "cow",
         None,
     )
+
+
+def test_what_writers_that_meet_do_is_declared(folder: Path) -> None:
+    text = FULL.replace(
+        "    type: mor", "    type: mor\n    conflicts: {strategy: first-committer, retries: 20, wait_s: 3}"
+    )
+    write(folder, text)
+    trips = locate_table("trips").conflicts
+    assert trips is not None
+    assert (trips.strategy, trips.retries, trips.wait_s, trips.early_detection) == ("first-committer", 20, 3.0, True)
+    assert locate_table("remote").conflicts == ConflictSettings()
+    assert locate_table("./elsewhere").conflicts is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"), [("retry: 3", "Did you mean 'retries'"), ("retries: -1", "conflicts.retries")]
+)
+def test_a_wrong_setting_of_writers_that_meet_is_named(folder: Path, setting: str, says: str) -> None:
+    write(folder, FULL.replace("    type: mor", f"    type: mor\n    conflicts: {{{setting}}}"))
+    with pytest.raises(InvalidRequest) as caught:
+        load_tables()
+    assert says in str(caught.value)
 
 
 def test_declarations_are_frozen(folder: Path) -> None:

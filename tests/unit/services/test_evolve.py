@@ -13,6 +13,7 @@ import pytest
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.errors import Conflict, InvalidRequest
 from hudi_ops.services import ingest as ingest_module
+from hudi_ops.services.begin import begin_watched
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.table import Table
 
@@ -146,14 +147,14 @@ def test_columns_that_change_under_an_attempt_are_a_conflict(table: Table, monke
     began: list[str] = []
 
     def begin_then_change(*given: Any) -> Any:
-        attempt = begin(*given)
+        attempt, watch = begin_watched(*given)
         if not began:
             began.append(attempt.instant)
-            monkeypatch.setattr(ingest_module, "begin", begin)
+            monkeypatch.setattr(ingest_module, "begin_watched", begin_watched)
             other.ingest(SCHEMA.append(pa.field("theirs", pa.int32())).empty_table(), evolve=True)
-        return attempt
+        return attempt, watch
 
-    monkeypatch.setattr(ingest_module, "begin", begin_then_change)
+    monkeypatch.setattr(ingest_module, "begin_watched", begin_then_change)
     result = table.ingest(pa.table({"id": ["b"], "ours": [True]}), evolve=True)
     assert result.instant != began[0]
     assert table.schema.names == [*SCHEMA.names, "theirs", "ours"]

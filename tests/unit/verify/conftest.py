@@ -12,12 +12,15 @@ import pytest
 
 from hudi_ops.clock import SystemClock
 from hudi_ops.concurrency.in_process import in_process_lock
+from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.context import Owner, TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.services.create import Definition, create_table
+from hudi_ops.services.recover import recover
 from hudi_ops.services.session import Session
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table import Table
+from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 
 SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("v", pa.int64()), ("ts", pa.int64())])
@@ -69,6 +72,9 @@ def _built(tmp_path_factory: pytest.TempPathFactory) -> MemoryStorage:
     table = Table(context(trial))
     table.ingest(rows_of(0, 10, 4))
     table.ingest(rows_of(50, 55, 5).select(["id", "p"]), "delete")
+    # What was rolled back is looked at for a second time two minutes later; a test of any length must not fall behind that.
+    later = ManualClock(SystemClock().now_ms() + 2 * EXPIRY_MS)
+    recover(Session(replace(context(trial), clock=later)))
     return trial
 
 

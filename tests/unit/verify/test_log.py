@@ -151,6 +151,18 @@ def test_write_without_a_slot(ours):
     assert found(ours) == warnings("foreign-instant")
 
 
+def test_cancelled_and_completed_by_another_program(ours):
+    """It was silent for two minutes, we cancelled it, and then it completed under the lock: its rows are the table's."""
+    from hudi_ops.timeline.commit_metadata import CommitMetadata
+
+    time = "20980101000000000"
+    put_slot(ours, len(entries(ours)), Cancel(**common(ours), instant=time, reason="its heartbeat stopped"))
+    for name in (f"{time}.commit.requested", f"{time}.inflight"):
+        ours.put(f".hoodie/timeline/{name}", b"")
+    ours.put(f".hoodie/timeline/{time}_{LATER}.commit", CommitMetadata(operation="UPSERT").to_bytes())
+    assert found(ours) == warnings("cancelled-foreign", "foreign-instant")
+
+
 def test_rollback_without_a_slot(ours):
     rollback = next(one for one in timeline_of(ours) if one.kind == "rollback")
     time = "20980101000000000"
@@ -192,6 +204,6 @@ def test_ledger_broken(ours, body):
 
 
 def test_a_plan_decides_nothing_of_fate(ours):
-    put_slot(ours, len(entries(ours)), Plan(**common(ours), instant=LATER, action="clustering"))
+    put_slot(ours, len(entries(ours)), Plan(**common(ours), instant=LATER, action="clustering", payload="p"))
     assert found(ours) == []
     assert isinstance(entries(ours)[1], Complete)

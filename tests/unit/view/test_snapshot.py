@@ -1,4 +1,4 @@
-"""Goal: a view asks a commit for its files' names once, not once for each file that it lists."""
+"""Goal: a view asks a commit for its files' names once, not once for each file that it lists, and only the newest of a group."""
 
 from __future__ import annotations
 
@@ -35,3 +35,16 @@ def test_names_of_a_commit_are_put_together_once(tmp_path: Any) -> None:
     assert len(view.base_files()) == 30
     assert len(view.base_files()) == 30
     assert commits.asked <= 2
+
+
+def test_commits_of_older_files_are_not_read(tmp_path: Any) -> None:
+    table = Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema=pa.schema([("id", pa.int64())]))
+    for number in range(5):
+        table.ingest(pa.table({"id": [number]}))
+    commits = CountingReader(table.context.storage)
+    opened = Opened.of(table.context.storage, commits)
+    files = StorageListing(table.context.storage, is_partitioned=False).files([""])
+    assert len(files[""]) == 5
+    (newest,) = TableView(opened.config, opened.timeline, commits, files).base_files()
+    assert newest.instant == opened.timeline.completed_writes[-1].time
+    assert commits.asked == 1

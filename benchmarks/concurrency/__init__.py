@@ -1,0 +1,1 @@
+"""What many writers of one table cost each other; see README.md."""

@@ -1,0 +1,71 @@
+"""`hudi-ops recover` and `hudi-ops rollback`: what dead writers left, cleared without a write of one's own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, open_table
+from hudi_ops.cli.output import counted, working, write, write_json, write_table
+
+RECOVER_HELP = """Finish what was decided, and clear away what dead writers left.
+
+Whoever begins to write does this first, so it is needed only where nobody is about to. Live writers are left alone, and so are
+pending writes without a heartbeat; each is named, with the reason.
+
+\b
+hudi-ops recover flights
+"""
+
+ROLLBACK_HELP = """Undo one pending write whose writer is gone.
+
+INSTANT is its request time, as `hudi-ops timeline` has it. A write whose heartbeat is young is refused, and so is a
+completed one. A single writer of Apache Hudi makes no heartbeat: pass --abandoned once it has surely ended.
+
+\b
+hudi-ops rollback flights 20261121101500123 --dry-run
+hudi-ops rollback flights 20261121101500123
+"""
+
+
+def recover(table: TableArgument, as_json: JsonOption = False) -> None:
+    """Finish what was decided, and clear away what dead writers left."""
+    location = locate(table)
+    with open_table(location) as opened, working(f"recovering {location.name}"):
+        result = opened.recover()
+    if as_json:
+        write_json(result.as_dict())
+        return
+    for one in result.rolled_back:
+        write(f"{result.table}: rolled back {one.instant} {one.action} ({counted(len(one.files), 'file')})")
+    for left in result.left:
+        write(f"{result.table}: {left.instant} {left.action} ({left.state}) stays: {left.reason}")
+    if not result.rolled_back and not result.left:
+        write(f"{result.table}: nothing to recover")
+
+
+def rollback(
+    table: TableArgument,
+    instant: Annotated[str, typer.Argument(metavar="INSTANT", help="Request time of the pending write, 17 digits.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted; change nothing.")] = False,
+    abandoned: Annotated[
+        bool, typer.Option("--abandoned", help="Its writer has surely ended, though no heartbeat tells.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Undo one pending write whose writer is gone."""
+    location = locate(table)
+    with open_table(location) as opened, working(f"rolling back {instant}"):
+        result = opened.rollback(instant, abandoned=abandoned, dry_run=dry_run)
+    if as_json:
+        write_json(result.as_dict())
+    elif result.note:
+        write(f"{result.table}: {instant}: {result.note}")
+    else:
+        done = "would be rolled back" if dry_run else f"rolled back by {result.rollback}"
+        write(
+            f"{result.table}: {result.action} {instant} of {result.owner} {done}, {counted(len(result.files), 'file')}"
+        )
+        if dry_run and result.files:
+            write_table(["file"], [[path] for path in result.files])

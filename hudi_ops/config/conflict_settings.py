@@ -1,0 +1,30 @@
+"""How writers of one table get along: who gives way, how early it is noticed, how often and how long they try again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+STRATEGY = "ingestion-first"
+
+
+class ConflictSettings(BaseModel):
+    """Settings of one writer; those of `tables.yaml` are given to every writer that opens the table by its name.
+
+    `strategy` may be an object as well (`concurrency.conflicts.ConflictStrategy`), which settings cannot know of here.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    strategy: Any = Field(
+        default=STRATEGY, description="first-committer, ingestion-first, or the import path `module:Class` of your own."
+    )
+    early_detection: bool = Field(default=True, description="Look for overlapping writers before work and during it.")
+    retries: int = Field(default=5, ge=0, le=1_000, description="How often a write that lost is tried again.")
+    lock_wait_s: float = Field(
+        default=60.0, gt=0, le=86_400, strict=False, description="How long to wait for the table lock before giving up."
+    )
+    wait_s: float = Field(
+        default=10.0, ge=0, le=86_400, strict=False, description="How long to let an overlapping writer finish first."
+    )

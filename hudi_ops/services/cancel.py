@@ -1,0 +1,47 @@
+"""The one way to cancel: an instant never completes once a CANCEL that names it holds a slot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hudi_ops.services.fates import cancel_slot, fate_of, mark_cancelled
+from hudi_ops.services.session import Session
+from hudi_ops.timeline.entries import Cancel, Complete, Entry
+from hudi_ops.timeline.state import TableState
+
+
+def cancel_write(session: Session, instant: str, reason: str, still: Callable[[], bool] = lambda: True) -> bool:
+    """Decide that a write never completes.
+
+    Args:
+        session: the table.
+        instant: the write's.
+        reason: why, for those who read the log, and for the writer if it wakes up.
+        still: asked under the lock, before a CANCEL that is not there yet: whether the writer is dead even now.
+
+    Returns:
+        False when nothing may be undone: it had completed already, or is alive after all.
+    """
+    completed = alive = False
+    cancelled = -1
+
+    def prepare(state: TableState, slot: int) -> Entry | None:
+        nonlocal completed, alive, cancelled
+        found = state.timeline.find(instant)
+        # A COMPLETE of what the timeline shows cannot lie below the loaded part of the log: it would have been applied.
+        fate = state.log.fate(instant) if found is not None else fate_of(session.ctx.storage, state, instant)
+        completed = isinstance(fate[1] if fate else None, Complete) or (found is not None and found.is_completed)
+        if completed:
+            return None
+        slot_before = fate[0] if fate is not None else cancel_slot(session.ctx.storage, state, instant)
+        if slot_before is not None:
+            cancelled = slot_before
+            return None
+        alive = not still()
+        return None if alive else Cancel(**session.entry(state, f"cancel {instant}"), instant=instant, reason=reason)
+
+    decided = session.decide(prepare, f"cancel {instant}")
+    if completed or alive:
+        return False
+    mark_cancelled(session.ctx.storage, instant, decided.slot if decided is not None else cancelled)
+    return True

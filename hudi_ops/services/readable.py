@@ -1,0 +1,112 @@
+"""The reading half of a table: its rows as Arrow, as a scan, and what changed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.services.as_of import instant_meant
+from hudi_ops.services.changes import Changes, ChangesRequest, plan_changes
+from hudi_ops.services.read import plan_read, request_of
+from hudi_ops.services.scan import Scan
+from hudi_ops.services.session import Session
+
+
+class ReadableTable:
+    """What `hudi_ops.Table` reads with."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | pc.Expression | None = None,
+        as_of: str | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """Rows as Arrow.
+
+        Args:
+            columns: names, in the order wanted; None for all, meta columns first.
+            where: a SQL condition, or an Arrow expression.
+            as_of: an instant (17 digits) or an ISO time: the table as of the newest write requested at or before it.
+            limit: at most so many rows.
+
+        Raises:
+            InvalidRequest: an unknown column or instant, or a filter that does not parse.
+            Unsupported: rows lie in log files.
+        """
+        return self.scan(columns, where, as_of, limit).to_arrow()
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | pc.Expression | None = None,
+        as_of: str | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """Rows of the table as it is now, not read yet: as a stream, or for Polars, DuckDB and others; see `Scan`.
+
+        Args:
+            columns: as in `read`.
+            where: as in `read`; only a SQL condition leaves out partitions, files and row groups, an expression filters rows.
+            as_of: as in `read`.
+            limit: as in `read`.
+
+        Raises:
+            InvalidRequest: as `read` does.
+            Unsupported: rows lie in log files.
+        """
+        request = request_of(columns, where, self._instant_of(as_of), limit)
+        return Scan(plan_read(self._session.ctx.storage, request, self._session.commits), self._reading_threads)
+
+    @property
+    def _reading_threads(self) -> int | None:
+        return self._session.ctx.engine.threads if isinstance(self._session.ctx.engine, LocalEngine) else None
+
+    def changes(
+        self,
+        since: str | None = None,
+        until: str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | pc.Expression | None = None,
+        limit: int | None = None,
+        fence: bool = False,
+    ) -> Changes:
+        """Rows that changed: of the writes that completed after `since`, each row's newest state, if one of them wrote it.
+
+        Keep the rows, then `Changes.checkpoint`, and pass that as `since` of the next call: no completed write is passed over, in
+        whatever order writers finish. When the process ends in between, the same rows come again. Rows that were deleted do not
+        come; `Changes.instants` counts them.
+
+        Args:
+            since: a checkpoint; a completion time (17 digits) or an ISO time, after which the interval begins; None or
+                `earliest`: all that the timeline tells.
+            until: the same, as the end of the interval, which is in it; None: all that has completed.
+            columns: as in `read`.
+            where: as in `scan`.
+            limit: at most so many rows; then there is no checkpoint.
+            fence: stop before the earliest write that may still complete, so that rows also come in the order in which their writes
+                were requested. It waits for the slowest writer.
+
+        Raises:
+            InvalidRequest: as `read` does; or the table no longer tells all that completed since then.
+            Unsupported: the table has no meta columns, or rows that changed lie in log files.
+        """
+        request = ChangesRequest(
+            request_of(columns, where, None, limit), since, until, fence, self._session.terms.timezone
+        )
+        return Changes(
+            plan_changes(self._session.ctx.storage, request, self._session.ctx.clock, self._session.commits),
+            self._reading_threads,
+        )
+
+    def _instant_of(self, as_of: str | None) -> str | None:
+        return (
+            instant_meant(self._session.ctx.storage, as_of, self._session.terms.timezone) if as_of is not None else None
+        )

@@ -1,0 +1,190 @@
+"""Clearing away what dead writers left off the timeline, and the second look for files that their last tasks wrote too late.
+
+A task may outlive its attempt: it announced a file, slept, and writes it after the rollback deleted what was there. So the markers
+of a rolled back write stay, beside a note that says until when; then its files are deleted once more, then markers and note
+(docs/protocol.md §8). The note is a folder, `.hoodie/.temp/<instant>.<ms>/sweep`: one listing tells which are due.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+
+from hudi_ops.concurrency.lease import EXPIRY_MS, read_lease
+from hudi_ops.concurrency.markers import FOLDER, delete_markers
+from hudi_ops.services.cancel import cancel_write
+from hudi_ops.services.dead_writers import is_silent
+from hudi_ops.services.fates import fate_of
+from hudi_ops.services.rollback_files import delete_files, delete_own_notes, delete_pending, files_of
+from hudi_ops.services.session import Session, best_effort
+from hudi_ops.timeline.commit_log import POINTER_KEY
+from hudi_ops.timeline.entries import Cancel
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.state import TableState
+
+logger = logging.getLogger(__name__)
+
+TEMP_AGE_MS = 24 * 3600 * 1000
+"""Age from which the half of a put is nobody's: no put takes a day."""
+
+SWEPT_FILES_MAX = 256
+"""How many announced files one write looks at for the second time, about: the first due instant is always finished."""
+
+_NOTE = re.compile(r"(?P<instant>\d{17})\.(?P<until_ms>\d+)")
+
+
+def settle_undone(session: Session, instant: str) -> None:
+    """Drop the lease of a write that was rolled back; its markers stay for the second look."""
+    with best_effort(instant):
+        folders = session.ctx.storage.list_folder(f"{FOLDER}/{instant}")
+        if folders.files or folders.folders:
+            until_ms = session.ctx.clock.now_ms() + EXPIRY_MS
+            session.ctx.storage.put(note_path(instant, until_ms), b"")
+        session.drop_name(instant)
+
+
+def clear_risen(session: Session, state: TableState, instant: str) -> list[str]:
+    """Remove what a sleeper put after its write had been cancelled and rolled back; no new rollback is needed to say so.
+
+    Returns:
+        Paths of the data files that may have been there.
+    """
+    paths = files_of(session, instant)
+    delete_files(session.ctx.storage, paths)
+    delete_own_notes(session, instant)
+    found = state.timeline.find(instant)
+    if found is not None and not found.is_completed:
+        delete_pending(session, state.timeline.folder, found)
+    settle_undone(session, instant)
+    return paths
+
+
+def clear_late(session: Session, state: TableState, completed: Instant) -> None:
+    """Remove what an executor announced after another, of a higher epoch, had completed its instant; only what ours completed."""
+    metadata = session.commits.metadata(state.timeline, completed)
+    if metadata is None or POINTER_KEY not in metadata.extra:
+        return
+    named = {stat.path for stat in metadata.stats}
+    late = [path for path in files_of(session, completed.time) if path not in named]
+    delete_files(session.ctx.storage, late)
+    delete_markers(session.ctx.storage, completed.time)
+    if late:
+        logger.warning("%s was completed by another process; deleted what a late one announced: %s", completed, late)
+
+
+def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None:
+    """Drop leases and markers of instants that are settled, or that never reached the timeline.
+
+    Args:
+        session: the table's.
+        state: read after `dead` was.
+        dead: instants whose lease was dead, and whether it was Apache Hudi's.
+    """
+    # By their time alone: a savepoint has that of the write that it protects.
+    found = ((time, state.timeline.find(time)) for time in state.timeline.by_time)
+    known = {time: instant for time, instant in found if instant is not None}
+    folders = session.ctx.storage.list_folder(FOLDER).folders
+    notes = notes_of(folders)
+    marked = {name for name in folders if name.isdecimal()}
+    for time, is_foreign in dead.items():
+        instant = known.get(time)
+        if is_foreign:
+            # Its program clears up after itself, unless it died right after it completed, or was ours to roll back.
+            if instant is not None and instant.is_completed and is_silent(session, time):
+                session.settle(time)
+            elif instant is None and time in notes:
+                session.drop_name(time)
+            elif instant is None and session.was_cancelled(state, time):
+                clear_risen(session, state, time)
+        elif instant is not None and instant.is_completed:
+            session.settle(time)
+        elif instant is None and time in notes:
+            session.drop_name(time)
+        elif instant is None:
+            _settle_vanished(session, state, time)
+    session.ctx.storage.sweep_temp(TEMP_AGE_MS, session.ctx.clock.now_ms())
+    for time in sorted(marked - known.keys() - notes.keys() - dead.keys()):
+        # A task that outlived its rolled back attempt announced, and perhaps wrote, another file.
+        if read_lease(session.ctx.storage, time) is None and session.was_cancelled(state, time):
+            clear_risen(session, state, time)
+    for time in sorted(marked - dead.keys()):
+        if (
+            (done := known.get(time)) is not None
+            and done.is_completed
+            and read_lease(session.ctx.storage, time) is None
+        ):
+            clear_late(session, state, done)
+    now_ms = session.ctx.clock.now_ms()
+    due = [time for time, until_ms in sorted(notes.items()) if until_ms[-1] <= now_ms and time not in known]
+    looked = 0
+    for time in due:
+        if looked < SWEPT_FILES_MAX:
+            looked += look_again(session, state, time, notes[time])
+
+
+def look_again(session: Session, state: TableState, instant: str, until_ms: Sequence[int]) -> int:
+    """The second look: delete what tasks wrote since the rollback, then what remembers them.
+
+    Args:
+        session: the table's.
+        state: its present state.
+        instant: a write that was rolled back.
+        until_ms: its notes.
+
+    Returns:
+        How many files were announced.
+    """
+    paths: list[str] = []
+    if session.was_cancelled(state, instant):
+        paths = files_of(session, instant)
+        late = [path for path in paths if session.ctx.storage.head(path) is not None]
+        if late:
+            logger.warning("tasks of %s wrote after its rollback; deleted: %s", instant, ", ".join(late))
+        delete_files(session.ctx.storage, late)
+        delete_markers(session.ctx.storage, instant)
+    for one in until_ms:
+        session.ctx.storage.delete(note_path(instant, one))
+    return len(paths)
+
+
+def note_path(instant: str, until_ms: int) -> str:
+    """Path of the note that keeps a rolled back write's markers."""
+    return f"{FOLDER}/{instant}.{until_ms}/sweep"
+
+
+def notes_of(folders: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Instant -> the times of its notes, rising, out of the names of marker folders."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name in folders:
+        if match := _NOTE.fullmatch(name):
+            times = (*found.get(match["instant"], ()), int(match["until_ms"]))
+            found[match["instant"]] = tuple(sorted(times))
+    return found
+
+
+def _settle_vanished(session: Session, state: TableState, instant: str) -> None:
+    """A dead lease of ours, and nothing on the timeline: rolled back, archived, or it sleeps right before its first file there.
+
+    Its name is not given up before a slot has its fate: a sleeper's file would be pending without a lease, which looks like
+    another program's, and stays for good.
+    """
+    if instant <= state.log.boundary:
+        session.settle(instant)
+        return
+    fate = fate_of(session.ctx.storage, state, instant)
+    if fate is not None and isinstance(fate[1], Cancel):
+        clear_risen(session, state, instant)
+    elif fate is not None:
+        session.settle(instant)
+    else:
+        # A writer without slots rolled it back, or it died before its first file or its slot, or sleeps there: a slot must not name
+        # bytes that are gone. What it left is as dead as any; but nothing goes before a CANCEL.
+        reason = "its writer is gone, and it is not on the timeline"
+        if cancel_write(session, instant, reason, still=lambda: _has_dead_lease(session, instant)):
+            clear_risen(session, session.loader.load(), instant)
+
+
+def _has_dead_lease(session: Session, instant: str) -> bool:
+    lease = read_lease(session.ctx.storage, instant)
+    return lease is not None and lease.is_dead(session.ctx.clock)

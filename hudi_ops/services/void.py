@@ -1,0 +1,214 @@
+"""Why a decided entry can never become visible: somebody without slots came between its slot and its file on the timeline.
+
+An honest lock is released when its holder dies, and Apache Hudi's writers, which know no slots, then commit, plan or roll back
+before anybody applies what was decided. Each reason is a function of its own.
+
+Source: docs/protocol.md §6.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TypedDict
+
+from hudi_ops.concurrency.keeper import GAP_S_MAX
+from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.strangers import is_shared_with_strangers
+from hudi_ops.context import TableContext
+from hudi_ops.errors import Corrupt, NotFound
+from hudi_ops.timeline.commit_log import POINTER_KEY, read_slot
+from hudi_ops.timeline.commit_metadata import CommitMetadata
+from hudi_ops.timeline.entries import Cancel, Complete, Plan
+from hudi_ops.timeline.footprint import Footprint, footprint_of, inputs_of
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log_head import reaching_back
+from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State, completes_as, instant_of_ms, ms_of_instant
+from hudi_ops.timeline.plans import read_plan
+from hudi_ops.timeline.rollbacks import rollback_of
+from hudi_ops.timeline.state import CommitReader, TableState
+
+logger = logging.getLogger(__name__)
+
+SEEN_MS = 10 * 60 * 1000
+SEEN_MAX = 64
+"""How far below its own time, and how many at most, a COMPLETE names completions that its decider has seen."""
+
+APPLIED_WITHIN_MS = EXPIRY_MS - round(1000 * GAP_S_MAX) - 5_000
+"""How long a decision stays good where Apache Hudi writes too: a beat was at most `GAP_S_MAX` old when it was made."""
+
+_MERGES = frozenset({"compaction", "logcompaction"})
+
+
+class Seen(TypedDict):
+    """Fields of a COMPLETE that say what its decider found on the timeline."""
+
+    seen: tuple[str, ...]
+    seen_from: str
+
+
+def seen_by(state: TableState, completion_time: str) -> Seen:
+    """`seen` and `seen_from` of a write's COMPLETE: what its decider found on the timeline (`entries.Complete`).
+
+    Completions that the log names need no mention. A clock that lags by more than ten minutes, or more than `SEEN_MAX` foreign
+    completions in that time, narrow what is noticed; never wrongly.
+    """
+    since = instant_of_ms(ms_of_instant(completion_time) - SEEN_MS)
+    known = {entry.instant for _, entry in state.log.completes()}
+    recent = sorted(
+        (one.completion_time, one.time)
+        for one in state.timeline.completed_writes
+        if one.completion_time > since and one.time not in known
+    )
+    if len(recent) > SEEN_MAX:
+        since = recent[-SEEN_MAX - 1][0]
+    plans = [one.time for one in state.timeline.pending if one.action in REWRITING_ACTIONS]
+    return Seen(seen=(*(time for _, time in recent[-SEEN_MAX:]), *plans), seen_from=since)
+
+
+def why_void(ctx: TableContext, commits: CommitReader, state: TableState, entry: Complete) -> str | None:
+    """Why a decided completion must not become visible; None when it may."""
+    if reason := undone(ctx, state, entry):
+        return reason
+    if completes_as(entry.action) not in WRITE_ACTIONS:
+        # What is no write has no rows to lose, and its place in the order of completion tells nobody anything.
+        return None
+    mine = _footprint_reader(ctx, entry)
+    if reason := completed_between(commits, state, entry, mine) or planned_between(ctx, state, entry, mine):
+        return reason
+    # Last, since the other questions take time: whoever asks them may sleep, too.
+    return stale_beside_strangers(ctx, commits, state, entry)
+
+
+def undone(ctx: TableContext, state: TableState, entry: Complete) -> str | None:
+    """Whether its inflight is gone, or a rollback, pending or complete, names it."""
+    found = state.timeline.find(entry.instant, entry.action)
+    if found is None or State.INFLIGHT not in found.states:
+        return "its inflight file is gone: it was rolled back by a writer that does not know the commit log"
+    undoing = rollback_of(ctx.storage, state.timeline, entry.instant)
+    if undoing is not None:
+        return f"rollback {undoing.time} undoes it: its writer does not know the commit log"
+    return None
+
+
+def stale_beside_strangers(ctx: TableContext, commits: CommitReader, state: TableState, entry: Complete) -> str | None:
+    """Whether a writer of Apache Hudi may have judged it dead by now.
+
+    They judge a heartbeat before they take their lock, and do not look again under it: a file that appeared in between would be
+    rolled back although it is complete. Whoever decided it was not told yet that it had landed. Rollbacks are never judged so.
+    """
+    if ctx.clock.now_ms() - entry.at_ms < APPLIED_WITHIN_MS or completes_as(entry.action) not in WRITE_ACTIONS:
+        return None
+    if not is_shared_with_strangers(ctx.storage, commits, state):
+        return None
+    return f"it was decided more than {APPLIED_WITHIN_MS // 1000} s ago: a writer of Apache Hudi may be about to roll it back"
+
+
+def completed_between(
+    commits: CommitReader, state: TableState, entry: Complete, mine: Callable[[], Footprint | None]
+) -> str | None:
+    """Whether a write completed without a slot, at or after its completion time, or before it by a clock that lags, overlapping."""
+    known = {one.instant for _, one in state.log.completes()}
+    for other in state.timeline.completed_writes:
+        # What completed in an earlier slot has an earlier completion time, and later slots are applied later.
+        if other.completion_time >= entry.completion_time:
+            return f"{other.time} completed at {other.completion_time} without a slot"
+        if entry.seen_from is None or entry.action in _MERGES or other.time in known or other.time in entry.seen:
+            continue
+        if other.completion_time <= entry.seen_from:
+            continue
+        metadata = commits.metadata(state.timeline, other)
+        if metadata is None or POINTER_KEY in metadata.extra:
+            continue  # gone from the timeline, or ours, and in a slot below
+        footprint = mine()
+        shared = footprint.overlap(footprint_of(metadata)) if footprint is not None else ("everything",)
+        if shared:
+            return f"{other.time} completed without a slot and touches the same: {', '.join(shared[:3])}"
+    return None
+
+
+def planned_between(
+    ctx: TableContext, state: TableState, entry: Complete, mine: Callable[[], Footprint | None]
+) -> str | None:
+    """Whether a service was planned without a slot since: at or above its completion time, or on the groups that it replaces."""
+    for plan in state.timeline.pending:
+        if plan.action not in REWRITING_ACTIONS or plan.time == entry.instant or plan.time in entry.seen:
+            continue
+        if plan.time < entry.completion_time and (entry.seen_from is None or plan.action in _MERGES):
+            continue  # a merge planned below it leaves what it wrote to the slices above
+        if _is_cancelled(ctx, state, plan):
+            continue
+        if plan.time >= entry.completion_time:
+            return f"{plan.action} {plan.time} was planned without it, by a writer that does not know the commit log"
+        inputs, footprint = _inputs(ctx, state, plan), mine()
+        if inputs is None or footprint is None or footprint.overlap(inputs):
+            return f"{plan.action} {plan.time} was planned on the same file groups, without the commit log"
+    return None
+
+
+def clear_voided(ctx: TableContext, state: TableState) -> list[str]:
+    """Remove completed files of slots that were voided: whoever put one so late died before it could take it back.
+
+    Returns:
+        Paths of what was removed.
+    """
+    risen = []
+    for slot in sorted(state.log.voided):
+        # Such a file may be the newest on the timeline, from which the log was read upwards: its own slot lies below then.
+        entry = state.log.at(slot) or read_slot(ctx.storage, slot)
+        if isinstance(entry, Complete):
+            found = state.timeline.find(entry.instant, entry.action)
+            # What completed it at another time is another decision.
+            if found is not None and found.is_completed and found.completion_time == entry.completion_time:
+                risen.append(state.timeline.path(found.file_name))
+    for path in risen:
+        logger.warning("%s was voided, and put nevertheless: removed", path)
+        ctx.storage.delete(path)
+    return risen
+
+
+def plan_undone(ctx: TableContext, state: TableState, entry: Plan) -> str | None:
+    """Why a published plan must not be put on the timeline: a rollback names it, so it was there before."""
+    undoing = rollback_of(ctx.storage, state.timeline, entry.instant)
+    return (
+        f"rollback {undoing.time} undoes it: its writer does not know the commit log" if undoing is not None else None
+    )
+
+
+def pending_inputs(ctx: TableContext, state: TableState) -> Iterator[tuple[Instant, Footprint | None]]:
+    """(instant, what it works on) of every pending merge or clustering; None for a plan that cannot be read."""
+    for instant in state.timeline.pending:
+        if instant.action in REWRITING_ACTIONS:
+            yield instant, _inputs(ctx, state, instant)
+
+
+def _is_cancelled(ctx: TableContext, state: TableState, plan: Instant) -> bool:
+    fate = state.log.fate(plan.time) or reaching_back(ctx.storage, state.log, plan.time).fate(plan.time)
+    return isinstance(fate[1] if fate else None, Cancel)
+
+
+def _footprint_reader(ctx: TableContext, entry: Complete) -> Callable[[], Footprint | None]:
+    """Reads what the entry's own write touched, once, and only when somebody asks."""
+    read: list[Footprint | None] = []
+
+    def mine() -> Footprint | None:
+        if not read:
+            read.extend(_own(ctx, entry))
+        return read[0]
+
+    return mine
+
+
+def _own(ctx: TableContext, entry: Complete) -> Iterator[Footprint | None]:
+    try:
+        yield footprint_of(CommitMetadata.from_bytes(ctx.storage.get(entry.payload), entry.payload))
+    except (Corrupt, NotFound):
+        yield None
+
+
+def _inputs(ctx: TableContext, state: TableState, instant: Instant) -> Footprint | None:
+    """File groups that a plan works on; None when it cannot be read."""
+    try:
+        return inputs_of(read_plan(ctx.storage, state.timeline, instant))
+    except Corrupt:
+        return None

@@ -1,0 +1,217 @@
+"""The systematic search: every schedule within its bounds, without those that can show nothing new.
+
+Schedules are tried in order of their decisions: first none, then one, and so on, so that a failure is found by a short one. Each
+run makes the decisions of its schedule and from there on takes the first option; what else it could have chosen becomes new ones.
+Two reductions, both of which keep every end state within the bounds:
+
+- A choice is left out where it commutes with the operation it precedes. Interrupting an actor before an operation that nobody else
+  can notice, nor anybody's operation it, ends like interrupting it one operation later. What an actor does is learned from the
+  runs; a choice that was left out is taken up again when somebody does something that it conflicts with.
+- A run that comes to a state that was reached before, with as many preemptions and faults left, ends there. A state is all of
+  storage, lock and time, and everything that each living actor saw.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hudi_ops.testing.choices import Choice, Decision, Scheduled
+from hudi_ops.testing.faults import Fault
+from hudi_ops.testing.scheduler import Simulation, Vain
+from hudi_ops.testing.steps import Event, Footprint, History, Operation, trouble_of
+
+Schedule = tuple[Decision, ...]
+
+
+class KnownState(Exception):
+    """The run came to a state from which everything was tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A choice that a run did not take: where, by whom, before which operation."""
+
+    actor: str
+    operation: Operation | None
+    is_move: bool
+    label: str
+    cost: int
+    moves_time: bool
+    is_fresh: bool
+    has_changed: bool
+    is_doubled: bool
+    """Crashes before and after each operation are tried: most of the one kind are as the other."""
+    pending: frozenset[Operation]
+    """For what moves by itself: all operations that it may come before."""
+
+
+class Search:
+    """Which schedules are still to be tried.
+
+    Args:
+        scenario: makes the simulation, the same each time.
+        preemptions: the most in one run.
+        faults: the most in one run.
+        reduce: leave out what can show nothing new.
+    """
+
+    def __init__(
+        self, scenario: Callable[[], Simulation], preemptions: int | None, faults: int, *, reduce: bool = True
+    ) -> None:
+        self._scenario = scenario
+        self._preemptions = preemptions
+        self._faults = faults
+        self._reduce = reduce
+        self._todo: deque[Schedule] = deque([()])
+        self._left_out: dict[Alternative, list[Schedule]] = {}
+        self._footprints: dict[str, Footprint] = {}
+        self._clock_readers: set[tuple[str, Operation]] = set()
+        self.known = 0
+        self.vain = 0
+        self._known: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+
+    @property
+    def left_out(self) -> int:
+        """Schedules that were not tried because the choice commutes."""
+        return sum(map(len, self._left_out.values()))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to try."""
+        return not self._todo
+
+    def next_run(self) -> History | None:
+        """Try the next schedule; None when it came to a state that is known."""
+        schedule = self._todo.popleft()
+        simulation, guide = self._scenario(), _Guide(schedule, self._reduce)
+
+        def watch(running: Simulation) -> None:
+            if self._reduce and guide.is_beyond and self._is_known(running):
+                raise KnownState
+
+        history = None
+        try:
+            history = simulation.run(
+                guide, preemptions=self._preemptions, faults=self._faults, watch=watch, ends_vain=self._reduce
+            )
+            guide.refuse_unused()
+        except KnownState:
+            self.known += 1
+        except Vain:
+            self.vain += 1
+        self._learn(simulation)
+        for step, alternative in guide.found:
+            longer = (*schedule, Decision(step, alternative.is_move, alternative.label))
+            if self._is_worth_it(alternative):
+                self._todo.append(longer)
+            else:
+                self._left_out.setdefault(alternative, []).append(longer)
+        return history
+
+    def _is_known(self, running: Simulation) -> bool:
+        left = (-1 if running.preemptions_left is None else running.preemptions_left, running.faults_left)
+        before = self._known.setdefault(running.state(), [])
+        if any(one[0] >= left[0] and one[1] >= left[1] for one in before):
+            return True
+        before.append(left)
+        return False
+
+    def _learn(self, simulation: Simulation) -> None:
+        grown = False
+        for step in simulation.steps:
+            grown |= self._footprints.setdefault(step.actor, Footprint()).add(step.operation)
+            if step.trouble is Fault.LANDS_LATER:
+                late = self._footprints.setdefault(f"{step.actor}~late", Footprint())
+                grown |= late.add(Operation("put", step.operation.path))
+        if not simulation.clock_readers <= self._clock_readers:
+            self._clock_readers |= simulation.clock_readers
+            grown = True
+        if grown:
+            for alternative in [one for one in self._left_out if self._is_worth_it(one)]:
+                self._todo.extend(self._left_out.pop(alternative))
+
+    def _is_worth_it(self, one: Alternative) -> bool:
+        if not self._reduce or one.operation is None:
+            return True
+        if not one.is_move:
+            return self._can_fault_matter(one, one.operation)
+        mover, _, kind = one.label.partition("~")
+        if kind:
+            footprint = self._footprints.get(f"{mover}~late" if kind.startswith("late") else one.label)
+            # Time that passes shows in the change time of what lands.
+            return footprint is None or any(
+                operation.name == "sleep" or footprint.conflicts(operation) for operation in one.pending
+            )
+        if one.moves_time:
+            return self._shows_time(one.actor, one.operation) or self._is_noticed(one.actor, one.operation)
+        return not one.cost or self._is_noticed(one.actor, one.operation)
+
+    def _is_noticed(self, actor: str, operation: Operation) -> bool:
+        shows_time = self._shows_time(actor, operation)
+        return any(
+            (shows_time and footprint.moves_time) or footprint.conflicts(operation)
+            for name, footprint in self._footprints.items()
+            if name.partition("~")[0] != actor
+        )
+
+    def _shows_time(self, actor: str, operation: Operation) -> bool:
+        """Whether it can be told if time passed before or after: by a file's change time, or by a look at the clock."""
+        return operation.is_mutation or (actor, operation) in self._clock_readers
+
+    def _can_fault_matter(self, one: Alternative, operation: Operation) -> bool:
+        trouble = trouble_of(one.label)
+        if trouble is Fault.CRASH_BEFORE:
+            # To die before an operation is to die after the last one that changed something: what was read is forgotten.
+            return one.is_fresh or (one.has_changed and not one.is_doubled)
+        if trouble is Fault.CRASH_AFTER:
+            return operation.is_mutation or (one.is_fresh and not one.is_doubled)
+        if trouble in {Event.LOCK_LOST, Event.LOCK_LOST_NOTICED}:
+            return self._is_noticed(one.actor, operation)
+        if trouble in {Event.CLOCK_FORWARD, Event.CLOCK_BACK}:
+            return (one.actor, operation) in self._clock_readers
+        if trouble in {Event.PAUSE, Event.SLOW}:
+            return self._shows_time(one.actor, operation) or self._is_noticed(one.actor, operation)
+        return True
+
+
+class _Guide:
+    """Makes the decisions of a schedule, then takes the first options and notes the others."""
+
+    def __init__(self, schedule: Schedule, reduce: bool) -> None:
+        self._scheduled = Scheduled(schedule)
+        self._reduce = reduce
+        self.found: list[tuple[int, Alternative]] = []
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether all decisions were made."""
+        return not self._scheduled.is_pending
+
+    def __call__(self, choice: Choice) -> int:
+        if not self.is_beyond:
+            return self._scheduled(choice)
+        labels = {option.label for option in choice.options}
+        is_doubled = {Fault.CRASH_AFTER.value, Fault.CRASH_BEFORE.value} <= labels
+        for option in choice.options[1:]:
+            if option.is_vain and self._reduce:
+                continue
+            found = Alternative(
+                choice.actor,
+                choice.operation,
+                choice.is_move,
+                option.label,
+                option.cost,
+                option.moves_time,
+                choice.is_fresh,
+                choice.has_changed,
+                is_doubled,
+                choice.pending if "~" in option.label else frozenset(),
+            )
+            self.found.append((choice.step, found))
+        return 0
+
+    def refuse_unused(self) -> None:
+        """The scenario must be the same each time."""
+        self._scheduled.refuse_unused()

@@ -1,0 +1,219 @@
+"""What happened in a simulation: operations, when two of them conflict, steps, and the story that is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.testing.faults import Fault
+
+LOCK = "@lock"
+"""Stands for the table lock where operations name a path."""
+
+MUTATIONS = frozenset({"put", "put_if_absent", "delete"})
+LISTINGS = frozenset({"list", "list_folder"})
+LOCKING = frozenset({"acquire", "release"})
+TIMELY = frozenset({"sleep", "time", "before"})
+"""Names of steps that touch no file and no lock: waking up, time that passes, an event before an operation."""
+
+
+class Event(Enum):
+    """What may happen to an actor before one of its operations, beside the faults of that operation itself."""
+
+    LOCK_LOST = "L1"
+    """The lock is free for others; its holder goes on and `still_mine` still says True."""
+    LOCK_LOST_NOTICED = "L2"
+    """The lock is free for others, and `still_mine` says so."""
+    LOCK_REFUSED = "L3"
+    """The lock is not granted until the wait times out."""
+    CLOCK_FORWARD = "C1"
+    """The actor's wall clock jumps ahead; monotonic time does not notice."""
+    CLOCK_BACK = "C2"
+    """The actor's wall clock jumps back."""
+    PAUSE = "P1"
+    """The actor's process stands still, beats and all, until its leases have expired (SIGSTOP)."""
+    SLOW = "P2"
+    """As much time passes while the actor waits for one operation; it beats, and so do all others."""
+
+
+Trouble: TypeAlias = Fault | Event
+
+
+def trouble_of(code: str) -> Trouble | None:
+    """The fault or event that a schedule names, such as `F2`."""
+    known: dict[str, Trouble] = {kind.value: kind for kind in (*Fault, *Event)}
+    return known.get(code)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call on storage, lock or clock that an actor is about to make."""
+
+    name: str
+    path: str
+
+    @property
+    def is_mutation(self) -> bool:
+        """Whether others can see that it took place; the lock is such a thing, too."""
+        return self.name in MUTATIONS or self.name in LOCKING
+
+    def conflicts(self, other: Operation) -> bool:
+        """Whether the order of the two can be told from their results."""
+        if not (self.is_mutation or other.is_mutation) or {self.name, other.name} & TIMELY:
+            return False
+        return self.path == other.path or other._lists(self.path) or self._lists(other.path)
+
+    def _lists(self, path: str) -> bool:
+        return self.name in LISTINGS and (not self.path or path.startswith(f"{self.path}/"))
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.path}"
+
+
+@dataclass
+class Footprint:
+    """Everything that an actor was seen doing, as far as it can matter to others."""
+
+    read: set[str] = field(default_factory=set)
+    listed: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
+    changed_below: set[str] = field(default_factory=set)
+    moves_time: bool = False
+
+    def add(self, operation: Operation) -> bool:
+        """Take up an operation; True when it was new."""
+        place = self.listed if operation.name in LISTINGS else self.changed if operation.is_mutation else self.read
+        if operation.name in TIMELY:
+            before, self.moves_time = self.moves_time, True
+            return not before
+        if operation.path in place:
+            return False
+        place.add(operation.path)
+        if operation.is_mutation:
+            self.changed_below.update(folders_of(operation.path))
+        return True
+
+    def conflicts(self, operation: Operation) -> bool:
+        """Whether the order of an operation and of one of these can be told from their results."""
+        if operation.name in TIMELY:
+            return False
+        if operation.name in LISTINGS:
+            return operation.path in self.changed_below
+        if not operation.is_mutation:
+            return operation.path in self.changed
+        if operation.path in self.changed or operation.path in self.read:
+            return True
+        return not self.listed.isdisjoint(folders_of(operation.path))
+
+
+def folders_of(path: str) -> list[str]:
+    """Every folder above a path, the root among them."""
+    parts = path.split("/")
+    return ["", *("/".join(parts[:depth]) for depth in range(1, len(parts)))]
+
+
+@dataclass(slots=True)
+class Step:
+    """One step: who, what, what went wrong, and what the actor saw. Numbers are those of schedules."""
+
+    number: int
+    actor: str
+    operation: Operation
+    trouble: Trouble | None = None
+    seen: str = ""
+
+    def __str__(self) -> str:
+        disturbed = f" !{self.trouble.value} {self.trouble.name}" if self.trouble is not None else ""
+        return (
+            f"{self.number:>5} {self.actor:<10} {self.operation.name:<13} {self.operation.path}{disturbed}  {self.seen}"
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an actor ended: with a result, with an error, dead of a fault, or not at all because it never came to run."""
+
+    result: Any = None
+    error: Exception | None = None
+    is_dead: bool = False
+    is_finished: bool = True
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it returned."""
+        return self.is_finished and not self.is_dead and self.error is None
+
+    @property
+    def kind(self) -> str:
+        """In a word: `ok`, `died`, `never ran`, or the error's class."""
+        if self.error is not None:
+            return type(self.error).__name__
+        return "died" if self.is_dead else "ok" if self.is_finished else "never ran"
+
+    def __str__(self) -> str:
+        if self.is_dead:
+            return "died"
+        if not self.is_finished:
+            return "never ran"
+        if self.error is not None:
+            return f"{type(self.error).__name__}: {self.error}".replace("\n", " ")
+        told = repr(self.result)
+        return type(self.result).__name__ if " at 0x" in told else told
+
+
+@dataclass(frozen=True)
+class History:
+    """One run of a simulation: its steps, how each actor ended, and what then lay on storage.
+
+    `schedule` replays it; `now_ms` is the world's time at the end. Runs of one `end` have equal storage and equal outcomes.
+    """
+
+    schedule: str
+    steps: tuple[Step, ...]
+    outcomes: Mapping[str, Outcome]
+    storage: MemoryStorage
+    now_ms: int
+    end: str
+
+    def result(self, actor: str) -> Any:
+        """What an actor returned; its error is raised."""
+        outcome = self.outcomes[actor]
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.result
+
+    @property
+    def troubles(self) -> tuple[Step, ...]:
+        """Steps at which something went wrong."""
+        return tuple(step for step in self.steps if step.trouble is not None)
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal runs: all steps with what they saw, all outcomes, every byte on storage."""
+        said = blake2b(digest_size=16)
+        for step in self.steps:
+            said.update(f"{step}\n".encode())
+        for name, outcome in self.outcomes.items():
+            said.update(f"{name} {outcome}\n".encode())
+        for info in self.storage.list():
+            said.update(f"{info.path} {info.modified_ms} {info.size_bytes}\n".encode())
+            said.update(self.storage.get(info.path))
+        return said.hexdigest()
+
+    def story(self) -> str:
+        """Every step in order, then each actor's end."""
+        return "\n".join((
+            f"schedule: {self.schedule or '(no choice differs from the first)'}",
+            *map(str, self.steps),
+            *(f"{name}: {outcome}" for name, outcome in self.outcomes.items()),
+        ))  # fmt: skip
+
+    def stories(self) -> Iterable[str]:
+        """The story of each actor by itself."""
+        for name in dict.fromkeys([*self.outcomes, *(step.actor for step in self.steps)]):
+            own = [str(step) for step in self.steps if step.actor == name]
+            yield "\n".join((f"--- {name}: {self.outcomes.get(name, 'a step of its own')}", *own))

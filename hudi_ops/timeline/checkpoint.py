@@ -1,0 +1,84 @@
+"""How far a reader of changes has come, as a text that it keeps between two reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import REWRITING_ACTIONS
+
+_WORD = "hudi-ops-changes"
+_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What was consumed: every write that completed at or before `completed`, but for those in `open`.
+
+    Attributes:
+        completed: a completion time; empty for nothing at all.
+        instant: request time of the newest write consumed, by completion. It must be known to the table for as long as the
+            checkpoint is used: a restore takes it away, and another table under the path never had it.
+        table_id: that of the table's commit log; empty for a table that has none.
+        open: request times of writes that were not consumed, and whose completion time may come to lie at or below `completed`:
+            that of a stranger whose clock is behind, or one that a single listing missed.
+    """
+
+    completed: str = ""
+    instant: str = ""
+    table_id: str = ""
+    open: tuple[str, ...] = ()
+
+    def encode(self) -> str:
+        """As text; without blanks, to be treated as opaque."""
+        return ":".join((_WORD, _VERSION, self.table_id, self.completed, self.instant, ",".join(self.open)))
+
+    @classmethod
+    def decode(cls, text: str) -> Checkpoint:
+        """From the text of `encode`.
+
+        Raises:
+            InvalidRequest: it is none, or one of a later release.
+        """
+        word, _, rest = text.strip().partition(":")
+        parts = rest.split(":")
+        times = parts[2:4] + (parts[4].split(",") if parts[4:] and parts[4] else [])
+        if word != _WORD or len(parts) != 5 or parts[0] != _VERSION or not all(not t or t.isdigit() for t in times):
+            raise InvalidRequest(
+                "this is not a checkpoint of this release",
+                expected=f"the text that a read of changes gave, {_WORD}:{_VERSION}:…",
+                found=text[:80],
+                next_step="pass it as it was given; without it, read the table and begin with that read's checkpoint",
+            )
+        return cls(parts[2], parts[3], parts[1], tuple(parts[4].split(",")) if parts[4] else ())
+
+    def is_consumed(self, time: str, completion_time: str) -> bool:
+        """Whether the write of that request time, completed at that time, is behind this checkpoint."""
+        return bool(self.completed) and completion_time <= self.completed and time not in self.open
+
+
+def is_checkpoint(text: str) -> bool:
+    """Whether a text wants to be a checkpoint."""
+    return text.strip().startswith(f"{_WORD}:")
+
+
+def brings_rows(instant: Instant) -> bool:
+    """Whether a pending instant may bring rows of its own: table services carry over what others wrote."""
+    return instant.is_write and instant.action not in REWRITING_ACTIONS
+
+
+def still_open(instants: Iterable[Instant], consumed: frozenset[str], upto: str) -> tuple[str, ...]:
+    """Writes that a checkpoint at `upto` must remember as not consumed.
+
+    Args:
+        instants: the timeline's.
+        consumed: request times of the completed writes that were consumed.
+        upto: the checkpoint's completion time.
+    """
+    return tuple(
+        one.time
+        for one in instants
+        if brings_rows(one) and one.time not in consumed and (not one.is_completed or one.completion_time <= upto)
+    )

@@ -1,0 +1,114 @@
+"""Small tables for simulated writers: two partitions, one bucket each, a handful of rows; made once, copied for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import pyarrow as pa
+
+from hudi_ops.services.create import Definition, create_table
+from hudi_ops.services.operations import WriteOperation, parse_operation
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.table import Table
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.simulated import simulated_context
+
+START_MS = 1_900_000_000_000
+NOW_MS = START_MS + 60_000
+"""When the actors begin: a minute after the table was made, so that no instant of theirs meets one of its."""
+
+SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("part", pa.string()), pa.field("value", pa.int64())])
+DEFINITION = Definition("small", SCHEMA, ("id",), ("part",), buckets=1)
+
+Rows = dict[str, int]
+HELD: Rows = {"a1": 1, "a2": 2, "b1": 1, "b2": 2}
+"""What the table holds before anybody acts. A key's first letter is its partition."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One write: an operation and what it writes, by key. For removals only the keys' partitions count."""
+
+    operation: str
+    values: tuple[tuple[str, int], ...] = ()
+
+    def __str__(self) -> str:
+        return "-".join((self.operation, *(key for key, _ in self.values)))
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Partitions that it touches, by name."""
+        return tuple(sorted({key[0] for key, _ in self.values}))
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Partitions that it touches, by path."""
+        return tuple(f"part={name}" for name in self.partitions)
+
+    @property
+    def kind(self) -> WriteOperation:
+        """The product's operation, for those that bring rows."""
+        return parse_operation(self.operation)
+
+    @property
+    def rows(self) -> pa.Table:
+        """What it writes, as rows."""
+        return rows_of(dict(self.values))
+
+    def applied(self, held: Mapping[str, int]) -> Rows:
+        """The table's rows after it: the model that every run is held against."""
+        if self.operation == "rewrite":
+            return dict(held)
+        if self.operation == "delete":
+            return {key: value for key, value in held.items() if key not in dict(self.values)}
+        if self.operation in {"delete_partition", "insert_overwrite"}:
+            held = {key: value for key, value in held.items() if key[0] not in self.partitions}
+        if self.operation == "delete_partition":
+            return dict(held)
+        return {**held, **dict(self.values)}
+
+
+UPSERT_A = Job("upsert", (("a1", 101), ("a3", 103)))
+ALSO_A = Job("upsert", (("a2", 202), ("a4", 204)))
+UPSERT_B = Job("upsert", (("b1", 301),))
+ALSO_B = Job("upsert", (("b2", 402),))
+DELETE_A = Job("delete", (("a1", 0), ("a2", 0)))
+DELETE_B = Job("delete", (("b1", 0),))
+DROP_A = Job("delete_partition", (("a1", 0),))
+DROP_B = Job("delete_partition", (("b1", 0),))
+OVERWRITE_A = Job("insert_overwrite", (("a2", 402),))
+REWRITE_A = Job("rewrite", (("a1", 0),))
+REWRITE_B = Job("rewrite", (("b1", 0),))
+LATER = Job("upsert", (("b2", 902),))
+
+
+def rows_of(values: Mapping[str, int]) -> pa.Table:
+    """Rows by key."""
+    return pa.Table.from_pylist([{"id": key, "part": key[0], "value": value} for key, value in values.items()], SCHEMA)
+
+
+@cache
+def _made() -> MemoryStorage:
+    clock = ManualClock(START_MS)
+    storage = MemoryStorage("small", clock)
+    table = Table(simulated_context(storage, clock, "creator"))
+    create_table(table._session, DEFINITION)
+    table.ingest(rows_of(HELD))
+    return storage
+
+
+def small_table() -> MemoryStorage:
+    """A copy of the table, with its own clock standing at `NOW_MS`."""
+    return at(_made(), NOW_MS)
+
+
+def at(storage: MemoryStorage, now_ms: int) -> MemoryStorage:
+    """A copy whose clock begins at that time: nobody else's writes are seen, and change times are kept."""
+    return storage.copy(ManualClock(now_ms))
+
+
+def newest_ms(storage: MemoryStorage) -> int:
+    """When the storage was written last."""
+    return max(info.modified_ms for info in storage.list())

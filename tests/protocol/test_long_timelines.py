@@ -1,0 +1,27 @@
+"""A process's first write does not grow with the timeline: what it reads of old commits is bounded, and counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hudi_ops.concurrency.strangers import LOOKED_BACK_MAX
+from hudi_ops.table import Table
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import FaultyStorage
+from hudi_ops.testing.simulated import simulated_context
+from tests.protocol.crash_table import FIRST, START_MS, make_base
+
+
+@pytest.mark.parametrize("commits", [2, 2 * LOOKED_BACK_MAX])
+def test_a_first_write_reads_a_bounded_number_of_commits(tmp_path: Path, commits: int) -> None:
+    storage = make_base(tmp_path / "source")
+    clock = ManualClock(START_MS + 60_000, tick_ms=1)
+    writer = Table(simulated_context(storage, clock, "writer"))
+    for _ in range(commits):
+        writer.ingest(FIRST)
+    counted = FaultyStorage(storage)
+    Table(simulated_context(counted, clock, "fresh")).ingest(FIRST)
+    read = {point for point in counted.history if point.startswith("get:.hoodie/timeline/") and ".commit" in point}
+    assert len(read) <= LOOKED_BACK_MAX + 2, f"{len(read)} commits were read"

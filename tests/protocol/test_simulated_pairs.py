@@ -1,0 +1,177 @@
+"""Every way in which two writers of one table may be interleaved, with what may go wrong on the way; no row is ever lost.
+
+Goal: what `test_interleavings.py` names is not all there is. Method: the simulator runs each pair under every schedule within
+bounds; each end is judged by the pair's oracle: rows as after a serial replay, promises kept, nothing left once another writer came
+by. How many schedules there were is printed, and held against what it was when this was written. That the search can find a lost
+update is shown by taking away what prevents it: the slot, the epoch, the reading back.
+
+| bounds | plain run | soak |
+|---|---|---|
+| preemptions alone | one, every pair | two, every pair |
+| one fault of any kind | four pairs | every pair |
+| preemptions and a death or a lock lost in silence | one, two pairs | two, every pair |
+| two preemptions and a fault of any kind, drawn by seed | 100 seeds for one pair | 2,000 for every pair |
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from hudi_ops.concurrency import fate, transaction
+from hudi_ops.context import TableContext
+from hudi_ops.storage import claim
+from hudi_ops.storage.claim import Claimed
+from hudi_ops.testing.faults import Fault
+from hudi_ops.testing.simulation import Violation, explore, walk
+from hudi_ops.testing.steps import Event, Trouble
+from hudi_ops.timeline.commit_log import slot_path
+from hudi_ops.timeline.entries import Entry, encode_entry
+from tests.protocol.scenarios.actors import Writes
+from tests.protocol.scenarios.cases import Case, beside_hudi, beside_rollback, of_jobs, of_services
+from tests.protocol.scenarios.check import Oracle
+from tests.protocol.scenarios.services import Executes, Plans
+from tests.protocol.scenarios.worlds import (
+    ALSO_A,
+    DELETE_A,
+    DELETE_B,
+    DROP_A,
+    DROP_B,
+    REWRITE_A,
+    UPSERT_A,
+    UPSERT_B,
+    small_table,
+)
+
+SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
+UNAPPLIED = r"put_if_absent:.hoodie/timeline/\d+_"
+"""Where an attempt dies that was decided: right before its completed file."""
+
+SAME_GROUP = of_jobs("two ingests of one group", UPSERT_A, ALSO_A)
+TAKEOVER = of_services(
+    "executor and takeover",
+    {"one": Executes(REWRITE_A), "two": Executes(REWRITE_A)},
+    {"one": REWRITE_A, "two": REWRITE_A},
+)
+BESIDE_HUDI = beside_hudi("ingest and Apache Hudi on one group", UPSERT_A, ALSO_A)
+UNWATCHED = Case(
+    "two ingests that do not look out",
+    {"one": Writes(UPSERT_A, early=False), "two": Writes(ALSO_A, early=False)},
+    Oracle({"one": UPSERT_A, "two": ALSO_A}),
+)
+UNWRITTEN = beside_rollback("ingest and rollback of unwritten files", UPSERT_A, ALSO_A, "put:part=a")
+
+FLOORS: list[tuple[Case, int]] = [
+    (SAME_GROUP, 48),
+    (of_jobs("two ingests of two groups", UPSERT_A, UPSERT_B), 40),
+    (of_jobs("ingest and delete of one group", UPSERT_A, DELETE_A), 48),
+    (of_jobs("ingest and delete of two groups", UPSERT_A, DELETE_B), 40),
+    (of_jobs("ingest and removal of one partition", UPSERT_A, DROP_A), 50),
+    (of_jobs("ingest and removal of another partition", UPSERT_A, DROP_B), 44),
+    (UNWRITTEN, 100),
+    (beside_rollback("ingest and rollback of written files", UPSERT_A, ALSO_A, "put_if_absent:.hoodie/.commit_log/0"), 100),
+    (beside_rollback("ingest and what was decided, not applied", UPSERT_A, ALSO_A, UNAPPLIED), 15),
+    (
+        of_services(
+            "ingest and planner", {"one": Writes(UPSERT_A), "planner": Plans(REWRITE_A)}, {"one": UPSERT_A}, small_table
+        ),
+        31,
+    ),
+    (
+        of_services(
+            "ingest and executor",
+            {"one": Writes(UPSERT_A), "two": Executes(REWRITE_A)},
+            {"one": UPSERT_A, "two": REWRITE_A},
+        ),
+        60,
+    ),
+    (TAKEOVER, 50),
+    (BESIDE_HUDI, 35),
+    (beside_hudi("ingest and Apache Hudi on two groups", UPSERT_A, UPSERT_B), 30),
+]  # fmt: skip
+"""Each pair, and how many runs one preemption takes, at least: a search that makes fewer has gone blind."""
+
+LATE_BESIDE_HUDI = replace(
+    BESIDE_HUDI,
+    name="ingest whose puts land later and Apache Hudi",
+    troubles=frozenset({Fault.LANDS_LATER}),
+    troubled=frozenset({"ours"}),
+)
+DISTURBED = [SAME_GROUP, TAKEOVER, BESIDE_HUDI, LATE_BESIDE_HUDI]
+"""Pairs of which one fault is tried in every run of the tests, at each operation, without preemptions."""
+
+
+ALL = [case for case, _ in FLOORS]
+
+
+@pytest.mark.parametrize(("case", "floor"), FLOORS, ids=lambda value: str(value) if isinstance(value, Case) else "")
+def test_no_schedule_of_a_pair_loses_a_row(case: Case, floor: int) -> None:
+    runs = explored(case, preemptions=2 if SOAK else 1, faults=0)
+    assert runs >= floor * (6 if SOAK else 1)
+
+
+@pytest.mark.parametrize("case", [*ALL, LATE_BESIDE_HUDI] if SOAK else DISTURBED, ids=str)
+def test_no_single_fault_of_a_pair_loses_a_row(case: Case) -> None:
+    assert explored(case, preemptions=0, faults=1) >= 35
+
+
+@pytest.mark.parametrize("case", ALL if SOAK else [SAME_GROUP, BESIDE_HUDI], ids=str)
+def test_no_death_or_lost_lock_amid_preemptions_loses_a_row(case: Case) -> None:
+    deadly = replace(case, troubles=case.troubles & {Fault.CRASH_AFTER, Event.LOCK_LOST})
+    assert explored(deadly, preemptions=2 if SOAK else 1, faults=1) >= 200
+
+
+@pytest.mark.parametrize("case", ALL if SOAK else [SAME_GROUP], ids=str)
+def test_no_drawn_schedule_of_a_pair_loses_a_row(case: Case) -> None:
+    seeds = range(2_000 if SOAK else 100)
+    found = walk(case.scenario, case.check, seeds, preemptions=2, faults=1)
+    print(f"{case}, seeds {seeds.start} to {seeds.stop - 1}, 2 preemptions, 1 fault: {found}")
+    assert found.schedules == len(seeds)
+
+
+def explored(case: Case, *, preemptions: int, faults: int) -> int:
+    """Explore a case; returns how many runs that took, and prints it."""
+    found = explore(case.scenario, case.check, preemptions=preemptions, faults=faults, limit=None)
+    print(f"{case}, {preemptions} preemptions, {faults} faults: {found}")
+    return found.schedules + found.pruned
+
+
+def without_slots(patch: pytest.MonkeyPatch) -> None:
+    """Everybody wins every slot, as if each wrote its own file under the lock."""
+
+    def won(ctx: TableContext, slot: int, entry: Entry) -> Claimed:
+        body = encode_entry(entry)
+        ctx.storage.put(slot_path(slot), body)
+        return Claimed(True, body)
+
+    patch.setattr(transaction, "take_slot", won)
+
+
+def without_epochs(patch: pytest.MonkeyPatch) -> None:
+    """A worker does not notice that its instant was given to another."""
+    patch.setattr(fate, "refuse_taken_over", lambda attempt, state: None)
+
+
+def without_reading_back(patch: pytest.MonkeyPatch) -> None:
+    """A put that failed is taken for another's win."""
+    patch.setattr(claim, "is_own", lambda body, decision_id, read_id: False)
+
+
+PROOFS: dict[str, tuple[Case, frozenset[Trouble], Callable[[pytest.MonkeyPatch], None]]] = {
+    "the slot": (UNWATCHED, frozenset({Event.LOCK_LOST}), without_slots),
+    "the epoch": (TAKEOVER, frozenset({Event.PAUSE}), without_epochs),
+    "the reading back": (SAME_GROUP, frozenset({Fault.ERROR_AFTER, Fault.EXISTS_BY_ITSELF}), without_reading_back),
+}
+
+
+@pytest.mark.parametrize("guard", PROOFS)
+def test_without_a_guard_the_search_finds_what_it_prevents(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, troubles, switch_off = PROOFS[guard]
+    switch_off(monkeypatch)
+    fresh = replace(case, troubles=troubles, oracle=replace(case.oracle, seen=set()))
+    with pytest.raises(Violation) as found:
+        explore(fresh.scenario, fresh.check, preemptions=1, faults=1, limit=None)
+    print(f"without {guard}: {found.value.schedule!r}")

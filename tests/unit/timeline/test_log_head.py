@@ -1,0 +1,184 @@
+"""The log's head is found by probing a few slots, however many there are, and with it all that may be unapplied."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from math import ceil, log2
+
+import pytest
+
+from hudi_ops.config.table import TableFacts
+from hudi_ops.errors import Corrupt, NotFound
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, load_log, slot_path
+from hudi_ops.timeline.entries import Archive, Cancel, Complete, Entry, Plan, Properties, Takeover, Void, encode_entry
+from hudi_ops.timeline.log_head import newest_log, older_entries, reaching_back
+from hudi_ops.timeline.names import instant_of_ms
+
+FACTS = TableFacts(buckets=1, hash_fields=("id",))
+MILLION = 1_000_000
+START_MS = 1_900_000_000_000
+
+
+def common(slot: int, /, **where: int | str) -> dict[str, object]:
+    return {"table_id": "t", "decision_id": f"d{slot}", "owner": "o", "at_ms": slot, **where}
+
+
+def properties(slot: int = 0, **where: int | str) -> Properties:
+    return Properties.model_validate({**common(slot, **where), "facts": FACTS, "set": {"slot": str(slot)}})
+
+
+def complete(slot: int, **where: int | str) -> Complete:
+    return Complete.model_validate({
+        **common(slot, **where),
+        "instant": instant_of_ms(START_MS + 10 * slot),
+        "action": "commit",
+        "epoch": 0,
+        "completion_time": instant_of_ms(START_MS + 10 * slot + 5),
+        "payload": f"p{slot}",
+    })
+
+
+def entry_of(kind: type[Entry], at: int, /, **fields: object) -> Entry:
+    return kind.model_validate({**common(at, properties_slot=0), **fields})
+
+
+class Synthesised:
+    """A storage whose slots are made up when they are read; counts the gets."""
+
+    def __init__(self, slots: int, make: Callable[[int], Entry]) -> None:
+        self._slots = slots
+        self._make = make
+        self.gets = 0
+
+    def get(self, path: str) -> bytes:
+        self.gets += 1
+        slot = int(re.findall(r"\d+", path)[-1])
+        if slot >= self._slots:
+            raise NotFound(path)
+        assert path == slot_path(slot)
+        return encode_entry(self._make(slot))
+
+
+def stored(*entries: Entry) -> MemoryStorage:
+    storage = MemoryStorage()
+    for slot, entry in enumerate(entries):
+        storage.put(slot_path(slot), encode_entry(entry))
+    return storage
+
+
+def test_a_million_slots_take_two_logarithms_of_gets() -> None:
+    where = {"properties_slot": 123_456, "archive_slot": 900_000}
+
+    def make(slot: int) -> Entry:
+        if slot in (0, 123_456):
+            return properties(slot, properties_slot=0 if slot else -1)
+        if slot == 900_000:
+            return entry_of(Archive, slot, boundary="20260101000000000", history="h")
+        return complete(slot, **where)
+
+    storage = Synthesised(MILLION, make)
+    log = newest_log(storage)  # type: ignore[arg-type]
+    assert log is not None
+    print(f"gets to open a log of a million slots without a pointer: {storage.gets}")
+    assert storage.gets <= 2 * ceil(log2(MILLION)) + 5
+    assert (log.head, log.base) == (MILLION - 1, MILLION - 1)
+    assert (log.properties_slot, log.properties.set) == (123_456, {"slot": "123456"})
+    assert (log.archive_slot, log.boundary) == (900_000, "20260101000000000")
+
+
+@pytest.mark.parametrize("slots", range(1, 70))
+def test_the_head_is_the_newest_slot(slots: int) -> None:
+    storage = stored(properties(), *(complete(slot, properties_slot=0) for slot in range(1, slots)))
+    log = newest_log(storage)
+    assert log is not None
+    assert log.head == slots - 1
+    assert log.entries[-1] == load_log(storage, None).entries[-1]  # type: ignore[union-attr]
+
+
+TAILS: dict[str, list[Entry]] = {
+    "complete": [],
+    "void": [entry_of(Void, 4, slot=3, reason="r")],
+    "cancel": [entry_of(Cancel, 4, instant="20260101000000000", reason="r")],
+    "takeovers": [entry_of(Takeover, slot, instant="20260101000000000", epoch=slot) for slot in (4, 5, 6)],
+    "plan": [entry_of(Plan, 4, instant="20310101000000000", action="compaction", payload="p")],
+}
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_what_may_be_unapplied_is_in_the_part_that_is_read(tail: str) -> None:
+    storage = stored(properties(), *(complete(slot, properties_slot=0) for slot in (1, 2, 3)), *TAILS[tail])
+    log = newest_log(storage)
+    assert log is not None
+    # The newest completion that counts is there too: the next completion time must lie above it.
+    newest = 2 if tail == "void" else 3
+    assert log.base == newest
+    assert log.head == 3 + len(TAILS[tail])
+    assert [slot for slot, _ in log.completes()] == [newest]
+
+
+def test_logs_of_older_versions_say_nothing_and_still_open() -> None:
+    old = [complete(slot).model_copy(update={"properties_slot": -1}) for slot in range(1, 9)]
+    old[2] = properties(3)  # type: ignore[call-overload]
+    log = newest_log(stored(properties(), *old))
+    assert log is not None
+    assert (log.head, log.properties_slot) == (8, 3)
+    assert log.properties.set == {"slot": "3"}
+
+
+def test_the_first_new_entry_above_an_old_log_knows_the_old_archive() -> None:
+    said = entry_of(Archive, 1, boundary="20260101000000000", history="h")
+    old = [said, *(complete(slot) for slot in (2, 3, 4))]
+    log = newest_log(stored(properties(), *old))
+    assert log is not None
+    assert (log.archive_slot, log.boundary) == (1, "20260101000000000")
+
+
+def test_what_a_table_that_is_gone_left_above_a_gap_is_not_the_head() -> None:
+    storage = stored(properties(), *(complete(slot, properties_slot=0) for slot in (1, 2)))
+    for slot in range(4, 200):
+        storage.put(slot_path(slot), encode_entry(complete(slot, properties_slot=0, table_id="gone")))
+    log = newest_log(storage)
+    assert log is not None
+    assert log.head == 2
+
+
+def test_a_table_without_a_log_has_none() -> None:
+    assert newest_log(MemoryStorage()) is None
+
+
+def test_a_slot_that_is_missing_below_the_head_is_corrupt() -> None:
+    storage = stored(properties(), *(complete(slot, properties_slot=5) for slot in range(1, 9)))
+    with pytest.raises(Corrupt, match="not what newer slots say"):
+        newest_log(storage)
+
+
+def test_what_lies_below_is_read_no_further_than_it_can_tell() -> None:
+    cancelled = instant_of_ms(START_MS + 10 * 999_990 + 7)
+
+    def make(slot: int) -> Entry:
+        if slot == 0:
+            return properties()
+        if slot == 999_993:
+            return entry_of(Cancel, slot, instant=cancelled, reason="r")
+        return complete(slot, properties_slot=0)
+
+    storage = Synthesised(MILLION, make)
+    log = newest_log(storage)  # type: ignore[arg-type]
+    assert log is not None
+    assert log.fate(cancelled) is None
+    before = storage.gets
+    fate = reaching_back(storage, log, cancelled).fate(cancelled)  # type: ignore[arg-type]
+    assert fate is not None
+    assert fate[0] == 999_993
+    assert storage.gets - before < 15
+    assert [slot for slot, _ in zip((s for s, _ in older_entries(storage, log)), range(2))] == [999_998, 999_997]  # type: ignore[arg-type]  # noqa: B905
+
+
+def test_a_pointer_of_a_later_release_is_read_for_what_is_known() -> None:
+    """Writers of two releases share a table while it is upgraded."""
+    pointer = Pointer("t", 7, 0, stranger="")
+    later = {**json.loads(pointer.encode()), "added_later": 1}
+    assert Pointer.decode({POINTER_KEY: json.dumps(later)}) == pointer

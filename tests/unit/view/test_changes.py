@@ -1,0 +1,66 @@
+"""Of each file group that some writes wrote: the newest base file among theirs, and the logs that it does not hold yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from hudi_ops.errors import Unsupported
+from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.view.changes import CompletedWrite, changed_slices
+
+
+def write(
+    time: str, completed: str, *files: str, replaced: Mapping[str, Sequence[str]] | None = None, partition: str = "p"
+) -> CompletedWrite:
+    stats = tuple(
+        WriteStat(file_id="", path=f"{partition}/{name}" if name else "", partition_path=partition) for name in files
+    )
+    groups = {key: tuple(ids) for key, ids in replaced.items()} if replaced is not None else None
+    return CompletedWrite(time, completed, "commit", CommitMetadata(operation="UPSERT", stats=stats, replaced=groups))
+
+
+def base(group: str, time: str) -> str:
+    return f"{group}_0-0-0_{time}.parquet"
+
+
+def log(group: str, time: str) -> str:
+    return f".{group}_{time}.log.1_0-0-0"
+
+
+def shown(writes: Sequence[CompletedWrite], **options: bool) -> dict[str, tuple[str, list[str]]]:
+    return {
+        one.file_id: (one.base.instant if one.base else "", [each.instant for each in one.logs])
+        for one in changed_slices(writes, **options)
+    }
+
+
+def test_the_newest_base_file_of_each_group() -> None:
+    writes = [write("5", "6", base("a", "5")), write("1", "2", base("a", "1"), base("b", "1"), "")]
+    assert shown(writes) == {"a": ("5", []), "b": ("1", [])}
+
+
+def test_replaced_groups_are_left_out() -> None:
+    writes = [write("1", "2", base("a", "1"), base("b", "1")), write("3", "4", base("c", "3"), replaced={"p": ["a"]})]
+    assert shown(writes) == {"b": ("1", []), "c": ("3", [])}
+    assert shown([*writes, write("5", "6", replaced={"q": ["b"]})]) == {"b": ("1", []), "c": ("3", [])}
+
+
+def test_logs_that_a_compaction_took_are_in_its_base_file() -> None:
+    before, after = write("1", "2", log("a", "1")), write("4", "7", log("a", "4"))
+    assert shown([before]) == {"a": ("", ["1"])}
+    assert shown([before, write("3", "5", base("a", "3")), after]) == {"a": ("3", ["4"])}
+    # Requested before the compaction was planned, completed after: it belongs to the new slice.
+    assert shown([write("1", "4", log("a", "1")), write("3", "5", base("a", "3"))]) == {"a": ("3", ["1"])}
+
+
+def test_logs_of_version_6_name_their_base() -> None:
+    writes = [write("1", "1", base("a", "1")), write("2", "2", log("a", "1"))]
+    assert shown(writes, logs_name_their_base=True) == {"a": ("1", ["1"])}
+    assert shown([*writes, write("3", "3", base("a", "3"))], logs_name_their_base=True) == {"a": ("3", [])}
+
+
+def test_other_files_are_refused() -> None:
+    with pytest.raises(Unsupported, match="none of the kinds"):
+        changed_slices([write("1", "2", "a_0-0-0_1.lance")])
