@@ -157,7 +157,9 @@ class Writer:
         dead = [
             one for one in self._timeline().pending if one.kind in {"commit", "replacecommit"} and self._is_dead(one)
         ]
-        for target in dead:
+        # What completed has no heartbeat any more: of those that seem dead it keeps what a second look finds pending.
+        pending = {one.time for one in self._timeline().pending} if dead else set()
+        for target in (one for one in dead if one.time in pending):
             with self._locked("schedule rollback"):
                 timeline = self._timeline()
                 if timeline.find(target.time) is None:
