@@ -18,8 +18,8 @@ from hudi_ops.concurrency.conflicts import (
     refuse_planned,
     refuse_running,
 )
-from hudi_ops.concurrency.fate import refuse_settled
 from hudi_ops.concurrency.keeper import GAP_S_MAX, refuse_starved
+from hudi_ops.concurrency.standing import refuse_settled
 from hudi_ops.concurrency.strangers import is_shared_with_strangers, newest_stranger
 from hudi_ops.errors import Conflict
 from hudi_ops.formats.avro_schema import to_arrow, to_avro

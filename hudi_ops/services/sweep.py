@@ -16,9 +16,9 @@ from hudi_ops.concurrency.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.markers import FOLDER, delete_markers
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import is_silent
-from hudi_ops.services.fates import fate_of
 from hudi_ops.services.rollback_files import delete_files, delete_own_notes, delete_pending, files_of
 from hudi_ops.services.session import Session, best_effort
+from hudi_ops.timeline.cancelled import fate_of
 from hudi_ops.timeline.commit_log import POINTER_KEY
 from hudi_ops.timeline.entries import Cancel
 from hudi_ops.timeline.instant import Instant

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from hudi_ops.concurrency import attempt, contenders, fate, transaction
+from hudi_ops.concurrency import attempt, contenders, standing, transaction
 from hudi_ops.services import apply, boundary, commit, fold, recover, rollback, void
 from hudi_ops.storage import claim
 from hudi_ops.storage.memory import MemoryStorage
@@ -240,7 +240,7 @@ HOLES = [
             troubled=frozenset({"one"}),
         ),
         # A rollback on the timeline stops its target, too, if it looks in time; writers that were cancelled need no look.
-        both(off(recover, "cancel_write", True), off(rollback, "refuse_uncancelled"), off(fate, "refuse_undone")),
+        both(off(recover, "cancel_write", True), off(rollback, "refuse_uncancelled"), off(standing, "refuse_undone")),
         is_wide=True,
     ),
     Hole(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Contender, refuse_completed
-from hudi_ops.concurrency.fate import refuse_settled
 from hudi_ops.concurrency.markers import put_marker
+from hudi_ops.concurrency.standing import refuse_settled
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Cancelled, Conflict, InvalidRequest
 from hudi_ops.files.names import base_file_name, data_path
