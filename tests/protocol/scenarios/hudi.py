@@ -98,12 +98,13 @@ class Writer:
         Raises:
             WriteConflict: an overlapping write completed since it began.
         """
-        seen = self._timeline()
         with self._locked("new instant"):
             time = self._next_time()
+            heartbeat = f"{HEARTBEATS}/{time}"
+            self._storage.put(heartbeat, b"")
             self._put(requested_name(time, "commit"))
-        heartbeat = f"{HEARTBEATS}/{time}"
-        self._storage.put(heartbeat, b"")
+        # What completes from here on it checks; what completed since it took its instant it does not.
+        seen = self._timeline()
         self._put(inflight_name(time, "commit"))
         (partition,) = job.paths
         base, held = self._base(seen, partition)
