@@ -116,6 +116,9 @@ def _clear_dead_of_hudi(
         session.drop_name(time)
     elif instant is None and session.was_cancelled(state, time):
         clear_risen(session, state, time)
+    elif instant is None and is_silent(session, time):
+        # It died between its heartbeat and its requested file, or after all. To its own judges no heartbeat is a dead one.
+        session.drop_name(time)
 
 
 def _clear_marked(

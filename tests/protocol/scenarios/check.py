@@ -168,6 +168,8 @@ class Oracle:
         ctx = simulated_context(settled, clock, "settler")
         if self.strangers:
             Hudi("cleaner")(ctx)
+        if self.finish:
+            Recovers()(ctx)  # what is decided may not be on the timeline yet
         for run in self.finish:
             with suppress(Conflict, Cancelled, Busy):
                 run(simulated_context(settled, clock, "finisher"))
