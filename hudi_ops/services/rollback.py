@@ -31,7 +31,7 @@ from hudi_ops.services.rollback_files import (
 from hudi_ops.services.session import Session
 from hudi_ops.services.sweep import clear_risen, settle_undone
 from hudi_ops.storage.claim import ensure
-from hudi_ops.timeline.cancelled import refuse_uncancelled
+from hudi_ops.timeline.cancelled import mark_cancelled, refuse_uncancelled
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, inflight_name, ms_of_instant, requested_name
@@ -91,7 +91,8 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     """
     storage = session.ctx.storage
     state = session.loader.load()
-    refuse_uncancelled(storage, state, target.time)
+    # Whoever cancelled it may have died before it left the mark, by which later looks know what they find.
+    mark_cancelled(storage, target.time, refuse_uncancelled(storage, state, target.time))
     begun = rollback_of(storage, state.timeline, target.time)
     if begun is not None and begun.is_completed:
         # Another helper was faster, or a sleeper came after it: one rollback a target.

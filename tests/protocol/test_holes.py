@@ -240,7 +240,9 @@ HOLES = [
             troubled=frozenset({"one"}),
         ),
         # A rollback on the timeline stops its target, too, if it looks in time; writers that were cancelled need no look.
-        both(off(recover, "cancel_write", True), off(rollback, "refuse_uncancelled"), off(standing, "refuse_undone")),
+        both(
+            off(recover, "cancel_write", True), off(rollback, "refuse_uncancelled", 0), off(standing, "refuse_undone")
+        ),
         is_wide=True,
     ),
     Hole(
