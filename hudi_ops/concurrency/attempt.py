@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from hudi_ops.concurrency.lease import Role, drop_lease, take_lease
+from hudi_ops.concurrency.lease import Role, discard, drop_lease, lease_facts, take_lease
 from hudi_ops.concurrency.strangers import alone_with_the_clock, is_shared_with_strangers
 from hudi_ops.context import TableContext
 from hudi_ops.errors import AlreadyExists, Internal, OutcomeUnknown
@@ -90,7 +90,8 @@ def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, w
         is_outdated = loader.has_left(state) and loader.probed_head > state.log.head
         if not newer and not is_outdated and put_requested(ctx, state, instant, wanted.action, wanted.requested):
             return instant
-        drop_lease(ctx, instant)
+        # Not without a look: who took the same millisecond without leases has put its own heartbeat over ours.
+        discard(ctx.storage, instant, lease_facts(ctx, wanted.role))
         if is_outdated:
             return None
         times |= newer | {instant}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from hudi_ops.concurrency.fate import how_taken
 from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, EXPIRY_MS, Renewal
+from hudi_ops.concurrency.standing import how_taken
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Cancelled, Unavailable
 from hudi_ops.timeline.commit_log import Log, refresh_log

@@ -168,7 +168,7 @@ def renew(storage: Storage, instant: str, facts: Mapping[str, Any], now_ms: int)
 
 
 def discard(storage: Storage, instant: str, facts: Mapping[str, Any]) -> None:
-    """Remove a lease that a late beat of ours made again."""
+    """Remove a lease if it is ours: one that a late beat made again, or whose name is not wanted."""
     if _is_ours(storage, instant, facts):
         storage.delete(lease_path(instant))
 

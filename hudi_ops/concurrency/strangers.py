@@ -13,8 +13,9 @@ from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.concurrency.locks import hold_lock
 from hudi_ops.context import TableContext
 from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.commit_log import Pointer
-from hudi_ops.timeline.entries import Plan
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.state import CommitReader, TableState
 
 LOOKED_BACK_MAX = 32
@@ -28,12 +29,21 @@ def is_shared_with_strangers(storage: Storage, commits: CommitReader, state: Tab
     """
     if has_strangers(commits, state):
         return True
-    planned = {entry.instant for _, entry in state.log.since(state.log.base - 1) if isinstance(entry, Plan)}
+    named = {getattr(entry, "instant", "") for _, entry in state.log.since(state.log.base - 1)}
     for instant in state.timeline.pending:
+        if instant.time in named:
+            continue
         lease = read_lease(storage, instant.time)
-        if instant.time not in planned and (lease is None or lease.owner is None):
+        if lease is None and not _is_pending_still(storage, state, instant):
+            continue  # one of ours that ended while it was looked at, and whose lease went with it
+        if lease is None or lease.owner is None:
             return True
     return False
+
+
+def _is_pending_still(storage: Storage, state: TableState, instant: Instant) -> bool:
+    found = load_timeline(storage, state.config).find(instant.time, instant.action)
+    return found is not None and not found.is_completed
 
 
 def has_strangers(commits: CommitReader, state: TableState) -> bool:

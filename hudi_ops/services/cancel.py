@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hudi_ops.services.fates import cancel_slot, fate_of, mark_cancelled
 from hudi_ops.services.session import Session
+from hudi_ops.timeline.cancelled import cancel_slot, fate_of, mark_cancelled
 from hudi_ops.timeline.entries import Cancel, Complete, Entry
 from hudi_ops.timeline.state import TableState
 

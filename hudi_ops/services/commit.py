@@ -18,9 +18,11 @@ from hudi_ops.concurrency.conflicts import (
     refuse_planned,
     refuse_running,
 )
-from hudi_ops.concurrency.fate import refuse_settled
 from hudi_ops.concurrency.keeper import GAP_S_MAX, refuse_starved
+from hudi_ops.concurrency.standing import refuse_settled
+from hudi_ops.concurrency.starting import STARTS_WITHIN_S, Starting, await_started, refuse_starting
 from hudi_ops.concurrency.strangers import is_shared_with_strangers, newest_stranger
+from hudi_ops.concurrency.transaction import Decided, Prepare
 from hudi_ops.errors import Conflict
 from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import pointers
@@ -89,6 +91,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write, *, role: Ro
         refuse_settled(session.ctx.storage, attempt, state)
         shared = partial(is_shared_with_strangers, session.ctx.storage, session.commits, state)
         refuse_starved(session.longest_gap_s(attempt.instant), shared, attempt.instant)
+        refuse_starting(session.ctx, state, attempt.instant)
         refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
         _refuse_vanished(attempt, state)
         _refuse_changed_schema(session, attempt, state)
@@ -111,7 +114,7 @@ def complete_write(session: Session, attempt: Attempt, write: Write, *, role: Ro
             **seen_by(state, completion),
         )
 
-    decided = session.decide(prepare, f"{write.operation.lower()} {attempt.instant}")
+    decided = _decide_once_started(session, attempt, prepare, f"{write.operation.lower()} {attempt.instant}")
     if decided is None or not isinstance(decided.entry, Complete) or not decided.applied:
         raise Conflict(
             "a writer without the commit log came between decision and completed file",
@@ -122,6 +125,22 @@ def complete_write(session: Session, attempt: Attempt, write: Write, *, role: Ro
         )
     session.drop_lost_payloads(attempt.instant, decided, alone=attempt.epoch == 0)
     return decided.entry
+
+
+def _decide_once_started(session: Session, attempt: Attempt, prepare: Prepare, purpose: str) -> Decided | None:
+    """Decide, with the lock given back while a writer of Apache Hudi is starting.
+
+    Raises:
+        Starting: one after the other has begun for longer than a heartbeat lasts.
+    """
+    until_s = session.ctx.clock.monotonic_s() + 2 * STARTS_WITHIN_S
+    while True:
+        try:
+            return session.decide(prepare, purpose)
+        except Starting:
+            if session.ctx.clock.monotonic_s() >= until_s:
+                raise
+            await_started(session.ctx, session.loader.load(), attempt.instant)
 
 
 def read_ahead(session: Session, attempt: Attempt, write: Write, mine: Contender) -> Ahead:

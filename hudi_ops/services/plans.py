@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.lease import EXPIRY_MS, Lease, read_lease, take_lease
 from hudi_ops.concurrency.markers import list_markers
-from hudi_ops.concurrency.transaction import Decided
 from hudi_ops.errors import Busy, Cancelled, Conflict, Internal
 from hudi_ops.services.session import Session
 from hudi_ops.services.void import pending_inputs
@@ -90,20 +89,19 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
             footprint=encode_footprint(draft.footprint),
         )
 
-    decided: Decided | None = None
     try:
         decided = session.decide(prepare, f"plan a {action}")
     except (Busy, Cancelled, Conflict):
-        # Nothing landed, and without a lease nobody would be led to these bytes: they go while the name is still held.
+        # Nothing landed, and without a lease nobody would be led to these bytes: they go while the name is still held. After any
+        # other error both stay: the lease, once dead, is what leads the next writer to them.
         for instant in leases:
             session.drop_refused_payloads(instant)
-        raise
-    finally:
-        # The requested file holds the name from now on. Leases of tries that lost their slot hold nothing.
-        for instant in leases:
             session.drop_name(instant)
+        raise
     for instant in leases:
         session.drop_lost_payloads(instant, decided, alone=True)
+        # The requested file holds the name from now on. Leases of tries that lost their slot hold nothing.
+        session.drop_name(instant)
     if decided is None or not isinstance(decided.entry, Plan):
         raise Internal(f"no plan was decided for {action}", table=draft.begun.config.name)
     if not decided.applied:

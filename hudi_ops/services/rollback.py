@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hudi_ops.concurrency.attempt import Attempt, begin
-from hudi_ops.concurrency.fate import refuse_taken_over
 from hudi_ops.concurrency.lease import lease_path, read_lease
 from hudi_ops.concurrency.locks import hold_lock
+from hudi_ops.concurrency.standing import refuse_taken_over
 from hudi_ops.concurrency.transaction import Decided
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import is_foreign
-from hudi_ops.services.fates import refuse_uncancelled
 from hudi_ops.services.plans import take_over
 from hudi_ops.services.rollback_files import (
     delete_files,
@@ -32,6 +31,7 @@ from hudi_ops.services.rollback_files import (
 from hudi_ops.services.session import Session
 from hudi_ops.services.sweep import clear_risen, settle_undone
 from hudi_ops.storage.claim import ensure
+from hudi_ops.timeline.cancelled import mark_cancelled, refuse_uncancelled
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, inflight_name, ms_of_instant, requested_name
@@ -91,7 +91,8 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     """
     storage = session.ctx.storage
     state = session.loader.load()
-    refuse_uncancelled(storage, state, target.time)
+    # Whoever cancelled it may have died before it left the mark, by which later looks know what they find.
+    mark_cancelled(storage, target.time, refuse_uncancelled(storage, state, target.time))
     begun = rollback_of(storage, state.timeline, target.time)
     if begun is not None and begun.is_completed:
         # Another helper was faster, or a sleeper came after it: one rollback a target.

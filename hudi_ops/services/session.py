@@ -22,7 +22,7 @@ from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.services.adopter import Adopter, Terms
 from hudi_ops.services.apply import TimelineApplier
-from hudi_ops.services.fates import cancel_slot, fate_of
+from hudi_ops.timeline.cancelled import cancel_slot, fate_of
 from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder, put_payload
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Complete, Plan, Void

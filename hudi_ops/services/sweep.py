@@ -10,14 +10,15 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from hudi_ops.concurrency.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.markers import FOLDER, delete_markers
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import is_silent
-from hudi_ops.services.fates import fate_of
 from hudi_ops.services.rollback_files import delete_files, delete_own_notes, delete_pending, files_of
 from hudi_ops.services.session import Session, best_effort
+from hudi_ops.timeline.cancelled import fate_of
 from hudi_ops.timeline.commit_log import POINTER_KEY
 from hudi_ops.timeline.entries import Cancel
 from hudi_ops.timeline.instant import Instant
@@ -74,11 +75,11 @@ def clear_late(session: Session, state: TableState, completed: Instant) -> None:
 
 
 def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None:
-    """Drop leases and markers of instants that are settled, or that never reached the timeline.
+    """Clear away what is settled, or never reached the timeline: leases, markers and their files; look again where that is due.
 
     Args:
         session: the table's.
-        state: read after `dead` was.
+        state: read after `dead` was, unless that is empty.
         dead: instants whose lease was dead, and whether it was Apache Hudi's.
     """
     # By their time alone: a savepoint has that of the write that it protects.
@@ -86,39 +87,61 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
     known = {time: instant for time, instant in found if instant is not None}
     folders = session.ctx.storage.list_folder(FOLDER).folders
     notes = notes_of(folders)
-    marked = {name for name in folders if name.isdecimal()}
     for time, is_foreign in dead.items():
-        instant = known.get(time)
-        if is_foreign:
-            # Its program clears up after itself, unless it died right after it completed, or was ours to roll back.
-            if instant is not None and instant.is_completed and is_silent(session, time):
-                session.settle(time)
-            elif instant is None and time in notes:
-                session.drop_name(time)
-            elif instant is None and session.was_cancelled(state, time):
-                clear_risen(session, state, time)
-        elif instant is not None and instant.is_completed:
-            session.settle(time)
-        elif instant is None and time in notes:
-            session.drop_name(time)
-        elif instant is None:
-            _settle_vanished(session, state, time)
+        clear_dead = _clear_dead_of_hudi if is_foreign else _clear_dead_of_ours
+        clear_dead(session, state, time, known.get(time), is_noted=time in notes)
     session.ctx.storage.sweep_temp(TEMP_AGE_MS, session.ctx.clock.now_ms())
-    for time in sorted(marked - known.keys() - notes.keys() - dead.keys()):
-        # A task that outlived its rolled back attempt announced, and perhaps wrote, another file.
-        if read_lease(session.ctx.storage, time) is None and session.was_cancelled(state, time):
-            clear_risen(session, state, time)
-    for time in sorted(marked - dead.keys()):
-        if (
-            (done := known.get(time)) is not None
-            and done.is_completed
-            and read_lease(session.ctx.storage, time) is None
-        ):
-            clear_late(session, state, done)
+    _clear_marked(session, state, {name for name in folders if name.isdecimal()} - dead.keys(), known, notes)
+    _look_again_where_due(session, state, {time: notes[time] for time in notes.keys() - known.keys()})
+
+
+def _clear_dead_of_ours(
+    session: Session, state: TableState, time: str, instant: Instant | None, *, is_noted: bool
+) -> None:
+    if instant is not None and instant.is_completed:
+        session.settle(time)
+    elif instant is None and is_noted:
+        session.drop_name(time)
+    elif instant is None:
+        _settle_vanished(session, state, time)
+
+
+def _clear_dead_of_hudi(
+    session: Session, state: TableState, time: str, instant: Instant | None, *, is_noted: bool
+) -> None:
+    # Its program clears up after itself, unless it died right after it completed, or was ours to roll back.
+    if instant is not None and instant.is_completed and is_silent(session, time):
+        session.settle(time)
+    elif instant is None and is_noted:
+        session.drop_name(time)
+    elif instant is None and session.was_cancelled(state, time):
+        clear_risen(session, state, time)
+    elif instant is None and is_silent(session, time):
+        # It died between its heartbeat and its requested file, or after all. To its own judges no heartbeat is a dead one.
+        session.drop_name(time)
+
+
+def _clear_marked(
+    session: Session,
+    state: TableState,
+    marked: AbstractSet[str],
+    known: Mapping[str, Instant],
+    notes: Mapping[str, Sequence[int]],
+) -> None:
+    for time in sorted(marked):
+        instant = known.get(time)
+        if instant is None and time not in notes and read_lease(session.ctx.storage, time) is None:
+            # A task that outlived its rolled back attempt announced, and perhaps wrote, another file.
+            if session.was_cancelled(state, time):
+                clear_risen(session, state, time)
+        elif instant is not None and instant.is_completed and read_lease(session.ctx.storage, time) is None:
+            clear_late(session, state, instant)
+
+
+def _look_again_where_due(session: Session, state: TableState, notes: Mapping[str, Sequence[int]]) -> None:
     now_ms = session.ctx.clock.now_ms()
-    due = [time for time, until_ms in sorted(notes.items()) if until_ms[-1] <= now_ms and time not in known]
     looked = 0
-    for time in due:
+    for time in sorted(time for time, until_ms in notes.items() if until_ms[-1] <= now_ms):
         if looked < SWEPT_FILES_MAX:
             looked += look_again(session, state, time, notes[time])
 
@@ -186,5 +209,6 @@ def _settle_vanished(session: Session, state: TableState, instant: str) -> None:
 
 
 def _has_dead_lease(session: Session, instant: str) -> bool:
+    # Ours: no storage clock is asked, as for Apache Hudi's (`dead_writers.is_dead`); a slot stops who is alive after all.
     lease = read_lease(session.ctx.storage, instant)
     return lease is not None and lease.is_dead(session.ctx.clock)

@@ -10,13 +10,13 @@ from hudi_ops.concurrency.lease import Lease, read_lease
 from hudi_ops.errors import Busy, Conflict, InvalidRequest, Unsupported
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import is_dead, is_foreign
-from hudi_ops.services.fates import fate_of
 from hudi_ops.services.recover import finish_unfinished, recover
 from hudi_ops.services.rollback import Undone, roll_back
 from hudi_ops.services.rollback_files import files_of
 from hudi_ops.services.session import Session
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.timeline.archived import load_history
+from hudi_ops.timeline.cancelled import fate_of
 from hudi_ops.timeline.entries import Complete
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import WRITE_ACTIONS

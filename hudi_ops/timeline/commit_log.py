@@ -98,6 +98,13 @@ class Log:
         """Number of the newest slot."""
         return self.base + len(self.entries) - 1
 
+    def newest(self, count: int) -> Log:
+        """The same log without its oldest entries: so many are left, and as many more as it takes to reach a COMPLETE."""
+        cut = len(self.entries) - count
+        while cut > 0 and not any(isinstance(entry, Complete) for entry in self.entries[cut:]):
+            cut -= count
+        return self if cut <= 0 else replace(self, base=self.base + cut, entries=self.entries[cut:])
+
     def at(self, slot: int) -> Entry | None:
         """The entry in a slot, or None when it lies outside the part that was read."""
         return self.entries[slot - self.base] if self.base <= slot <= self.head else None

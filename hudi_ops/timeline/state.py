@@ -17,6 +17,10 @@ from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log_head import open_log
 from hudi_ops.timeline.properties_file import load_config
 
+ENTRIES_KEPT_MAX = 1024
+COMMITS_KEPT_MAX = 4096
+"""How many log entries and commits a session remembers; what is asked for again after that is read again."""
+
 
 @dataclass
 class CommitReader:
@@ -51,6 +55,9 @@ class CommitReader:
             except NotFound:
                 return None
             self._read[path] = CommitMetadata.from_bytes(body, path)
+            if len(self._read) > COMMITS_KEPT_MAX:
+                for oldest in list(self._read)[: COMMITS_KEPT_MAX // 2]:
+                    del self._read[oldest]
         return self._read[path]
 
     def newest_with(self, timeline: Timeline, key: str) -> CommitMetadata | None:
@@ -149,6 +156,9 @@ class StateLoader:
         """A write has begun from a state. What the last decision left is dropped: if this write fails, the next one reads."""
         self._left = None
         self._set_out = state.log.head
+        # Nothing that is under way asks for older entries, and all of them were applied: a session may live for weeks.
+        if self._log is not None and len(self._log.entries) > ENTRIES_KEPT_MAX:
+            self._log = self._log.newest(ENTRIES_KEPT_MAX // 4)
 
     def resume(self) -> TableState:
         """The state from which a write may set out: what the last decision of this process left; else it is read.

@@ -78,7 +78,14 @@ def _check_single(subject: Subject, files: list[TimelineFile], findings: Finding
                 "find out which one readers should see; remove the other after a backup",
             )
     for (time, action), names in completed.items():
-        if len(names) > 1:
+        if len(names) > 1 and action == "rollback":
+            findings.warning(
+                "rollback-twice",
+                f"{len(names)} processes completed this rollback, one of them Apache Hudi: {', '.join(sorted(names))}",
+                time,
+                "nothing to repair: both deleted the same files",
+            )
+        elif len(names) > 1:
             findings.error(
                 "completed-twice",
                 f"{action} has {len(names)} completed files: {', '.join(sorted(names))}",

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.create import Definition, create_table
-from hudi_ops.services.fates import MARKS
 from hudi_ops.services.ledger import pointers
 from hudi_ops.services.recover import recover
 from hudi_ops.services.sweep import notes_of
@@ -21,6 +20,7 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.timeline.cancelled import MARKS
 from hudi_ops.timeline.commit_log import load_log
 from hudi_ops.timeline.entries import Cancel, Complete, Plan
 from hudi_ops.timeline.state import CommitReader, StateLoader

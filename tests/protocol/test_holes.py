@@ -3,7 +3,7 @@
 Goal: the guards are needed, and the simulator can see what they prevent. Method: for each hole a few actors, explored within the
 fewest preemptions and faults that lead into it; once as the product is, which must survive every schedule, and once with the guard
 replaced by one that lets everything pass, which some schedule must not survive. H1 to H8 were found by a model of the commit log
-before it was written, W1 to W4 by walking through its rules (docs/protocol.md §5 to §8).
+before it was written, W1 to W4 by walking through its rules (docs/protocol.md §5 to §8), W5 by a fleet of ours and Apache Hudi.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from hudi_ops.concurrency import attempt, contenders, fate, transaction
+from hudi_ops.concurrency import attempt, contenders, standing, transaction
 from hudi_ops.services import apply, boundary, commit, fold, recover, rollback, void
 from hudi_ops.storage import claim
 from hudi_ops.storage.memory import MemoryStorage
@@ -24,7 +24,7 @@ from hudi_ops.testing.steps import Event
 from hudi_ops.timeline.commit_log import Log, load_log
 from hudi_ops.timeline.properties_file import read_properties
 from tests.protocol.scenarios.actors import Later, Recovers, Sets, Writes
-from tests.protocol.scenarios.cases import Case, mixed_table, of_jobs, with_dead
+from tests.protocol.scenarios.cases import Case, beside_hudi, mixed_table, of_jobs, with_dead
 from tests.protocol.scenarios.check import Oracle
 from tests.protocol.scenarios.hudi import Hudi, HudiClusters
 from tests.protocol.scenarios.services import Archives, Plans
@@ -240,7 +240,9 @@ HOLES = [
             troubled=frozenset({"one"}),
         ),
         # A rollback on the timeline stops its target, too, if it looks in time; writers that were cancelled need no look.
-        both(off(recover, "cancel_write", True), off(rollback, "refuse_uncancelled"), off(fate, "refuse_undone")),
+        both(
+            off(recover, "cancel_write", True), off(rollback, "refuse_uncancelled", 0), off(standing, "refuse_undone")
+        ),
         is_wide=True,
     ),
     Hole(
@@ -266,6 +268,12 @@ HOLES = [
         # Who recovers clears what has risen, itself too, if it comes to that.
         both(unread_log(apply), off(recover, "clear_archived", [])),
     ),
+    Hole(
+        "W5 a writer of Apache Hudi that is starting is let in first",
+        lambda: beside_hudi("", UPSERT_A, ALSO_A, frozenset()),
+        off(commit, "refuse_starting"),
+        faults=0,
+    ),
 ]
 
 
@@ -285,5 +293,5 @@ def test_a_hole_opens_without_its_guard(hole: Hole, monkeypatch: pytest.MonkeyPa
 def test_all_holes_are_here() -> None:
     assert {hole.name.split()[0] for hole in HOLES} == {
         *(f"H{n}" for n in range(1, 9)),
-        *(f"W{n}" for n in range(1, 5)),
+        *(f"W{n}" for n in range(1, 6)),
     }

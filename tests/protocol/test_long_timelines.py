@@ -11,6 +11,9 @@ from hudi_ops.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.timeline import state
+from hudi_ops.timeline.commit_log import load_log
+from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import FIRST, START_MS, make_base
 
 
@@ -25,3 +28,28 @@ def test_a_first_write_reads_a_bounded_number_of_commits(tmp_path: Path, commits
     Table(simulated_context(counted, clock, "fresh")).ingest(FIRST)
     read = {point for point in counted.history if point.startswith("get:.hoodie/timeline/") and ".commit" in point}
     assert len(read) <= LOOKED_BACK_MAX + 2, f"{len(read)} commits were read"
+
+
+def test_a_session_that_lives_long_remembers_a_bounded_part_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "ENTRIES_KEPT_MAX", 16)
+    monkeypatch.setattr(state, "COMMITS_KEPT_MAX", 16)
+    storage = make_base(tmp_path / "source")
+    clock = ManualClock(START_MS + 60_000, tick_ms=1)
+    writer = Table(simulated_context(storage, clock, "writer"))
+    other = Table(simulated_context(storage, clock, "other"))
+    for number in range(60):
+        writer.ingest(FIRST)
+        if number % 7 == 0:
+            other.ingest(FIRST)
+            clock.advance_ms(11_000)
+    log = writer._session.loader.known_log
+    assert log is not None
+    assert len(log.entries) <= 18
+    assert len(writer._session.commits._read) <= 16
+    whole = load_log(storage, None)
+    assert whole is not None
+    assert (log.head, log.properties_slot) == (whole.head, whole.properties_slot)
+    assert log.entries == whole.entries[log.base :]
+    assert verify_table(storage, deep=True, clock=clock).findings == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hudi_ops.concurrency import fate
+from hudi_ops.concurrency import standing
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Cancelled, Conflict
@@ -50,7 +50,7 @@ def test_who_was_taken_over_cannot_complete(monkeypatch: pytest.MonkeyPatch) -> 
         finish(first, attempt)
     unguarded = storage.copy()
     assert finish(second, taken).epoch == 1
-    monkeypatch.setattr(fate, "refuse_taken_over", lambda attempt, state: None)
+    monkeypatch.setattr(standing, "refuse_taken_over", lambda attempt, state: None)
     assert finish(session_of(unguarded, clock, "first"), attempt).epoch == 0, "without its guard the sleeper completes"
 
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import pytest
 
-from hudi_ops.concurrency import fate, transaction
+from hudi_ops.concurrency import standing, transaction
 from hudi_ops.context import TableContext
 from hudi_ops.storage import claim
 from hudi_ops.storage.claim import Claimed
@@ -152,7 +152,7 @@ def without_slots(patch: pytest.MonkeyPatch) -> None:
 
 def without_epochs(patch: pytest.MonkeyPatch) -> None:
     """A worker does not notice that its instant was given to another."""
-    patch.setattr(fate, "refuse_taken_over", lambda attempt, state: None)
+    patch.setattr(standing, "refuse_taken_over", lambda attempt, state: None)
 
 
 def without_reading_back(patch: pytest.MonkeyPatch) -> None:

@@ -201,6 +201,25 @@ def test_what_a_sleeper_leaves_after_its_rollback_is_removed(
     assert unaccounted(storage) == []
 
 
+def test_the_heartbeat_of_a_writer_that_took_the_same_millisecond_stays(storage: MemoryStorage) -> None:
+    """A first write of Apache Hudi to a table of ours: nobody told us to take instants under the lock."""
+    taken: list[str] = []
+
+    def takes_it_too() -> None:
+        (lease,) = storage.list(".hoodie/.heartbeat")
+        taken.append(lease.name)
+        storage.put(lease.path, b"")
+        storage.put(f"{TIMELINE}/{lease.name}.commit.requested", b"")
+        storage.put(f"{TIMELINE}/{lease.name}.inflight", b"")
+
+    moves = Meanwhile(f"put_if_absent:{TIMELINE}", takes_it_too)
+    table = Table(simulated_context(FaultyStorage(storage, moves), ManualClock(NOW_MS, tick_ms=1), "ours"))
+    done = table.ingest(SECOND.slice(0, 1))
+    assert done.instant not in taken
+    assert [info.name for info in storage.list(".hoodie/.heartbeat")] == taken
+    assert storage.get(f".hoodie/.heartbeat/{taken[0]}") == b""
+
+
 def test_a_table_made_anew_is_noticed(storage: MemoryStorage) -> None:
     stale = Table(simulated_context(storage, ManualClock(NOW_MS), "stale"))
     stale.ingest(SECOND.slice(0, 1))

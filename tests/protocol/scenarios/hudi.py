@@ -91,6 +91,7 @@ class Writer:
         self._storage = ctx.storage
         self._name = name
         self._config: TableConfig = load_config(ctx.storage)
+        self._beaten_ms = 0
 
     def write(self, job: Job) -> Landed:
         """Write a job.
@@ -98,32 +99,48 @@ class Writer:
         Raises:
             WriteConflict: an overlapping write completed since it began.
         """
-        seen = self._timeline()
         with self._locked("new instant"):
             time = self._next_time()
+            heartbeat = f"{HEARTBEATS}/{time}"
+            self._storage.put(heartbeat, b"")
+            self._beaten_ms = self._ctx.clock.now_ms()
             self._put(requested_name(time, "commit"))
-        heartbeat = f"{HEARTBEATS}/{time}"
-        self._storage.put(heartbeat, b"")
+        assert self._ctx.beats is not None
+        with self._ctx.beats.every(EXPIRY_MS / 2_000, lambda: self._beat(heartbeat)):
+            try:
+                self._work(job, time)
+            except WriteConflict:
+                self._storage.delete(heartbeat)
+                raise
+        delete_markers(self._storage, time)
+        self._storage.delete(heartbeat)
+        return Landed(time, job)
+
+    def _work(self, job: Job, time: str) -> None:
+        # What completes from here on it checks; what completed since it took its instant it does not.
+        seen = self._timeline()
         self._put(inflight_name(time, "commit"))
         (partition,) = job.paths
         base, held = self._base(seen, partition)
         previous = base.rpartition("/")[2]
         stat = self._put_base_file(time, partition, _named(previous).file_id, job.applied(held), previous)
-        try:
-            with self._locked("commit"):
-                self._refuse_conflicts(seen, time, stat)
-                if self._storage.head(self._path(inflight_name(time, "commit"))) is None:
-                    raise WriteConflict(f"{time} has no inflight any more")
-                metadata = CommitMetadata(
-                    operation=job.operation.upper(), stats=(stat,), extra={**self._carried(), WRITER_KEY: self._name}
-                )
-                self._put(completed_name(time, "commit", self._next_time()), metadata.to_bytes())
-        except WriteConflict:
-            self._storage.delete(heartbeat)
-            raise
-        delete_markers(self._storage, time)
-        self._storage.delete(heartbeat)
-        return Landed(time, job)
+        with self._locked("commit"):
+            self._refuse_conflicts(seen, time, stat)
+            if self._storage.head(self._path(inflight_name(time, "commit"))) is None:
+                raise WriteConflict(f"{time} has no inflight any more")
+            if self._ctx.clock.now_ms() - self._beaten_ms > EXPIRY_MS:
+                raise WriteConflict(f"{time} missed its own heartbeat")
+            metadata = CommitMetadata(
+                operation=job.operation.upper(), stats=(stat,), extra={**self._carried(), WRITER_KEY: self._name}
+            )
+            self._put(completed_name(time, "commit", self._next_time()), metadata.to_bytes())
+
+    def _beat(self, heartbeat: str) -> None:
+        """It stops for good once it has missed one: it may count as dead already."""
+        now_ms = self._ctx.clock.now_ms()
+        if now_ms - self._beaten_ms <= EXPIRY_MS:
+            self._storage.put(heartbeat, b"")
+            self._beaten_ms = now_ms
 
     def plan_clustering(self, partition: str) -> str:
         """Plan to rewrite a partition's file group under another id, as it is now; returns the plan's instant."""
@@ -157,7 +174,9 @@ class Writer:
         dead = [
             one for one in self._timeline().pending if one.kind in {"commit", "replacecommit"} and self._is_dead(one)
         ]
-        for target in dead:
+        # What completed has no heartbeat any more: of those that seem dead it keeps what a second look finds pending.
+        pending = {one.time for one in self._timeline().pending} if dead else set()
+        for target in (one for one in dead if one.time in pending):
             with self._locked("schedule rollback"):
                 timeline = self._timeline()
                 if timeline.find(target.time) is None:

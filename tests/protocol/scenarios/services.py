@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Contender, refuse_completed
-from hudi_ops.concurrency.fate import refuse_settled
 from hudi_ops.concurrency.markers import put_marker
+from hudi_ops.concurrency.standing import refuse_settled
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Cancelled, Conflict, InvalidRequest
 from hudi_ops.files.names import base_file_name, data_path
@@ -22,7 +22,7 @@ from hudi_ops.services.boundary import Kept, archive_boundary
 from hudi_ops.services.live_groups import live_slices
 from hudi_ops.services.plans import Draft, clear_older_epochs, publish_plan, take_over
 from hudi_ops.services.recover import recover
-from hudi_ops.services.rollback import undo_attempt
+from hudi_ops.services.rollback import roll_back, undo_attempt
 from hudi_ops.services.session import Session
 from hudi_ops.services.void import seen_by
 from hudi_ops.storage.claim import ensure
@@ -80,7 +80,12 @@ class Executes:
         session = Session(ctx)
         state = session.loader.load()
         pending = [one for one in state.timeline.pending if one.action == "clustering"]
-        attempt = take_over(session, pending[0].time, "clustering") if pending else None
+        try:
+            attempt = take_over(session, pending[0].time, "clustering") if pending else None
+        except Cancelled:
+            # Whoever cancelled it died before it was off the timeline.
+            roll_back(session, pending[0])
+            raise
         if attempt is None:
             return None
         written: list[WriteStat] = []

@@ -66,6 +66,14 @@ def test_completed_twice(foreign):
     assert found(foreign) == errors("completed-twice")
 
 
+def test_rollback_completed_by_two_processes(ours):
+    rollback = next(one for one in timeline_of(ours) if one.kind == "rollback")
+    path = f".hoodie/timeline/{rollback.file_name}"
+    ours.put(path.replace(rollback.completion_time, LATER), ours.get(path))
+    assert warnings("rollback-twice")[0] in found(ours)
+    assert not verify_table(ours).errors
+
+
 def test_equal_completion_times(foreign):
     first, second = writes(foreign)
     body = foreign.get(path_of(foreign, first))

@@ -51,8 +51,11 @@ def fate_of(storage: Storage, state: TableState, instant: str) -> tuple[int, Ent
     return reaching_back(storage, state.log, instant).fate(instant)
 
 
-def refuse_uncancelled(storage: Storage, state: TableState, instant: str) -> None:
+def refuse_uncancelled(storage: Storage, state: TableState, instant: str) -> int:
     """Nothing of an instant is deleted before a CANCEL that names it holds a slot (docs/protocol.md §7).
+
+    Returns:
+        That slot.
 
     Raises:
         Internal: none does.
@@ -66,3 +69,4 @@ def refuse_uncancelled(storage: Storage, state: TableState, instant: str) -> Non
             expected="a CANCEL",
             found=fate[1].kind if fate is not None else "no slot",
         )
+    return fate[0]
