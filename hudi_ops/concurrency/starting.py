@@ -26,10 +26,6 @@ STARTS_WITHIN_S = EXPIRY_MS / 1000 + 10
 """After so long it has started, or counts as dead."""
 
 
-class Starting(Busy):
-    """A writer of Apache Hudi is about to read the table."""
-
-
 def starting(ctx: TableContext, state: TableState, instant: str) -> Instant | None:
     """The oldest live writer without slots that took its instant before this one and has no inflight file yet; None: nobody.
 
@@ -49,11 +45,11 @@ def refuse_starting(ctx: TableContext, state: TableState, instant: str) -> None:
     """Refuse to complete an instant above that of a writer which is starting; asked under the lock, where it takes its own.
 
     Raises:
-        Starting: names it.
+        Busy: names it; `is_starting` tells this refusal from others.
     """
     one = starting(ctx, state, instant)
     if one is not None:
-        raise Starting(
+        raise Busy(
             f"{one.action} {one.time} of Apache Hudi has begun, and has not read the table yet",
             table=state.config.name,
             instant=instant,
@@ -61,7 +57,13 @@ def refuse_starting(ctx: TableContext, state: TableState, instant: str) -> None:
             found="its requested file alone",
             next_step="run the same call again once it has started",
             other=one.time,
+            starting=True,
         )
+
+
+def is_starting(error: Busy) -> bool:
+    """Whether what was refused may be decided as soon as a writer of Apache Hudi has started."""
+    return bool(error.details.get("starting"))
 
 
 def await_started(ctx: TableContext, state: TableState, instant: str) -> None:

@@ -20,10 +20,10 @@ from hudi_ops.concurrency.conflicts import (
 )
 from hudi_ops.concurrency.keeper import GAP_S_MAX, refuse_starved
 from hudi_ops.concurrency.standing import refuse_settled
-from hudi_ops.concurrency.starting import STARTS_WITHIN_S, Starting, await_started, refuse_starting
+from hudi_ops.concurrency.starting import STARTS_WITHIN_S, await_started, is_starting, refuse_starting
 from hudi_ops.concurrency.strangers import is_shared_with_strangers, newest_stranger
 from hudi_ops.concurrency.transaction import Decided, Prepare
-from hudi_ops.errors import Conflict
+from hudi_ops.errors import Busy, Conflict
 from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import pointers
 from hudi_ops.services.session import Session
@@ -131,14 +131,14 @@ def _decide_once_started(session: Session, attempt: Attempt, prepare: Prepare, p
     """Decide, with the lock given back while a writer of Apache Hudi is starting.
 
     Raises:
-        Starting: one after the other has begun for longer than a heartbeat lasts.
+        Busy: one after the other has begun for longer than a heartbeat lasts; or the lock was not to be had.
     """
     until_s = session.ctx.clock.monotonic_s() + 2 * STARTS_WITHIN_S
     while True:
         try:
             return session.decide(prepare, purpose)
-        except Starting:
-            if session.ctx.clock.monotonic_s() >= until_s:
+        except Busy as error:
+            if not is_starting(error) or session.ctx.clock.monotonic_s() >= until_s:
                 raise
             await_started(session.ctx, session.loader.load(), attempt.instant)
 

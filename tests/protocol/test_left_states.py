@@ -22,15 +22,17 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.testing.simulation import History, explore, replay
+from hudi_ops.testing.simulation import explore
+from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
-from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.names import instant_of_ms
+from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.names import completed_name, instant_of_ms
+from hudi_ops.timeline.properties_file import load_config
 from tests.protocol.scenarios.actors import Landed, Recovers, Writes
 from tests.protocol.scenarios.between import clock_of, context, die_at, disturbed, outcome_of
-from tests.protocol.scenarios.cases import BESIDE_HUDI, Case
+from tests.protocol.scenarios.cases import BESIDE_HUDI, Case, mixed_table
 from tests.protocol.scenarios.check import Oracle, rows_read
-from tests.protocol.scenarios.hudi import Hudi
+from tests.protocol.scenarios.hudi import WRITER_KEY, Hudi
 from tests.protocol.scenarios.listing_reader import listed_rows
 from tests.protocol.scenarios.resumed import Resumes, written_table
 from tests.protocol.scenarios.services import Archives, Executes, Plans
@@ -196,16 +198,26 @@ def test_a_plan_that_was_refused_leaves_no_bytes(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_cancelled_write_of_apache_hudi_that_completes_before_its_rollback_keeps_its_rows() -> None:
-    # Its heartbeat had stopped for two minutes; Apache Hudi knows no CANCEL, and holds the lock when it completes.
-    case = beside(ALSO_A)
+    """Its heartbeat had stopped for two minutes; Apache Hudi knows no CANCEL, and holds the lock when it completes."""
+    storage = mixed_table()
+    die_at(storage, "theirs", Hudi("theirs", ALSO_A), r"put:.hoodie/timeline/\d+_")
+    (pending,) = load_timeline(storage, load_config(storage)).pending
+    clock = clock_of(storage)
+    assert isinstance(clock, ManualClock)
+    clock.advance_ms(EXPIRY_MS + 60_000)
 
-    def keeps_its_rows(history: History) -> None:
-        counted = case.oracle.counted(history.storage)
-        assert [one.actor for one in counted] == ["theirs", "ours"]
-        assert rows_read(history.storage) == listed_rows(history.storage) == case.oracle.replayed(counted)
+    def completes() -> None:
+        name = next(info.path for info in storage.list("part=a") if pending.time in info.path)
+        stat = WriteStat(file_id="", path=name, partition_path="part=a")
+        done = CommitMetadata(operation="UPSERT", stats=(stat,), extra={WRITER_KEY: "theirs"})
+        time = instant_of_ms(clock.now_ms())
+        storage.put(f"{TIMELINE}/{completed_name(pending.time, 'commit', time)}", done.to_bytes())
 
-    schedule = "0>theirs 10>ours 18!P2 32>theirs 34>ours 36>theirs 45>theirs 49>ours 50>theirs 55>ours 67>theirs"
-    replay(case.scenario, keeps_its_rows, schedule)
+    disturbed(storage, "ours", Recovers(), "put:.hoodie/.commit_log/cancelled", completes)
+    assert rows_read(storage) == listed_rows(storage) == ALSO_A.applied(HELD)
+    found = load_timeline(storage, load_config(storage)).find(pending.time)
+    assert found is not None
+    assert found.is_completed
 
 
 def dead_table(job: Job, where: str) -> Callable[[], MemoryStorage]:
