@@ -156,9 +156,10 @@ class StateLoader:
         """A write has begun from a state. What the last decision left is dropped: if this write fails, the next one reads."""
         self._left = None
         self._set_out = state.log.head
-        # Nothing that is under way asks for older entries, and all of them were applied: a session may live for weeks.
+        # A session may live for weeks. What lies below the state was applied, and nobody under way asks for it; what lies above it
+        # is what this write will be held against.
         if self._log is not None and len(self._log.entries) > ENTRIES_KEPT_MAX:
-            self._log = self._log.newest(ENTRIES_KEPT_MAX // 4)
+            self._log = self._log.newest(ENTRIES_KEPT_MAX // 4 + self._log.head - state.log.head)
 
     def resume(self) -> TableState:
         """The state from which a write may set out: what the last decision of this process left; else it is read.
