@@ -22,7 +22,7 @@ from hudi_ops.timeline.active import load_timeline
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.compare import assert_same_rows
-from tests.property.merge_on_read_model import FLAGGED, SCHEMA, MergeOnReadModel, Row, Shape
+from tests.property.merge_on_read_model import SCHEMA, MergeOnReadModel, Row, Shape
 
 HudiRsReader = Callable[..., pa.Table]
 
@@ -99,9 +99,7 @@ class Game:
             return
         rows = self.rows(operation, time)
         if ours:
-            flags = operation == "upsert"
-            delivered = pa.Table.from_pylist(rows, FLAGGED) if flags else self.delivered(rows)
-            table.ingest(delivered, operation)
+            table.ingest(self.delivered(rows), operation)
         else:
             self.hudi(operation, rows)
         new = [one for one in self.instants(table) if one not in before]
@@ -147,7 +145,7 @@ class Game:
             free = [n for n in numbers if self.row(n, 0)["id"] not in shown | logged]
             return [self.row(n, time) for n in self.dice.sample(free, min(len(free), 5))]
         chosen = self.dice.sample(numbers, self.dice.randint(1, 12))
-        deletes = (None, None, None, True) if operation == "upsert" and self.played[-1].startswith("we") else (None,)
+        deletes = (None, None, False, True) if operation == "upsert" else (None,)
         return [self.row(n, self.dice.choice((time, time, 1)), self.dice.choice(deletes)) for n in chosen]
 
     def row(self, number: int, time: int, deleted: bool | None = None) -> Row:
@@ -162,8 +160,8 @@ class Game:
         }
 
     def delivered(self, rows: list[Row]) -> pa.Table:
-        """Rows without the column that marks deletes."""
-        return pa.Table.from_pylist([{name: row[name] for name in SCHEMA.names} for row in rows], SCHEMA)
+        """Rows as they are given to either."""
+        return pa.Table.from_pylist(rows, SCHEMA)
 
     def instants(self, table: Table, *, rows: bool = False) -> list[str]:
         """Completed writes by completion; `rows`: without the empty first one that every table of ours begins with."""

@@ -7,7 +7,7 @@ shows, and since a row that comes after a delete is folded with it before either
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +22,13 @@ from hudi_ops.verify import verify_table
 Row = dict[str, Any]
 Identity = tuple[Any, ...]
 
-SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64()), ("ts", pa.int64())])
-FLAGGED = pa.schema([*SCHEMA, ("_hoodie_is_deleted", pa.bool_())])
+SCHEMA = pa.schema([
+    ("id", pa.string()),
+    ("part", pa.string()),
+    ("value", pa.int64()),
+    ("ts", pa.int64()),
+    ("_hoodie_is_deleted", pa.bool_()),
+])
 
 
 @dataclass(frozen=True)
@@ -59,12 +64,11 @@ class Step:
 
     def dicts(self) -> list[Row]:
         """The rows by column name."""
-        return [dict(zip(FLAGGED.names, row, strict=True)) for row in self.rows]
+        return [dict(zip(SCHEMA.names, row, strict=True)) for row in self.rows]
 
     def table(self) -> pa.Table:
         """The rows as they are delivered."""
-        rows = pa.Table.from_pylist(self.dicts(), schema=FLAGGED)
-        return rows.drop_columns(["_hoodie_is_deleted"]) if self.operation in {"insert", "delete"} else rows
+        return pa.Table.from_pylist(self.dicts(), schema=SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,7 @@ class MergeOnReadModel:
         value = row["ts"] if self.shape.ordering else None
         if operation == "delete":
             return Held(instant, None)
-        return Held(instant, None if row["_hoodie_is_deleted"] else _stored(row), value)
+        return Held(instant, None if row["_hoodie_is_deleted"] else row, value)
 
     def _folded(self, old: Held | None, new: Held) -> Held:
         """Two entries of one key in a log: an unconditional delete gives way to whatever follows it."""
@@ -176,6 +180,7 @@ class MergeOnReadModel:
 
 
 def _stored(row: Row) -> Row:
+    """Without the meta columns."""
     return {name: row[name] for name in SCHEMA.names}
 
 
@@ -206,7 +211,7 @@ def play(table: Table, shape: Shape, steps: Sequence[Step], engine: str, die: Ca
     tagger = Tagger.of(table.config, facts)
 
     def bucket_of(row: Row) -> int:
-        ((_, bucket, _),) = tagger.split(pa.Table.from_pylist([_stored(row)], schema=SCHEMA))
+        ((_, bucket, _),) = tagger.split(pa.Table.from_pylist([row], schema=SCHEMA))
         return int(bucket)
 
     model = MergeOnReadModel(shape, bucket_of)
@@ -284,7 +289,3 @@ STEPS = st.lists(
     max_size=8,
 )
 
-
-def without_flags(step: Step) -> Step:
-    """The step without rows that delete, for what takes none."""
-    return replace(step, rows=tuple((*row[:-1], None) for row in step.rows))
