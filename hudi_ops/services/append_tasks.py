@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import IS_DELETED, RECORD_KEY
 from hudi_ops.errors import Conflict, NotFound
-from hudi_ops.files.base_file import BaseFileReader, stored_avro_schema, conform
+from hudi_ops.files.base_file import BaseFileReader, conform, stored_avro_schema
 from hudi_ops.files.log_file import encode_log_file
 from hudi_ops.files.names import data_path, log_file_name
 from hudi_ops.files.runs import joined, picked
@@ -150,4 +150,3 @@ def _stat(task: BucketTask, path: str, rows: int, deletes: int, size_bytes: int)
         file_size_in_bytes=size_bytes,
         other={"logVersion": FIRST_VERSION, "logOffset": 0},
     )
-

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.config.table import TableFacts
-from hudi_ops.errors import HudiOpsError, NotFound
+from hudi_ops.errors import HudiOpsError, NotFound, Unsupported
 from hudi_ops.files.log_file import BlockKind, LogBlock, LogFileReader
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.index.simple_bucket import bucket_of
@@ -67,6 +67,9 @@ def check_log_file(task: LogCheck) -> tuple[Finding, ...]:
         keys = [key for block in reader.blocks for key in _keys_of(task, reader, block)]
     except NotFound:
         return ()  # cleaned while we looked; a file that is gone for good is reported by its name
+    except Unsupported as error:
+        report.info("log-file-unread", f"{error.what}: {error.found}", task.path, error.next_step)
+        return tuple(report.found)
     except HudiOpsError as error:
         report.error("log-file-broken", f"{error.what}: {error.found or 'damaged'}", task.path, error.next_step)
         return tuple(report.found)

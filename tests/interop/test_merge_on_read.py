@@ -129,7 +129,9 @@ class Game:
         """Apache Hudi's own compaction procedure."""
         self.apache_hudi.sql(f"CALL run_compaction(op=>'{what}', path=>'{self.path}', options=>'{options}')")
 
-    def hudi(self, operation: str, rows: list[Row], mode: str = "append", options: dict[str, str] | None = None) -> None:
+    def hudi(
+        self, operation: str, rows: list[Row], mode: str = "append", options: dict[str, str] | None = None
+    ) -> None:
         """A write of Apache Hudi's."""
         self.apache_hudi.write(
             self.path, self.delivered(rows), operation, mode=mode, buckets=self.shape.buckets, options=options

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.index.simple_bucket import Tagger
-from hudi_ops.services.create import Definition, create_table
+from hudi_ops.services.create import Definition
 from hudi_ops.table import Table
 from hudi_ops.verify import verify_table
 
@@ -234,9 +234,7 @@ def play(table: Table, shape: Shape, steps: Sequence[Step], engine: str, die: Ca
     return list(history)
 
 
-def _one(
-    table: Table, model: MergeOnReadModel, step: Step, engine: str, die: Callable[[pa.Table], None]
-) -> str | None:
+def _one(table: Table, model: MergeOnReadModel, step: Step, engine: str, die: Callable[[pa.Table], None]) -> str | None:
     rows = step.dicts()
     if step.operation == "die":
         die(step.table())
@@ -288,4 +286,3 @@ STEPS = st.lists(
     min_size=1,
     max_size=8,
 )
-

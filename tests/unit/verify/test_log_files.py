@@ -13,7 +13,7 @@ from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.session import Session
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table import Table
-from tests.unit.verify.breaking import errors, found, metadata_of, rewrite_stat, writes
+from tests.unit.verify.breaking import errors, found, infos, metadata_of, rewrite_stat, writes
 from tests.unit.verify.conftest import SCHEMA, context, rows_of
 
 
@@ -94,6 +94,14 @@ def test_rows_without_a_key(logged: MemoryStorage):
 def test_keys_of_another_bucket(logged: MemoryStorage):
     rewrite(logged, lambda rows: with_keys(rows, [f"other{n}" for n in range(rows.num_rows)]))
     assert of_logs(logged) == errors("log-key-bucket")
+
+
+def test_blocks_of_a_kind_that_is_not_known_are_told_and_no_damage(logged: MemoryStorage):
+    stat = metadata_of(logged, writes(logged)[1]).stats[0]
+    body = bytearray(logged.get(stat.path))
+    body[21] = 9  # the number of the block's type
+    logged.put(stat.path, bytes(body))
+    assert of_logs(logged) == infos("log-file-unread")
 
 
 def test_what_cannot_be_read(logged: MemoryStorage):
