@@ -23,6 +23,7 @@ from hudi_ops.formats.varints import (
     Bytes,
     Longs,
     as_text,
+    binary,
     fixed_at,
     padded,
     pieces,
@@ -349,9 +350,7 @@ def _ordering_pieces(ordering: pa.Array | None, rows: int) -> list[pa.Array | pa
     if ordering is None or ordering.null_count == rows:
         return [pa.scalar(bytes([2 * Branch.INT, 0]), pa.binary())]
     try:
-        values = ordering.cast(
-            pa.timestamp("us", ordering.type.tz) if branch is Branch.TIMESTAMP_MICROS else _TYPES[branch]
-        )
+        values = ordering.cast(pa.timestamp("us", ordering.type.tz) if branch is Branch.TIMESTAMP_MICROS else _TYPES[branch])
     except pa.ArrowInvalid as error:
         raise Unsupported(
             "A delete cannot carry these ordering values",

@@ -1,6 +1,8 @@
-"""Invariants inside log files: whole blocks of their own instant, as many rows as counted, keys of their bucket (docs/format.md §6.8).
+"""Invariants inside log files: whole blocks of their own instant, as many rows as counted, keys of their bucket.
 
-A plain verification opens a sample of what readers see; `deep` opens every log file.
+A plain verification opens a sample of what writes name; `deep` opens every log file.
+
+Source: docs/format.md §6.8.
 """
 
 from __future__ import annotations

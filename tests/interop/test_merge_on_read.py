@@ -119,7 +119,7 @@ class Game:
                 self.procedure("run", WITHOUT_METADATA)
         else:
             self.procedure("schedule", AT_ONCE)
-            pending = [one for one in load_timeline(table.context.storage, table.config).pending]
+            pending = load_timeline(table.context.storage, table.config).pending
             if pending:
                 table.compact(pending[0].time)
         if set(self.instants(table)) > before:

@@ -1,4 +1,4 @@
-"""What a merge-on-read table must show after a sequence of writes, compactions and writers that died: base rows and a log, in dicts.
+"""What a merge-on-read table must show after a sequence of writes, compactions and dead writers: base rows and a log, in dicts.
 
 Unlike `table_model`, this model knows which rows lie in base files and which in logs, since that is what a read-optimized query
 shows, and since a row that comes after a delete is folded with it before either meets the base (docs/format.md §11.1).
@@ -57,7 +57,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Step:
-    """One call: `upsert`, `insert`, `delete`, `insert_overwrite`, `compact`, or `die`: an upsert whose writer ends before it completes."""
+    """One call: `upsert`, `insert`, `delete`, `insert_overwrite`, `compact`, or `die`, an upsert whose writer ends too early."""
 
     operation: str
     rows: tuple[tuple[Any, ...], ...] = ()
