@@ -18,7 +18,9 @@ from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.concurrency.markers import marker_path
 from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
+from hudi_ops.files.merge_rules import MergeRules
 from hudi_ops.files.names import bucket_file_id
+from hudi_ops.files.visible_blocks import BlockInstants
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.kernels.merge import Operation, Ordering
 from hudi_ops.services.append_tasks import write_bucket
@@ -203,6 +205,11 @@ def _bucket_task(
     session: Session, state: TableState, schema: pa.Schema, group: tuple[str, int], found: Slice | None
 ) -> BucketTask:
     """A bucket as it is, with what an insert asks of it; `found` is its slice, None for a bucket without one."""
+    keys = computed_keys(state.config, state.log.properties.facts)
+    merging = None
+    if state.config.table_type == "MERGE_ON_READ":
+        rules = replace(MergeRules.of(state.config, schema), keys=keys)
+        merging = (rules, BlockInstants.of(state.config, state.timeline))
     return BucketTask(
         storage=session.ctx.storage,
         table_name=state.config.name,
@@ -215,8 +222,9 @@ def _bucket_task(
         file_id=found.file_id if found is not None else "",
         base=found.base if found is not None else None,
         logs=found.logs if found is not None else (),
-        log_format=session.log_format if state.config.table_type == "MERGE_ON_READ" else None,
-        keys=computed_keys(state.config, state.log.properties.facts),
+        log_format=session.log_format if merging is not None else None,
+        merging=merging,
+        keys=keys,
     )
 
 
