@@ -148,7 +148,7 @@ def test_a_delete_with_an_ordering_value_gives_way_to_newer_rows(
 
     def at(numbers: range, value: Any, deleted: bool | None = None) -> pa.Table:
         made = rows(numbers, 1, deleted)
-        return made.set_column(3, schema.field("ts"), pa.array([value] * len(numbers)).cast(kind))
+        return made.set_column(3, schema.field("ts"), pa.array([value] * len(numbers), kind))
 
     table = make(tmp_path, schema=schema)
     table.ingest(pa.concat_tables([at(range(2), low), at(range(2, 4), high)]))
