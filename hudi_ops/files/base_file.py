@@ -230,7 +230,7 @@ def encode_base_file(
         bloom=bloom_of(keys, settings.bloom_fpp, carried, added_keys) if keys is not None else None,
         min_key=bounds[0] if bounds else None,
         max_key=bounds[1] if bounds else None,
-        avro_schema=json.dumps(_avro_of(data_schema, table_name, keys is not None), separators=(",", ":")),
+        avro_schema=avro_text(data_schema, table_name, keys is not None),
     )
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -248,9 +248,16 @@ def encode_base_file(
     return sink.getvalue()
 
 
-def _avro_of(schema: pa.Schema, table_name: str, meta_fields: bool) -> dict[str, object]:
+def avro_text(schema: pa.Schema, table_name: str, meta_fields: bool) -> str:
+    """The Avro schema of stored rows, as footers and log blocks carry it.
+
+    Args:
+        schema: the table's own columns.
+        table_name: names the record.
+        meta_fields: whether the five meta columns stand before them.
+    """
     record = to_avro(schema, table_name)
-    if not meta_fields:
-        return record
-    meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
-    return {**record, "fields": [*meta, *record["fields"]]}
+    if meta_fields:
+        meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
+        record = {**record, "fields": [*meta, *record["fields"]]}
+    return json.dumps(record, separators=(",", ":"))

@@ -11,6 +11,7 @@ from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.verify.agreement import check_agreement
 from hudi_ops.verify.base_files import check_base_files
+from hudi_ops.verify.compactions import check_compactions
 from hudi_ops.verify.files import check_files
 from hudi_ops.verify.fleet import check_fleet
 from hudi_ops.verify.leftovers import check_leftovers
@@ -64,6 +65,7 @@ def verify_table(storage: Storage, *, deep: bool = False, clock: Clock | None = 
     check_pending(subject, logged.completes if logged is not None else (), findings)
     check_metadata_table(subject, findings)
     check_files(subject, findings)
+    check_compactions(subject, findings)
     check_leftovers(subject, findings)
     if logged is not None:
         check_agreement(logged, findings)
