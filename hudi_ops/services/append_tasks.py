@@ -150,4 +150,3 @@ def _stat(task: BucketTask, path: str, rows: int, deletes: int, size_bytes: int)
         file_size_in_bytes=size_bytes,
         other={"logVersion": FIRST_VERSION, "logOffset": 0},
     )
-

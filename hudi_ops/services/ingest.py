@@ -27,9 +27,9 @@ from hudi_ops.services.begin import begin_watched
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
 from hudi_ops.services.evolve import columns_after
+from hudi_ops.services.known_keys import find_duplicates
 from hudi_ops.services.ledger import POINTER_PREFIX, ledger_path
 from hudi_ops.services.live_groups import live_buckets
-from hudi_ops.services.known_keys import find_duplicates
 from hudi_ops.services.merge_tasks import BucketResult, BucketTask
 from hudi_ops.services.operations import INSERT, INSERT_OVERWRITE_TABLE, Replaces
 from hudi_ops.services.recover import is_due, ready, recover

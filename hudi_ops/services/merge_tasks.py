@@ -5,15 +5,14 @@ It runs on executors: everything it needs comes in its input, and what it made g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import FILE_NAME, IS_DELETED, RECORD_KEY
-from hudi_ops.errors import Conflict, NotFound
 from hudi_ops.config.write_settings import LogFormat
+from hudi_ops.errors import Conflict, NotFound
 from hudi_ops.files.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, stored_schema
 from hudi_ops.files.names import base_file_name, data_path
 from hudi_ops.files.repeated_columns import concat_rows, decoded

@@ -23,7 +23,15 @@ from hudi_ops.timeline.entries import Cancel, Complete, Plan
 from hudi_ops.timeline.footprint import Footprint, footprint_of, inputs_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log_head import reaching_back
-from hudi_ops.timeline.names import MERGING_ACTIONS, REWRITING_ACTIONS, WRITE_ACTIONS, State, completes_as, instant_of_ms, ms_of_instant
+from hudi_ops.timeline.names import (
+    MERGING_ACTIONS,
+    REWRITING_ACTIONS,
+    WRITE_ACTIONS,
+    State,
+    completes_as,
+    instant_of_ms,
+    ms_of_instant,
+)
 from hudi_ops.timeline.plans import read_plan
 from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import CommitReader, TableState
@@ -111,7 +119,12 @@ def completed_between(
         # What completed in an earlier slot has an earlier completion time, and later slots are applied later.
         if other.completion_time >= entry.completion_time:
             return f"{other.time} completed at {other.completion_time} without a slot"
-        if entry.seen_from is None or entry.action in MERGING_ACTIONS or other.time in known or other.time in entry.seen:
+        if (
+            entry.seen_from is None
+            or entry.action in MERGING_ACTIONS
+            or other.time in known
+            or other.time in entry.seen
+        ):
             continue
         if other.completion_time <= entry.seen_from:
             continue
