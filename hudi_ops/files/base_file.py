@@ -28,7 +28,7 @@ BLOOM_HEADROOM = 1.5
 
 ROW_GROUP_ROWS = 1_000_000
 
-_MODERN_CALENDAR = {"org.apache.spark.version": "3.5.0"}
+MODERN_CALENDAR = {"org.apache.spark.version": "3.5.0"}
 """Tells Spark, and so Apache Hudi, that old dates are in the proleptic Gregorian calendar, as Arrow's are. Without this key
 they refuse to read any date before 1582, such as the sentinel 0001-01-01; Hudi's own rewritten files carry it too."""
 
@@ -244,7 +244,7 @@ def encode_base_file(
         write_page_index=False,
     ) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
-        writer.add_key_value_metadata(parquet_footer.encode(footer) | _MODERN_CALENDAR)
+        writer.add_key_value_metadata(parquet_footer.encode(footer) | MODERN_CALENDAR)
     return sink.getvalue()
 
 

@@ -28,13 +28,7 @@ from hudi_ops.timeline.plan_bytes import encode_compaction, slice_metrics
 from hudi_ops.timeline.plans import CompactionPlan, PlannedSlice
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
-
-
-def log_order(name: str) -> tuple[str, int, str]:  # TODO(merge): files.names
-    stem, _, rest = name.removesuffix(".cdc").partition(".log.")
-    version, _, token = rest.partition("_")
-    return stem.rpartition("_")[2], int(version), token
-
+from hudi_ops.view.slices import merge_order
 
 NEW_BASE_BYTES = 120 * 1024 * 1024
 """What Apache Hudi expects of a base file where there is none yet: its default for the size of new files."""
@@ -178,15 +172,14 @@ def _with_log(group: Candidate, file: DataFile, other: Instant) -> Candidate:
         return group  # by a clock that lags it lies below the base file, and no reader sees it
     if any(known.path == file.path for known in group.logs):
         return group
-    logs = sorted((*group.logs, file), key=lambda known: log_order(known.name))
-    return replace(group, logs=tuple(logs))
+    return replace(group, logs=merge_order((*group.logs, file)))
 
 
 def _logs_of(other: Instant, metadata: CommitMetadata) -> Iterable[DataFile]:
     """Log files that a write put upon groups under its own instant; what a resize wrote ahead carries that of its plan."""
     for stat in metadata.stats:
         named = parse_data_file(stat.file_name)
-        if named is not None and named.is_log and named.instant == other.time:
+        if named is not None and named.is_log and not named.is_cdc and named.instant == other.time:
             yield DataFile(
                 stat.partition_path,
                 stat.path.lstrip("/"),
