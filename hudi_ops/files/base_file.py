@@ -186,6 +186,23 @@ def stored_schema(schema: pa.Schema, meta_fields: bool) -> pa.Schema:
     return with_meta(schema) if meta_fields else pa.schema(list(schema))
 
 
+def stored_avro_schema(schema: pa.Schema, table_name: str, meta_fields: bool) -> str:
+    """The Avro schema, as JSON, that the footer of a base file and the headers of log blocks carry.
+
+    Args:
+        schema: the table's own columns.
+        table_name: names the record.
+        meta_fields: `hoodie.populate.meta.fields`: whether the five columns are in front.
+
+    Source: docs/format.md §4.
+    """
+    record = to_avro(schema, table_name)
+    if meta_fields:
+        meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
+        record = {**record, "fields": [*meta, *record["fields"]]}
+    return json.dumps(record, separators=(",", ":"))
+
+
 def bloom_of(
     keys: pa.ChunkedArray, fpp: float, carried: BloomFilter | None, added: pa.ChunkedArray | None
 ) -> BloomFilter:
@@ -230,7 +247,7 @@ def encode_base_file(
         bloom=bloom_of(keys, settings.bloom_fpp, carried, added_keys) if keys is not None else None,
         min_key=bounds[0] if bounds else None,
         max_key=bounds[1] if bounds else None,
-        avro_schema=avro_text(data_schema, table_name, keys is not None),
+        avro_schema=stored_avro_schema(data_schema, table_name, keys is not None),
     )
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -246,18 +263,3 @@ def encode_base_file(
         writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         writer.add_key_value_metadata(parquet_footer.encode(footer) | MODERN_CALENDAR)
     return sink.getvalue()
-
-
-def avro_text(schema: pa.Schema, table_name: str, meta_fields: bool) -> str:
-    """The Avro schema of stored rows, as footers and log blocks carry it.
-
-    Args:
-        schema: the table's own columns.
-        table_name: names the record.
-        meta_fields: whether the five meta columns stand before them.
-    """
-    record = to_avro(schema, table_name)
-    if meta_fields:
-        meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
-        record = {**record, "fields": [*meta, *record["fields"]]}
-    return json.dumps(record, separators=(",", ":"))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import IS_DELETED, RECORD_KEY
 from hudi_ops.errors import Conflict, NotFound
-from hudi_ops.files.base_file import BaseFileReader, avro_text, conform
+from hudi_ops.files.base_file import BaseFileReader, conform, stored_avro_schema
 from hudi_ops.files.log_file import encode_log_file
 from hudi_ops.files.names import data_path, log_file_name
 from hudi_ops.files.runs import joined, picked
@@ -81,7 +81,7 @@ def _append_and_write(task: BucketTask, incoming: pa.Table) -> BucketResult:
         [deletes] if deletes is not None else [],
         instant=task.instant,
         partition_path=task.partition_path,
-        avro_schema=avro_text(task.schema, task.table_name, task.keys is None),
+        avro_schema=stored_avro_schema(task.schema, task.table_name, task.keys is None),
         data_format=task.log_format or "parquet",
         settings=task.settings,
     )

@@ -88,8 +88,8 @@ def complete_write(
         session: the table.
         attempt: whose files they are.
         write: what completes.
-        role: `service` for what replaces file groups: the session's strategy says to whom it gives way; `compaction` for what merges
-            the slices of a plan, which meets nobody.
+        role: `service` for what replaces file groups: the session's strategy says to whom it gives way; `compaction` for what
+            merges the slices of a plan, which meets nobody.
         check: what a service itself asks of the state in which it completes, raising `Conflict`; called under the lock.
 
     Raises:

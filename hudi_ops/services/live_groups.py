@@ -58,8 +58,8 @@ def _refuse_other_count(state: TableState, live: dict[tuple[str, int], Slice]) -
     other = next((one for (_, bucket), one in live.items() if bucket >= buckets), None)
     if other is not None:
         raise Unsupported(
-            f"file group {other.file_id} in partition {other.partition_path or '.'} is of a bucket that a table of {buckets} buckets "
-            "does not have",
+            f"file group {other.file_id} in partition {other.partition_path or '.'} is of a bucket that a table of {buckets} "
+            "buckets does not have",
             table=state.config.name,
             expected=f"buckets 0 to {buckets - 1}, as the commit log says",
             found=other.file_id,

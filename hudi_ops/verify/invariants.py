@@ -16,6 +16,7 @@ from hudi_ops.verify.files import check_files
 from hudi_ops.verify.fleet import check_fleet
 from hudi_ops.verify.leftovers import check_leftovers
 from hudi_ops.verify.log import check_log
+from hudi_ops.verify.log_files import check_log_files
 from hudi_ops.verify.metadata import check_metadata_table
 from hudi_ops.verify.pending import check_pending
 from hudi_ops.verify.properties import check_properties
@@ -70,7 +71,9 @@ def verify_table(storage: Storage, *, deep: bool = False, clock: Clock | None = 
     if logged is not None:
         check_agreement(logged, findings)
         check_fleet(logged, findings)
-    check_base_files(subject, logged.log.properties.facts if logged is not None else None, findings)
+    facts = logged.log.properties.facts if logged is not None else None
+    check_base_files(subject, facts, findings)
+    check_log_files(subject, facts, findings)
     if subject.history is not None and subject.history.note:
         findings.info("archive-unread", subject.history.note, config.history_folder)
     return findings.report(config.name, storage.uri, deep=deep)
