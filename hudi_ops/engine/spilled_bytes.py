@@ -1,4 +1,4 @@
-"""Bytes of one file in the making, on disk instead of in memory: in a temporary file that has lost its name before it holds a byte."""
+"""Bytes of a file in the making, on disk instead of in memory: in a temporary file without a name, which cannot be left behind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import IO, Self
 
 import pyarrow as pa
 
-from hudi_ops.errors import Unavailable
+from hudi_ops.errors import Internal, Unavailable
 
 
 class SpilledBytes:
@@ -44,9 +44,13 @@ class SpilledBytes:
 
     @property
     def sink(self) -> pa.NativeFile:
-        """What to write to; errors of it are Arrow's own (`OSError`)."""
+        """What to write to; errors of it are Arrow's own (`OSError`).
+
+        Raises:
+            Internal: outside of the context.
+        """
         if self._sink is None:
-            raise ValueError("the file is not open")
+            raise Internal("bytes were to be spilled to a file that is not open")
         return self._sink
 
     def buffer(self) -> pa.Buffer:
@@ -54,9 +58,10 @@ class SpilledBytes:
 
         Raises:
             Unavailable: the disk did not take the last bytes.
+            Internal: outside of the context.
         """
         if self._file is None:
-            raise ValueError("the file is not open")
+            raise Internal("spilled bytes were asked for when their file was not open")
         try:
             self._file.flush()
             self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)

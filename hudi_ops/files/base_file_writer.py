@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from hudi_ops.config.columns import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
 from hudi_ops.engine.spilled_bytes import SpilledBytes
 from hudi_ops.errors import Internal, Unavailable
-from hudi_ops.files.base_file import BLOOM_HEADROOM, MODERN_CALENDAR, ROW_GROUP_ROWS, WriterSettings, avro_text
+from hudi_ops.files.base_file import BLOOM_HEADROOM, MODERN_CALENDAR, ROW_GROUP_ROWS, WriterSettings, stored_avro_schema
 from hudi_ops.files.dictionary_columns import dictionary_columns
 from hudi_ops.formats import parquet_footer
 from hudi_ops.formats.bloom import BloomFilter
@@ -32,7 +32,9 @@ class BaseFileWriter:
         schema: columns as they are stored, meta columns first.
         table_name: names the Avro record in the footer.
         settings: how Parquet is written.
-        keys: how many record keys the filter is sized for; more than that make it say yes too often, never too seldom.
+        keys: how many rows will come; the filter is sized for them.
+        carried: filter of the file that this one replaces; None: it is made anew. See `bloom_of`.
+        known_keys: so many rows come first whose keys are in that filter.
         previous: Parquet's footer of the file that this one replaces; it tells which columns a dictionary suited.
         row_group_bytes: rows in memory of which a row group is made.
         folder: for the bytes on disk; None: the system's folder for temporary files.
@@ -45,6 +47,8 @@ class BaseFileWriter:
         settings: WriterSettings,
         *,
         keys: int,
+        carried: BloomFilter | None = None,
+        known_keys: int = 0,
         previous: pq.FileMetaData | None = None,
         row_group_bytes: int = ROW_GROUP_BYTES,
         folder: str | None = None,
@@ -60,9 +64,13 @@ class BaseFileWriter:
         self._held_rows = self._held_bytes = 0
         self._has_keys = RECORD_KEY in schema.names
         self._bloom: BloomFilter | None = None
-        if self._has_keys:
+        self._known_keys = known_keys
+        if self._has_keys and carried is not None and keys <= carried.count:
+            self._bloom = carried
+        elif self._has_keys:
             size = max(16, int(keys * BLOOM_HEADROOM))
             self._bloom = BloomFilter.build(pa.array([], pa.string()), capacity=size, fpp=settings.bloom_fpp)
+            self._known_keys = 0
         self._range: tuple[str, str] | None = None
         self.rows = 0
         """Rows written so far."""
@@ -104,6 +112,7 @@ class BaseFileWriter:
 
         Raises:
             Unavailable: the disk did not take them.
+            Internal: outside of the context.
         """
         if self._held or self._writer is None:
             self._write_group()
@@ -114,13 +123,13 @@ class BaseFileWriter:
             bloom=self._bloom,
             min_key=self._range[0] if self._range else None,
             max_key=self._range[1] if self._range else None,
-            avro_schema=avro_text(data, self._table_name, self._has_keys),
+            avro_schema=stored_avro_schema(data, self._table_name, self._has_keys),
         )
         try:
             self._writer.add_key_value_metadata(parquet_footer.encode(footer) | MODERN_CALENDAR)
             self._writer.close()
         except OSError as error:
-            raise _no_room(error) from error
+            raise Unavailable(**_no_room(error)) from error
         return self._spilled.buffer()
 
     def _write_group(self) -> None:
@@ -133,14 +142,14 @@ class BaseFileWriter:
             return
         if self._bloom is not None:
             keys = rows.column(RECORD_KEY)
-            self._bloom = self._bloom.with_keys(keys)
+            self._bloom = self._bloom.with_keys(keys.slice(max(0, min(len(keys), self._known_keys - self.rows))))
             ends = key_range(keys)
             known = [one for one in (self._range, ends) if one is not None]
             self._range = (min(one[0] for one in known), max(one[1] for one in known)) if known else None
         try:
             self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         except OSError as error:
-            raise _no_room(error) from error
+            raise Unavailable(**_no_room(error)) from error
         self.rows += rows.num_rows
 
     def _open(self, rows: pa.Table) -> pq.ParquetWriter:
@@ -162,9 +171,9 @@ def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return batch if batch.schema.equals(schema) else batch.cast(schema)
 
 
-def _no_room(error: OSError) -> Unavailable:
-    return Unavailable(
-        f"a base file that exceeds its limit of memory could not be written to disk: {error}",
-        expected="room for it in the folder for temporary files, compressed",
-        next_step="make room there; or set TMPDIR to a larger disk. Nothing was committed",
-    )
+def _no_room(error: OSError) -> dict[str, str]:
+    return {
+        "what": f"a base file that exceeds its limit of memory could not be written to disk: {error}",
+        "expected": "room for it in the folder for temporary files, compressed",
+        "next_step": "make room there; or set TMPDIR to a larger disk. Nothing was committed",
+    }

@@ -1,7 +1,7 @@
 """Execute a compaction's plan: each slice is read, merged and written as the next base file of its group.
 
-At most one executor works on a plan: a TAKEOVER says who, and gives it the epoch that its files carry. Whatever goes wrong before the
-decision takes away what was written, and leaves the plan for the next one.
+At most one executor works on a plan: a TAKEOVER says who, and gives it the epoch that its files carry. Whatever goes wrong before
+the decision takes away what was written, and leaves the plan for the next one.
 
 Source: docs/protocol.md §14, §17; docs/format.md §3.1, §9.2.
 """

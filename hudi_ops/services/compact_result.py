@@ -33,10 +33,10 @@ class Progress:
 class CompactResult:
     """What the execution of a plan did. `instant` is None when there was none; times in seconds, sizes in bytes.
 
-    `rows` are those of the new base files; `updated`, `deleted` and `inserted` say what the log records did to the rows of the old ones,
-    `ignored` are records that lost. `corrupt_blocks` are damaged stretches of log files that were passed over, as Apache Hudi does.
-    `replaced` counts slices that were left out because their group was replaced meanwhile. `estimate` is what was expected, `actual`
-    what it took, and `off` by how much the estimate was off: 0.1 is ten per cent more than expected.
+    `rows` are those of the new base files; `updated`, `deleted` and `inserted` say what the log records did to the rows of the old
+    ones, `ignored` are records that lost. `corrupt_blocks` are damaged stretches of log files that were passed over, as Apache Hudi
+    does. `replaced` counts slices that were left out because their group was replaced meanwhile. `estimate` is what was expected,
+    `actual` what it took, and `off` by how much the estimate was off: 0.1 is ten per cent more than expected.
     """
 
     table: str

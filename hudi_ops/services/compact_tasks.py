@@ -1,14 +1,13 @@
 """The task of a compaction, run by any engine: read one slice, merge it, write the next base file of its group, marker first.
 
-It runs on executors: everything it needs comes in its input, and what it made goes back as a value. Name and bytes of the file follow
-from its input, so that every attempt of a task writes the same.
+It runs on executors: everything it needs comes in its input, and what it made goes back as a value. Name and bytes of the file
+follow from its input, so that every attempt of a task writes the same.
 
 Source: docs/format.md §3.1, §6.2, §9.2; docs/protocol.md §17.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,8 +41,8 @@ GROUPS_IN_MEMORY = 8
 class CompactTask:
     """One slice to merge.
 
-    `stored` are the columns of base files; `memory_bytes` bounds what a streamed slice holds. `streaming` was chosen by whoever made the
-    task, so that all its attempts write the same bytes.
+    `stored` are the columns of base files; `memory_bytes` bounds what a streamed slice holds. `streaming` was chosen by whoever
+    made the task, so that all its attempts write the same bytes.
     """
 
     storage: Storage
@@ -101,8 +100,9 @@ def tasks_of(session: Session, attempt: Attempt, inputs: PlanInputs, limit_bytes
             table_name=state.config.name,
             scan=SliceTask(
                 storage=session.ctx.storage,
-                base=one.base,
-                logs=one.logs,
+                base=one.base.path if one.base is not None else None,
+                base_bytes=one.base_bytes,
+                logs=tuple((file.path, file.size_bytes) for file in one.logs),
                 rules=rules,
                 schema=pa.schema([stored.field(name) for name in wanted]),
                 columns=wanted,
@@ -139,20 +139,22 @@ def compact_slice(task: CompactTask) -> CompactedSlice:
         task.stored,
         task.table_name,
         task.settings,
-        keys=previous.rows if previous is not None else 0,
+        keys=scan.count(),
+        carried=previous.footer.bloom if previous is not None else None,
+        known_keys=scan.count() - _brought(scan.counts),
         previous=previous.parquet if previous is not None else None,
         row_group_bytes=min(ROW_GROUP_BYTES, max(1, task.memory_bytes // GROUPS_IN_MEMORY)),
     ) as writer:
-        for rows in _streamed(scan):
-            writer.write(_named(task, rows))
+        for batch in scan.batches():
+            writer.write(_named(task, pa.Table.from_batches([batch])))
         body = writer.finish()
         _put(task, path, body)
         return _result(task, path, writer.rows, body.size, scan.counts)
 
 
-def _streamed(scan: SliceScan) -> Iterator[pa.Table]:
-    for batch in scan.batches():
-        yield pa.Table.from_batches([batch])
+def _brought(counts: MergeCounts) -> int:
+    """How many rows log records brought: they come last. The keys of all others are in the filter of the old base file."""
+    return counts.updated + counts.inserted
 
 
 def _named(task: CompactTask, rows: pa.Table) -> pa.Table:
@@ -170,9 +172,7 @@ def _encoded(task: CompactTask, rows: pa.Table, counts: MergeCounts) -> pa.Buffe
     previous = reader.parquet if reader is not None else None
     if RECORD_KEY not in task.stored.names or reader is None or reader.footer.bloom is None:
         return encode_base_file(rows, task.table_name, task.settings, previous=previous)
-    # What log records brought comes last. Keys that were there before are in the filter already.
-    brought = min(rows.num_rows, counts.updated + counts.inserted)
-    added = rows.column(RECORD_KEY).slice(rows.num_rows - brought)
+    added = rows.column(RECORD_KEY).slice(rows.num_rows - _brought(counts))
     return encode_base_file(rows, task.table_name, task.settings, reader.footer.bloom, added, previous)
 
 

@@ -36,7 +36,8 @@ class CompactableTable:
         """Decide which file groups are compacted next. Whoever calls `compact` executes it; ingestion goes on meanwhile.
 
         Args:
-            strategy: which come first: `size`, most bytes of log files; `count`, most log files; `commits`, most delta commits since
+            strategy: which come first: `size`, most bytes of log files; `count`, most log files; `commits`, most delta commits
+                since
                 they were compacted; `age`, oldest log file.
             least: what measures less waits, in bytes, files, commits or seconds; None: 1 byte, 5 files, 5 commits, 1 hour.
             max_bytes: the plan reads at most so many bytes, one file group at least; None: no limit.

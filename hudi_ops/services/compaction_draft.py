@@ -1,8 +1,8 @@
 """A compaction's plan in the making: slices chosen without the lock, brought up to date under it from what commits say.
 
-A log file that completes below the plan's instant and is not in the plan would be hidden by the new base file. So what completed since
-the slices were chosen is added, from the metadata of those writes; nothing is listed, and steady ingestion never makes planning
-start over.
+A log file that completes below the plan's instant and is not in the plan would be hidden by the new base file. So what completed
+since the slices were chosen is added, from the metadata of those writes; nothing is listed, and steady ingestion never makes
+planning start over.
 
 Source: docs/protocol.md §17.
 """

@@ -16,8 +16,8 @@ from hudi_ops.view.file_group import DataFile
 class Candidate:
     """A file group that has log files, as the planner found it.
 
-    `commits` are the delta commits that completed since its base file was made, its own and others'; `oldest_ms` is when the first of
-    its log files completed, in ms since 1970.
+    `commits` are the delta commits that completed since its base file was made, its own and others'; `oldest_ms` is when the first
+    of its log files completed, in ms since 1970.
     """
 
     partition_path: str

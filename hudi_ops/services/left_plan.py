@@ -1,7 +1,7 @@
 """What becomes of a plan after an execution that failed: it is left for the next executor, without what this one wrote.
 
-Tasks of this one may still write what they had announced. So its markers stay: the next executor deletes what they name, and when the
-instant has completed a later write looks once more (`services.sweep`).
+Tasks of this one may still write what they had announced. So its markers stay: the next executor deletes what they name, and when
+the instant has completed a later write looks once more (`services.sweep`).
 
 Source: docs/protocol.md §8, §14.
 """
@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 def leave_plan(session: Session, attempt: Attempt, error: HudiOpsError) -> None:
     """Take away what a failed execution wrote, then its inflight file and its lease; the plan stays, for anybody.
 
-    To be called only after an error that is certain: nothing of the attempt was decided. If the plan itself was cancelled meanwhile it
-    is rolled back; if somebody took it over, only the files of this epoch go.
+    To be called only after an error that is certain: nothing of the attempt was decided. If the plan itself was cancelled meanwhile
+    it is rolled back; if somebody took it over, only the files of this epoch go.
     """
     storage = session.ctx.storage
     try:

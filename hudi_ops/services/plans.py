@@ -35,9 +35,9 @@ class Draft:
     everything; `begun` the state from which its inputs were chosen; `check` what the service itself asks of the state in which the
     plan is decided, raising `Conflict` or `Busy`.
 
-    With `revise`, what completed since `begun` is no conflict: it is given the state in which the plan is decided, and gives the draft
-    that takes account of it, from what the commits say. It is called under the lock, again for each slot that was lost: it lists
-    nothing, and raises `Conflict` when nothing is left to plan.
+    With `revise`, what completed since `begun` is no conflict: it is given the state in which the plan is decided, and gives the
+    draft that takes account of it, from what the commits say. It is called under the lock, again for each slot that was lost: it
+    lists nothing, and raises `Conflict` when nothing is left to plan.
     """
 
     body: bytes

@@ -124,8 +124,8 @@ def clear_older_epochs(session: Session, attempt: Attempt) -> list[str]:
 def clear_foreign_attempts(session: Session, attempt: Attempt, found: Collection[str] = ()) -> list[str]:
     """Delete what Apache Hudi wrote when it worked on an instant of which we are the worker now; returns the paths.
 
-    Its names have the number of a stage where ours have the epoch, and that may be any. Whoever comes after us has a higher epoch from
-    a slot; so what is there before a look at the log that shows nobody above us is no later worker's.
+    Its names have the number of a stage where ours have the epoch, and that may be any. Whoever comes after us has a higher epoch
+    from a slot; so what is there before a look at the log that shows nobody above us is no later worker's.
 
     Args:
         session: the table's.
