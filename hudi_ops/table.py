@@ -20,6 +20,7 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.adopt import Adoption, adopt_table
 from hudi_ops.services.adopter import Terms
 from hudi_ops.services.batch import Batch
+from hudi_ops.services.compactable import CompactableTable
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.engine_choice import EngineName, choose_engine, choose_frame_engine
 from hudi_ops.services.folder import SourceFolder, ingest_folder
@@ -41,7 +42,7 @@ from hudi_ops.view.schema import table_schema
 R = TypeVar("R")
 
 
-class Table(ReadableTable):
+class Table(ReadableTable, CompactableTable):
     """One table. Not safe for several threads; open one per thread.
 
     Use `Table.create` or `Table.open`.
