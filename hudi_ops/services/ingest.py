@@ -18,9 +18,7 @@ from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.concurrency.markers import marker_path
 from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
-from hudi_ops.files.merge_rules import MergeRules
 from hudi_ops.files.names import bucket_file_id
-from hudi_ops.files.visible_blocks import BlockInstants
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.kernels.merge import Operation, Ordering
 from hudi_ops.services.append_tasks import write_bucket
@@ -33,6 +31,7 @@ from hudi_ops.services.known_keys import find_duplicates
 from hudi_ops.services.ledger import POINTER_PREFIX, ledger_path
 from hudi_ops.services.live_groups import live_buckets
 from hudi_ops.services.merge_tasks import BucketResult, BucketTask
+from hudi_ops.services.merging import merging_of
 from hudi_ops.services.operations import INSERT, INSERT_OVERWRITE_TABLE, Replaces
 from hudi_ops.services.recover import is_due, ready, recover
 from hudi_ops.services.replace import replaced_by
@@ -200,11 +199,7 @@ def _bucket_tasks(
 
 def _bucket_template(session: Session, state: TableState, schema: pa.Schema) -> BucketTask:
     """What the tasks of all buckets share."""
-    keys = computed_keys(state.config, state.log.properties.facts)
-    merging = None
-    if state.config.table_type == "MERGE_ON_READ":
-        rules = replace(MergeRules.of(state.config, schema), keys=keys)
-        merging = (rules, BlockInstants.of(state.config, state.timeline))
+    merging = merging_of(state, schema) if state.config.table_type == "MERGE_ON_READ" else None
     return BucketTask(
         storage=session.ctx.storage,
         table_name=state.config.name,
@@ -218,7 +213,7 @@ def _bucket_template(session: Session, state: TableState, schema: pa.Schema) -> 
         base=None,
         log_format=session.log_format if merging is not None else None,
         merging=merging,
-        keys=keys,
+        keys=computed_keys(state.config, state.log.properties.facts),
     )
 
 
