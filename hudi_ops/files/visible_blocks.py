@@ -68,7 +68,9 @@ def visible_blocks(blocks: Sequence[LogBlock], instants: BlockInstants, path: st
     for block in blocks:
         if block.kind is BlockKind.COMMAND:
             if block.headers.get(HeaderKey.COMMAND_BLOCK_TYPE) != _ROLLBACK:
-                _refuse(block, f"a command block of type {block.headers.get(HeaderKey.COMMAND_BLOCK_TYPE)}", path, table)
+                _refuse(
+                    block, f"a command block of type {block.headers.get(HeaderKey.COMMAND_BLOCK_TYPE)}", path, table
+                )
             target = block.headers.get(HeaderKey.TARGET_INSTANT_TIME)
             forward = [one for one in forward if one.instant != target]
         elif block.kind is not BlockKind.CORRUPT and instants.show(block.instant):
