@@ -291,7 +291,9 @@ def encode_log_file(
         else:
             blocks.append(encode_block(BlockKind.PARQUET_DATA, headers, _encode_parquet(rows, settings)))
     blocks += [
-        encode_block(BlockKind.DELETE, headers, encode_deletes(each, partition_path)) for each in deletes if len(each.keys)
+        encode_block(BlockKind.DELETE, headers, encode_deletes(each, partition_path))
+        for each in deletes
+        if len(each.keys)
     ]
     return pa.py_buffer(blocks[0] if len(blocks) == 1 else b"".join(blocks))
 

@@ -350,7 +350,9 @@ def _ordering_pieces(ordering: pa.Array | None, rows: int) -> list[pa.Array | pa
     if ordering is None or ordering.null_count == rows:
         return [pa.scalar(bytes([2 * Branch.INT, 0]), pa.binary())]
     try:
-        values = ordering.cast(pa.timestamp("us", ordering.type.tz) if branch is Branch.TIMESTAMP_MICROS else _TYPES[branch])
+        values = ordering.cast(
+            pa.timestamp("us", ordering.type.tz) if branch is Branch.TIMESTAMP_MICROS else _TYPES[branch]
+        )
     except pa.ArrowInvalid as error:
         raise Unsupported(
             "A delete cannot carry these ordering values",
