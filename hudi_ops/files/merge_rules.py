@@ -39,8 +39,8 @@ class MergeRules:
     ordering: pa.Field | None
     keys: KeySpec | None
     key_columns: pa.Schema
-    flags: pa.Schema = pa.schema([])
-    marker: tuple[str, str] | None = None
+    flags: pa.Schema
+    marker: tuple[str, str] | None
 
     @classmethod
     def of(cls, config: TableConfig, schema: pa.Schema) -> MergeRules:

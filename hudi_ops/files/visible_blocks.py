@@ -42,7 +42,9 @@ class BlockInstants:
 
     def show(self, instant: str) -> bool:
         """Whether what this writer wrote counts."""
-        if instant > self.latest or (self.only is not None and instant not in self.only):
+        if self.only is not None:
+            return instant in self.only
+        if instant > self.latest:
             return False
         return self.completed is None or instant in self.completed or instant < self.start
 

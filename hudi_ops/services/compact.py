@@ -223,7 +223,7 @@ def _complete(session: Session, attempt: Attempt, plan: CompactionPlan, slices: 
     write = Write("COMPACT", [one.stat for one in slices], compacted=True)
 
     def check(state: TableState) -> None:
-        refuse_left_out(session, state, attempt.instant, plan)
+        refuse_left_out(session, state, attempt.instant, plan, seen=attempt.begun)
 
     return complete_write(session, attempt, write, role="compaction", check=check)
 

@@ -110,17 +110,27 @@ def inputs_of_plan(session: Session, state: TableState, instant: str, plan: Comp
     return PlanInputs(slices, sum((one.partition_path, one.file_id) in hidden for one in plan.slices))
 
 
-def refuse_left_out(session: Session, state: TableState, instant: str, plan: CompactionPlan) -> None:
+def refuse_left_out(
+    session: Session, state: TableState, instant: str, plan: CompactionPlan, seen: TableState | None = None
+) -> None:
     """Refuse a plan that lacks a log file below its instant: the new base file would hide it.
 
     A writer without slots whose clock lags may have completed one there after the plan was published.
+
+    Args:
+        session: the table's.
+        state: whose completed writes are held against the plan.
+        instant: the plan's.
+        plan: what it names.
+        seen: a state that was held against it before; None: nothing was.
 
     Raises:
         Conflict: names the first such file.
     """
     planned = {(one.partition_path, one.file_id): one for one in plan.slices}
+    looked_at = {(one.time, one.completion_time) for one in seen.timeline.completed_writes} if seen else set()
     for other in state.timeline.completed_writes:
-        if other.completion_time >= instant:
+        if other.completion_time >= instant or (other.time, other.completion_time) in looked_at:
             continue
         metadata = session.commits.metadata(state.timeline, other)
         for stat in metadata.stats if metadata is not None else ():

@@ -18,14 +18,13 @@ from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import FILE_NAME, RECORD_KEY
 from hudi_ops.files.base_file import BaseFileReader, WriterSettings, encode_base_file, stored_schema
 from hudi_ops.files.base_file_writer import ROW_GROUP_BYTES, BaseFileWriter
-from hudi_ops.files.merge_rules import MergeRules
 from hudi_ops.files.names import base_file_name, data_path
 from hudi_ops.files.slice_scan import MergeCounts, SliceScan, SliceTask
-from hudi_ops.files.visible_blocks import BlockInstants
 from hudi_ops.formats import partition_metadata
 from hudi_ops.kernels.meta_columns import with_file_name
 from hudi_ops.services.compact_inputs import PlanInputs, SliceInput
 from hudi_ops.services.compaction_estimate import memory_of
+from hudi_ops.services.merging import merging_of
 from hudi_ops.services.session import Session
 from hudi_ops.storage.claim import ensure
 from hudi_ops.storage.protocol import Storage
@@ -90,9 +89,8 @@ def tasks_of(session: Session, attempt: Attempt, inputs: PlanInputs, limit_bytes
     """
     state = attempt.begun
     schema = table_schema(state.config, state.timeline, session.commits)
-    rules = MergeRules.of(state.config, schema)
+    rules, instants = merging_of(state, schema)
     stored = stored_schema(schema, rules.keys is None)
-    instants = BlockInstants.of(state.config, state.timeline)
     wanted = tuple(name for name in stored.names if name != FILE_NAME)
     return [
         CompactTask(

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.files.base_file import BaseFileReader
+from hudi_ops.files.slice_scan import SliceScan, SliceTask
 from hudi_ops.kernels.merge import Ordering, combine, existing
 from hudi_ops.services.merge_tasks import BucketTask, keyed
 
@@ -33,7 +34,22 @@ def first_known(task: BucketTask, keys: pa.Array) -> str | None:
 
 
 def _held(task: BucketTask) -> pa.ChunkedArray:
-    names = (RECORD_KEY,) if task.keys is None else task.keys.fields
-    if task.base is not None and not task.logs:
+    """Record keys of the group's rows."""
+    if task.merging is None or not task.logs:
+        assert task.base is not None
+        names = (RECORD_KEY,) if task.keys is None else task.keys.fields
         return keyed(task, BaseFileReader(task.storage, task.base.path).read(names)).column(RECORD_KEY)
-    raise NotImplementedError
+    rules, instants = task.merging
+    scan = SliceScan(
+        SliceTask(
+            storage=task.storage,
+            base=task.base.path if task.base is not None else None,
+            base_bytes=task.base.size_bytes if task.base is not None else 0,
+            logs=tuple((log.path, log.size_bytes) for log in task.logs),
+            rules=rules,
+            instants=instants,
+            schema=rules.key_columns,
+            columns=tuple(rules.key_columns.names),
+        )
+    )
+    return pa.chunked_array(rules.keys_of(scan.table()))

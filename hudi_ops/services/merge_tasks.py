@@ -14,9 +14,11 @@ from hudi_ops.config.columns import FILE_NAME, IS_DELETED, RECORD_KEY
 from hudi_ops.config.write_settings import LogFormat
 from hudi_ops.errors import Conflict, NotFound
 from hudi_ops.files.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, stored_schema
+from hudi_ops.files.merge_rules import MergeRules
 from hudi_ops.files.names import base_file_name, data_path
 from hudi_ops.files.repeated_columns import concat_rows, decoded
 from hudi_ops.files.runs import joined, picked
+from hudi_ops.files.visible_blocks import BlockInstants
 from hudi_ops.formats import partition_metadata
 from hudi_ops.kernels.hashing import group_hash
 from hudi_ops.kernels.keys import KeySpec, record_keys
@@ -36,7 +38,7 @@ class BucketTask:
 
     `base` is its visible base file, None for its first, and `logs` are the log files upon it; `file_id` names the group that is
     written. `keys` says how record keys are made in a table without meta columns; None: base files have them in a column.
-    `log_format` is that of log files in a merge-on-read table; None: the table has none.
+    In a merge-on-read table `log_format` is that of log files, and `merging` says how they are merged; both None elsewhere.
     """
 
     storage: Storage
@@ -55,6 +57,7 @@ class BucketTask:
     keys: KeySpec | None = None
     logs: tuple[DataFile, ...] = ()
     log_format: LogFormat | None = None
+    merging: tuple[MergeRules, BlockInstants] | None = None
 
     @property
     def is_appended(self) -> bool:

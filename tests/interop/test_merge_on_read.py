@@ -122,8 +122,8 @@ class Game:
             pending = load_timeline(table.context.storage, table.config).pending
             if pending:
                 table.compact(pending[0].time)
-        if set(self.instants(table)) > before:
-            self.model.compact()
+        if new := set(self.instants(table)) - before:
+            self.model.compact(max(new))
 
     def procedure(self, what: str, options: str) -> None:
         """Apache Hudi's own compaction procedure."""
