@@ -26,7 +26,8 @@ DOC = """
 ### Compact a merge-on-read table
 
 Merges log files into new base files, so that reads stay fast. **plan** chooses the file groups and publishes the plan,
-**execute** runs it; ingestion goes on all the while. When there is nothing to plan, **execute** is *skipped*, and the result of **plan** says why.
+**execute** runs it; ingestion goes on all the while. When there is nothing to plan, **execute** is *skipped*, and the result of
+**plan** says why.
 
 | setting | meaning |
 |---|---|

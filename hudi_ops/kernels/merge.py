@@ -16,11 +16,6 @@ import pyarrow.compute as pc
 from hudi_ops.kernels.ordering import comparable, comparable_pair
 
 
-_ON_KEYS = acero.HashJoinNodeOptions(
-    "inner", left_keys=["key"], right_keys=["key"], left_output=["base"], right_output=["incoming"]
-)
-
-
 class Ordering(enum.Enum):
     """Which of two rows with one key is the newer (`hoodie.record.merge.mode`)."""
 
