@@ -20,12 +20,14 @@ if not tables:
     raise InvalidRequest(f"{TABLES_FILE} declares no table, so there is nothing to compact", next_step="declare one")
 # Those that Apache Hudi made may be declared without their type: where none is, any may be chosen.
 NAMES = [name for name, table in tables.items() if table.type == "mor"] or list(tables)
+RETRIES = int(os.environ.get("HUDI_OPS_RETRIES", "2"))
 
 DOC = """
 ### Compact a merge-on-read table
 
-Merges log files into new base files, so that reads stay fast. **plan** chooses the file groups and publishes the plan, **execute**
-runs it; ingestion goes on all the while. When there is nothing to plan, **execute** is *skipped*, and the result of **plan** says why.
+Merges log files into new base files, so that reads stay fast. **plan** chooses the file groups and publishes the plan,
+**execute** runs it; ingestion goes on all the while. When there is nothing to plan, **execute** is *skipped*, and the result of
+**plan** says why.
 
 | setting | meaning |
 |---|---|
@@ -37,8 +39,8 @@ were compacted), `age` (oldest log file) |
 | partitions | paths or patterns, separated by commas. Empty: all |
 | engine | `auto` chooses by the bytes of the plan; `local` uses one process, `spark` the executors |
 
-A plan is executed once: a retry, or a run after a worker was restarted, finds it completed and succeeds, finds it alive elsewhere and
-is tried again, or takes it over from whoever died. A plan that an earlier run left is executed before a new one is made.
+A plan is executed once: a retry, or a run after a worker was restarted, finds it completed and succeeds, finds it alive elsewhere
+and is tried again, or takes it over from whoever died. A plan that an earlier run left is executed before a new one is made.
 """
 
 with DAG(
@@ -52,7 +54,7 @@ with DAG(
     tags=["hudi", "compaction"],
     default_args={
         "owner": "hudi-ops",
-        "retries": int(os.environ.get("HUDI_OPS_RETRIES", "2")),
+        "retries": RETRIES,
         "retry_delay": timedelta(seconds=30),
         "retry_exponential_backoff": True,
         "max_retry_delay": timedelta(minutes=10),
@@ -124,6 +126,8 @@ with DAG(
     execute = HudiOpsSubmitOperator(
         task_id="execute",
         only_if=instant,
+        # An executor that died with its machine is taken for alive for two minutes: the tries must last longer.
+        retries=2 * RETRIES,
         application_args=[
             "--mode=execute",
             "--table={{ params.table }}",

@@ -49,26 +49,46 @@ def _strategies() -> list[str]:
     return list(STRATEGIES)
 
 
+StrategyOption = Annotated[
+    str,
+    typer.Option(
+        metavar="STRATEGY",
+        help="Which file groups come first: size, most bytes of log files; count, most log files; commits, most delta commits "
+        "since they were compacted; age, oldest log file.",
+        autocompletion=_strategies,
+    ),
+]
+LeastOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="AMOUNT",
+        help="What has less waits: a size for size (200MB), a number for count and commits, a duration for age (2h). "
+        "Default: any log file, 5, 5, 1h.",
+    ),
+]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|local|spark",
+        help="Where the work runs. auto is this process; only applications submitted to Spark pick by bytes.",
+        autocompletion=lambda: ["auto", "local", "spark"],
+    ),
+]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="What one file group may take of memory; larger ones are streamed to the disk."),
+]
+AbandonedOption = Annotated[
+    bool,
+    typer.Option("--abandoned", help="Apache Hudi began the plan and has surely ended, though no heartbeat tells."),
+]
+
+
 def compact(
     table: TableArgument,
     mode: Annotated[Mode, typer.Argument(metavar="[MODE]", help="run, plan, execute or explain.")] = Mode.RUN,
-    strategy: Annotated[
-        str,
-        typer.Option(
-            metavar="STRATEGY",
-            help="Which file groups come first: size, most bytes of log files; count, most log files; commits, most delta commits "
-            "since they were compacted; age, oldest log file.",
-            autocompletion=_strategies,
-        ),
-    ] = "size",
-    least: Annotated[
-        str | None,
-        typer.Option(
-            metavar="AMOUNT",
-            help="What has less waits: a size for size (200MB), a number for count and commits, a duration for age (2h). "
-            "Default: any log file, 5, 5, 1h.",
-        ),
-    ] = None,
+    strategy: StrategyOption = "size",
+    least: LeastOption = None,
     max_bytes: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="Plan so many bytes of base and log files, one file group at least."),
@@ -80,24 +100,9 @@ def compact(
     instant: Annotated[
         str | None, typer.Option(metavar="INSTANT", help="Execute this plan. Default: the oldest that nobody is at.")
     ] = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|local|spark",
-            help="Where the work runs. auto is this process; only applications submitted to Spark pick by bytes.",
-            autocompletion=lambda: ["auto", "local", "spark"],
-        ),
-    ] = "auto",
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", help="What one file group may take of memory; larger ones are streamed, through the disk."
-        ),
-    ] = None,
-    abandoned: Annotated[
-        bool,
-        typer.Option("--abandoned", help="Apache Hudi began the plan and has surely ended, though no heartbeat tells."),
-    ] = False,
+    engine: EngineOption = "auto",
+    memory: MemoryOption = None,
+    abandoned: AbandonedOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its cost; change nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:

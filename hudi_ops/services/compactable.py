@@ -17,6 +17,7 @@ from hudi_ops.services.compaction_plan import (
 )
 from hudi_ops.services.engine_choice import EngineName
 from hudi_ops.services.pending_compactions import next_compaction
+from hudi_ops.services.recover import finish_unfinished
 from hudi_ops.services.session import Session
 
 
@@ -157,7 +158,8 @@ class CompactableTable:
         """A plan on which nobody works. One that somebody is at keeps its groups from us, and nothing else."""
         request.checked()
         try:
-            found = next_compaction(self._session, self._session.loader.load(), how)
+            # A plan that was decided by somebody who died right then is on the timeline after that.
+            found = next_compaction(self._session, finish_unfinished(self._session), how)
         except (Busy, InvalidRequest):
             return None
         return found.time if found is not None else None

@@ -236,7 +236,7 @@ def _candidate(state: TableState, one: Slice) -> Candidate:
 
 
 def _pending_groups(session: Session, state: TableState) -> dict[str, str]:
-    """`partition/bucket digits` -> the plan that is pending on it; under the empty key one that cannot be read: it may be of all."""
+    """`partition/bucket digits` -> the plan that is pending on it; under the empty key one that cannot be read."""
     found: dict[str, str] = {}
     for instant, inputs in pending_inputs(session.ctx, state):
         if session.was_cancelled(state, instant.time):
