@@ -230,7 +230,12 @@ class LogFileReader:
 
     @contextmanager
     def _reading(self, block: LogBlock | None = None) -> Iterator[None]:
-        """Arrow's errors, told apart: those of a disk or a store carry a number, those of broken bytes do not."""
+        """Arrow's errors, told apart.
+
+        Raises:
+            Unavailable: the disk or the store failed: such an error carries a number.
+            Corrupt: the bytes are broken.
+        """
         try:
             yield
         except _BROKEN as error:
