@@ -60,6 +60,22 @@ def test_marks_of_deletes(prefix: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("payload", "mode"),
+    [
+        ("org.apache.hudi.common.model.OverwriteWithLatestAvroPayload", Ordering.COMMIT_TIME),
+        ("org.apache.hudi.common.model.DefaultHoodieRecordPayload", Ordering.EVENT_TIME),
+        ("org.apache.hudi.common.model.EventTimeAvroPayload", Ordering.EVENT_TIME),
+        ("", Ordering.EVENT_TIME),
+    ],
+)
+def test_a_table_that_names_no_mode_has_that_of_its_payload(payload: str, mode: Ordering) -> None:
+    named = {"hoodie.compaction.payload.class": payload} if payload else {}
+    assert rules(hoodie__table__ordering__fields="ts", **named).mode is mode
+    with pytest.raises(Unsupported, match="rule of merging"):
+        rules(**{"hoodie.compaction.payload.class": "a.PartialUpdateAvroPayload"})
+
+
+@pytest.mark.parametrize(
     ("properties", "says"),
     [
         ({"hoodie.record.merge.mode": "CUSTOM", "hoodie.compaction.payload.class": "a.B"}, "a.B"),
