@@ -17,7 +17,7 @@ from hudi_ops.errors import Corrupt
 from hudi_ops.formats.avro_items import can_leap, item_chain
 from hudi_ops.formats.avro_nodes import Form, Node
 from hudi_ops.formats.decimals import decimals_of
-from hudi_ops.formats.varints import Bytes, Longs, as_text, fixed_at, read_varints, spans, unzigzag
+from hudi_ops.formats.varints import Bytes, Longs, as_text, first_invalid, fixed_at, read_varints, spans, unzigzag
 
 _INT_RANGE: Final = (-(2**31), 2**31 - 1)
 _IDLE_ITEMS_MAX: Final = 1 << 16
@@ -95,15 +95,18 @@ class Decoder:
 
     def _number(self, node: Node, lanes: Lanes, wanted: bool) -> pa.Array | None:
         values = self._varint(lanes)
-        if node.form is Form.LONG:
-            return pa.array(values).view(node.arrow) if wanted else None
         if node.form is Form.ENUM:
             self._check((values >= 0) & (values < len(node.names)), lanes, "another number", f"a symbol of {node.names}")
             return pa.array(node.names, pa.string()).take(pa.array(values)) if wanted else None
         low, high = _INT_RANGE
-        if len(values) and (values.min() < low or values.max() > high):
+        if node.form is Form.INT and len(values) and (values.min() < low or values.max() > high):
             self._check((values >= low) & (values <= high), lanes, "a long", "an int")
-        return pa.array(values.astype(np.int32)).view(node.arrow) if wanted else None
+        if not wanted:
+            return None
+        numbers = pa.array(values if node.form is Form.LONG else values.astype(np.int32)).view(node.arrow)
+        if pa.types.is_time(node.arrow) and (bad := first_invalid(numbers)) is not None:
+            self._refuse(lanes, bad, "no time of a day", str(node.arrow))
+        return numbers
 
     def _varint(self, lanes: Lanes) -> Longs:
         values, after = read_varints(self._data, lanes.at)
@@ -184,26 +187,28 @@ class Decoder:
         return _spread(values, is_valid) if wanted and values is not None else None
 
     def _dense(self, node: Node, lanes: Lanes, branch: Longs, wanted: bool) -> pa.Array | None:
-        """A union of several types; a null lies, as a null, in the first of them."""
+        """A union of several types; a null lies, as a null, among the values of the first of them."""
         codes = np.zeros(len(lanes), np.int8)
         offsets = np.zeros(len(lanes), np.int32)
         children: list[pa.Array] = []
+        is_null = np.isin(branch, [at for at, child in enumerate(node.children) if child.form is Form.NULL])
         for at, child in enumerate(node.children):
             if child.form is Form.NULL:
                 continue
-            (which,) = np.nonzero(branch == at)
+            is_here = branch == at
+            (which,) = np.nonzero(is_here)
             inner = lanes.some(which)
             values = self.read(child, inner, wanted)
             lanes.at[which] = inner.at
+            if not children and wanted and is_null.any():
+                is_here |= is_null
+                (which,) = np.nonzero(is_here)
+                values = _spread(values, ~is_null[which])
             codes[which] = len(children)
             offsets[which] = np.arange(len(which))
             children.append(values)
         if not wanted:
             return None
-        is_null = np.isin(branch, [at for at, child in enumerate(node.children) if child.form is Form.NULL])
-        if is_null.any():
-            offsets[is_null] = len(children[0])
-            children[0] = pa.concat_arrays([children[0], pa.nulls(1, children[0].type)])
         names = [field.name for field in node.arrow]
         return pa.UnionArray.from_dense(pa.array(codes), pa.array(offsets), children, names)
 
@@ -241,7 +246,7 @@ class Decoder:
         np.cumsum(totals, out=offsets[1:])
         places = pa.array(offsets.astype(np.int32))
         if node.form is Form.MAP:
-            return pa.MapArray.from_arrays(places, *columns).cast(node.arrow)
+            return pa.MapArray.from_arrays(places, *columns, type=node.arrow)
         return pa.ListArray.from_arrays(places, columns[0], type=node.arrow)
 
     def _sized_block(self, lanes: Lanes, sized: Longs, counts: Longs) -> Longs:

@@ -23,7 +23,7 @@ from hudi_ops.formats.varints import (
     Bytes,
     Longs,
     as_text,
-    binary,
+    first_invalid,
     fixed_at,
     padded,
     pieces,
@@ -298,7 +298,10 @@ class _Reader:
                 if (narrow != values).any():
                     _fail(self._path, f"a long in record {number[np.argmax(narrow != values)]}", "an int")
                 return pa.array(narrow).view(_TYPES[branch])
-            return pa.array(values).view(_TYPES[branch])
+            longs = pa.array(values).view(_TYPES[branch])
+            if branch is Branch.TIME_MICROS and (bad := first_invalid(longs)) is not None:
+                _fail(self._path, f"no time of a day in record {number[bad]}", str(_TYPES[branch]))
+            return longs
         begin, length, _ = self._text(at)
         values = spans(data, begin, length)
         if branch is Branch.STRING:
