@@ -230,7 +230,12 @@ class LogFileReader:
 
     @contextmanager
     def _reading(self, block: LogBlock | None = None) -> Iterator[None]:
-        """Arrow's errors, told apart: those of a disk or a store carry a number, those of broken bytes do not."""
+        """Arrow's errors, told apart.
+
+        Raises:
+            Unavailable: the disk or the store failed: such an error carries a number.
+            Corrupt: the bytes are broken.
+        """
         try:
             yield
         except _BROKEN as error:
@@ -299,7 +304,9 @@ def encode_log_file(
         else:
             blocks.append(encode_block(BlockKind.PARQUET_DATA, headers, _encode_parquet(rows, settings)))
     blocks += [
-        encode_block(BlockKind.DELETE, headers, encode_deletes(each, partition_path)) for each in deletes if len(each.keys)
+        encode_block(BlockKind.DELETE, headers, encode_deletes(each, partition_path))
+        for each in deletes
+        if len(each.keys)
     ]
     return pa.py_buffer(blocks[0] if len(blocks) == 1 else b"".join(blocks))
 

@@ -96,7 +96,9 @@ class Decoder:
     def _number(self, node: Node, lanes: Lanes, wanted: bool) -> pa.Array | None:
         values = self._varint(lanes)
         if node.form is Form.ENUM:
-            self._check((values >= 0) & (values < len(node.names)), lanes, "another number", f"a symbol of {node.names}")
+            self._check(
+                (values >= 0) & (values < len(node.names)), lanes, "another number", f"a symbol of {node.names}"
+            )
             return pa.array(node.names, pa.string()).take(pa.array(values)) if wanted else None
         low, high = _INT_RANGE
         if node.form is Form.INT and len(values) and (values.min() < low or values.max() > high):
@@ -110,7 +112,9 @@ class Decoder:
 
     def _varint(self, lanes: Lanes) -> Longs:
         values, after = read_varints(self._data, lanes.at)
-        self._check((after > lanes.at) & (after <= lanes.end), lanes, "no integer", "one of at most 64 bits, within the record")
+        self._check(
+            (after > lanes.at) & (after <= lanes.end), lanes, "no integer", "one of at most 64 bits, within the record"
+        )
         lanes.at = after
         return unzigzag(values)
 
@@ -137,7 +141,10 @@ class Decoder:
         lengths = self._varint(lanes)
         begin = lanes.at
         self._check(
-            (lengths >= 0) & (lengths <= lanes.end - begin), lanes, "a length that leads out of it", "one within the record"
+            (lengths >= 0) & (lengths <= lanes.end - begin),
+            lanes,
+            "a length that leads out of it",
+            "one within the record",
         )
         lanes.at = begin + lengths
         if not wanted:
@@ -169,8 +176,10 @@ class Decoder:
     def _union(self, node: Node, lanes: Lanes, wanted: bool) -> pa.Array | None:
         branch = self._varint(lanes)
         count = len(node.children)
-        if len(branch) and not (0 <= branch.min() and branch.max() < count):
-            self._check((branch >= 0) & (branch < count), lanes, "another branch", f"one of {count} branches of a union")
+        if len(branch) and (branch.min() < 0 or branch.max() >= count):
+            self._check(
+                (branch >= 0) & (branch < count), lanes, "another branch", f"one of {count} branches of a union"
+            )
         valued = [at for at, child in enumerate(node.children) if child.form is not Form.NULL]
         if len(valued) > 1:
             return self._dense(node, lanes, branch, wanted)
@@ -236,9 +245,7 @@ class Decoder:
             owners.append(np.repeat(active, counts))
         if not wanted:
             return None
-        columns = [
-            _concat([each[place] for each in found], child.arrow) for place, child in enumerate(node.children)
-        ]
+        columns = [_concat([each[place] for each in found], child.arrow) for place, child in enumerate(node.children)]
         if len(owners) > 1:
             order = pa.array(np.argsort(np.concatenate(owners), kind="stable"))
             columns = [column.take(order) for column in columns]
@@ -324,7 +331,11 @@ class Decoder:
 def _spread(values: pa.Array, is_valid: npt.NDArray[np.bool_]) -> pa.Array:
     """Values in the places of true, null in the others."""
     places = np.cumsum(is_valid) - 1
-    return values.take(pa.array(np.maximum(places, 0), mask=~is_valid)) if len(values) else pa.nulls(len(is_valid), values.type)
+    return (
+        values.take(pa.array(np.maximum(places, 0), mask=~is_valid))
+        if len(values)
+        else pa.nulls(len(is_valid), values.type)
+    )
 
 
 def _concat(parts: list[pa.Array], kind: pa.DataType) -> pa.Array:

@@ -163,9 +163,7 @@ def _read_block(window: _Window, at: int, end: int) -> BlockSpan:
     if HeaderKey.INSTANT_TIME not in headers:
         # Apache Hudi fails on it or passes it over, depending on the reader; rows would be missing in silence.
         _fail(path, at, "no header INSTANT_TIME", "the instant of the writer")
-    return BlockSpan(
-        BlockKind(number), MappingProxyType(headers), at, end - at, content_offset, content_bytes
-    )
+    return BlockSpan(BlockKind(number), MappingProxyType(headers), at, end - at, content_offset, content_bytes)
 
 
 def _read_headers(window: _Window, block_at: int, at: int, last: int) -> tuple[dict[HeaderKey, str], int]:

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import accumulate, repeat
+from itertools import accumulate, pairwise, repeat
 from typing import Final, NoReturn
 
 import numpy as np
@@ -272,7 +272,7 @@ class _Reader:
         edges = [0, *(np.nonzero(np.diff(branch))[0] + 1).tolist(), len(branch)]
         return [
             Deletes(keys.slice(start, end - start), self._values(Branch(int(branch[start])), start, end, is_free))
-            for start, end in zip(edges[:-1], edges[1:], strict=True)
+            for start, end in pairwise(edges)
         ]
 
     def _values(self, branch: Branch, start: int, end: int, is_free: np.ndarray) -> pa.Array:
@@ -353,7 +353,9 @@ def _ordering_pieces(ordering: pa.Array | None, rows: int) -> list[pa.Array | pa
     if ordering is None or ordering.null_count == rows:
         return [pa.scalar(bytes([2 * Branch.INT, 0]), pa.binary())]
     try:
-        values = ordering.cast(pa.timestamp("us", ordering.type.tz) if branch is Branch.TIMESTAMP_MICROS else _TYPES[branch])
+        values = ordering.cast(
+            pa.timestamp("us", ordering.type.tz) if branch is Branch.TIMESTAMP_MICROS else _TYPES[branch]
+        )
     except pa.ArrowInvalid as error:
         raise Unsupported(
             "A delete cannot carry these ordering values",

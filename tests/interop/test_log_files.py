@@ -1,4 +1,4 @@
-"""Log files that our code wrote, in the place of Apache Hudi's own, are read alike by the `hudi` package: both formats of blocks."""
+"""Log files that our code wrote, in the place of Apache Hudi's own, are read alike by the `hudi` package, in both formats."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ REWRITTEN = (
 Format = Literal["parquet", "avro"]
 
 
-def rewrite(table: Path, data_format: Format, change: Callable[[Deletes], Deletes] = lambda one: one) -> tuple[int, int]:
+def rewrite(
+    table: Path, data_format: Format, change: Callable[[Deletes], Deletes] = lambda one: one
+) -> tuple[int, int]:
     """Every log file of the table as ours would be; how many rows and deletes they hold."""
     storage, rows, deleted = LocalStorage(table), 0, 0
     for info in list(storage.list()):

@@ -1,4 +1,4 @@
-"""Avro blocks: Apache Hudi's own bytes, what only rare writers do with lists, long lists, broken bytes, and what cannot be written."""
+"""Avro blocks: Apache Hudi's own bytes, what only rare writers do with lists, broken bytes, and what cannot be written."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ def theirs_read(content: bytes, schema: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("value", [0, -1, 1, 63, -64, 64, 2**31, -(2**31), *(2**n for n in range(63)), 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize(
+    "value", [0, -1, 1, 63, -64, 64, 2**31, -(2**31), *(2**n for n in range(63)), 2**63 - 1, -(2**63)]
+)
 def test_integers_of_every_length(value: int):
     assert read("long", long(value), long(0), long(value)) == [value, 0, value]
     rows = pa.table({"f0": pa.array([value, 0], pa.int64())})
@@ -117,7 +119,11 @@ LONG_LISTS: dict[str, tuple[Any, list[Any]]] = {
     "nullable doubles": (["double", "null"], [None if n % 2 else n / 7 for n in range(30_000)]),
     "large texts": (["null", "string"], ["y" * 70_000, None, "z" * 200_000] * 100),
     "records": (
-        {"type": "record", "name": "i", "fields": [{"name": "a", "type": "string"}, {"name": "b", "type": ["null", "long"]}]},
+        {
+            "type": "record",
+            "name": "i",
+            "fields": [{"name": "a", "type": "string"}, {"name": "b", "type": ["null", "long"]}],
+        },
         [{"a": str(n), "b": None if n % 5 else n} for n in range(10_000)],
     ),
     "lists": ({"type": "array", "items": "int"}, [list(range(n % 4)) for n in range(1_000)]),

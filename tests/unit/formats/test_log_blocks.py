@@ -161,7 +161,9 @@ def test_an_empty_file_has_no_blocks():
     assert scan(b"") == []
 
 
-def block(version: int = 1, kind: int = 1, headers: bytes | None = None, content_bytes: int = 0, tail: bytes = b"") -> bytes:
+def block(
+    version: int = 1, kind: int = 1, headers: bytes | None = None, content_bytes: int = 0, tail: bytes = b""
+) -> bytes:
     """A block that is whole by its framing, whatever is inside."""
     given = struct.pack(">iii", 1, 0, 1) + b"7" if headers is None else headers
     inside = struct.pack(">ii", version, kind) + given + struct.pack(">q", content_bytes) + tail + bytes(4)

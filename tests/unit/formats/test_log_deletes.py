@@ -41,7 +41,10 @@ _ARRAY = {
     "type": "record",
     "name": "ArrayWrapper",
     "fields": [
-        {"name": "wrappedValues", "type": ["null", {"type": "array", "items": ["null", *(name for name, _ in WRAPPED)]}]}
+        {
+            "name": "wrappedValues",
+            "type": ["null", {"type": "array", "items": ["null", *(name for name, _ in WRAPPED)]}],
+        }
     ],
 }
 SCHEMA = fastavro.parse_schema({
@@ -90,10 +93,14 @@ def theirs(records: list[dict[str, Any]]) -> bytes:
 
 def theirs_read(content: bytes) -> list[dict[str, Any]]:
     assert struct.unpack_from(">ii", content) == (3, len(content) - 8)
-    return fastavro.schemaless_reader(io.BytesIO(content[8:]), SCHEMA, None, return_record_name=True)["deleteRecordList"]
+    return fastavro.schemaless_reader(io.BytesIO(content[8:]), SCHEMA, None, return_record_name=True)[
+        "deleteRecordList"
+    ]
 
 
-def record(key: str | None, branch: str | None = None, value: Any = None, partition: str | None = "p=a") -> dict[str, Any]:
+def record(
+    key: str | None, branch: str | None = None, value: Any = None, partition: str | None = "p=a"
+) -> dict[str, Any]:
     ordering = None if branch is None else (branch, {"value": value})
     return {"recordKey": key, "partitionPath": partition, "orderingVal": ordering}
 
@@ -150,7 +157,9 @@ def test_real_empty_lists(hudi_fixtures: Callable[[str], Path]):
     assert seen > 0
 
 
-@pytest.mark.parametrize(("branch", "ordering"), list(zip(WRAPPED, ORDERINGS, strict=True)), ids=[name for name, _ in WRAPPED])
+@pytest.mark.parametrize(
+    ("branch", "ordering"), list(zip(WRAPPED, ORDERINGS, strict=True)), ids=[name for name, _ in WRAPPED]
+)
 def test_every_branch_both_ways(branch: tuple[str, Any], ordering: pa.Array):
     name, kind = branch
     keys = pa.array(["", "k\u00fc", "x" * 200])
@@ -198,7 +207,12 @@ def test_a_decimal_with_more_digits_than_the_block_has_is_refused():
 
 def test_unconditional_ones_are_written_as_hudi_writes_them():
     keys = pa.array(["a", "b"])
-    for ordering in (None, pa.nulls(2, pa.int64()), pa.array([None, None], pa.int32()), pa.array([0, None], pa.int32())):
+    for ordering in (
+        None,
+        pa.nulls(2, pa.int64()),
+        pa.array([None, None], pa.int32()),
+        pa.array([0, None], pa.int32()),
+    ):
         content = encode_deletes(Deletes(keys, ordering), "p=a")
         assert content == theirs([record("a", "IntWrapper", 0), record("b", "IntWrapper", 0)])
         (found,) = decode_deletes(content, PATH)
@@ -256,7 +270,8 @@ def test_several_ordering_fields_are_refused():
     content = theirs([record("a", "LongWrapper", 1), {**record("b"), "orderingVal": ordering}])
     with pytest.raises(Unsupported) as caught:
         decode_deletes(content, PATH)
-    assert "record 1" in caught.value.found and PATH in str(caught.value)
+    assert "record 1" in caught.value.found
+    assert PATH in str(caught.value)
 
 
 @pytest.mark.parametrize("version", [1, 2, 4])
@@ -334,7 +349,9 @@ def test_any_records_are_read_in_order(records: list[tuple[str, str | None, Any]
     content = theirs([record(*each, partition=partition) for each in records])
     found = decode_deletes(content, PATH)
     assert [key for one in found for key in one.keys.to_pylist()] == [key for key, _, _ in records]
-    ordering = [value for one in found for value in (raw(one.ordering) if one.ordering is not None else [None] * len(one.keys))]
+    ordering = [
+        value for one in found for value in (raw(one.ordering) if one.ordering is not None else [None] * len(one.keys))
+    ]
     assert ordering == [None if name == "IntWrapper" and value == 0 else value for _, name, value in records]
     for one in found:
         again = encode_deletes(one, partition or "")
