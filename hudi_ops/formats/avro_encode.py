@@ -179,7 +179,9 @@ def _repeated(node: Node, values: pa.Array, where: str) -> list[Piece]:
         parts += _encode(child, column.slice(first, last - first), label)
     items = join(parts, last - first)
     ends = np.frombuffer(items.buffers()[1], np.int32)[items.offset : items.offset + len(items) + 1]
-    bodies = binary(ends[offsets - first] if len(items) else np.zeros(len(values) + 1), items.buffers()[2] or pa.py_buffer(b""))
+    bodies = binary(
+        ends[offsets - first] if len(items) else np.zeros(len(values) + 1), items.buffers()[2] or pa.py_buffer(b"")
+    )
     counts = np.diff(offsets).astype(np.int64)
     rows, lengths = varint_rows(zigzag(counts))
     return [pieces(rows, np.where(counts, lengths, 0)), bodies, _END]

@@ -44,7 +44,9 @@ Typed = tuple[Any, st.SearchStrategy[Any]]
 
 def _primitive() -> st.SearchStrategy[Typed]:
     plain = st.sampled_from([(name, values) for name, values in PLAIN.items()])
-    logical = st.sampled_from([({"type": kind, "logicalType": name}, values) for (kind, name), values in LOGICAL.items()])
+    logical = st.sampled_from([
+        ({"type": kind, "logicalType": name}, values) for (kind, name), values in LOGICAL.items()
+    ])
     return plain | logical
 
 
@@ -170,7 +172,10 @@ def raw(values: pa.Array, avro: Any) -> list[Any]:
         columns = [raw(values.field(at), field["type"]) for at, field in enumerate(avro["fields"])]
         names = [field["name"] for field in avro["fields"]]
         rows = zip(*columns, strict=True) if columns else ((),) * len(values)
-        return [dict(zip(names, row, strict=True)) if ok.as_py() else None for row, ok in zip(rows, values.is_valid(), strict=True)]
+        return [
+            dict(zip(names, row, strict=True)) if ok.as_py() else None
+            for row, ok in zip(rows, values.is_valid(), strict=True)
+        ]
     if pa.types.is_map(kind) or pa.types.is_list(kind):
         offsets = values.offsets.to_pylist()
         if pa.types.is_map(kind):
@@ -181,4 +186,3 @@ def raw(values: pa.Array, avro: Any) -> list[Any]:
         pairs = zip(offsets[:-1], offsets[1:], values.is_valid(), strict=True)
         return [make(items[start:end]) if ok.as_py() else None for start, end, ok in pairs]
     return values.to_pylist()
-
