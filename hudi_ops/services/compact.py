@@ -24,7 +24,7 @@ from hudi_ops.services.compact_inputs import inputs_of_plan, plan_of_instant, re
 from hudi_ops.services.compact_result import CompactResult, Progress, done_before, result_of
 from hudi_ops.services.compact_tasks import CompactedSlice, CompactTask, compact_slice, tasks_of
 from hudi_ops.services.compaction_estimate import estimate
-from hudi_ops.services.engine_choice import choose_by_bytes
+from hudi_ops.services.engine_choice import choose_by_bytes, refuse_unknown_engine
 from hudi_ops.services.left_plan import leave_plan
 from hudi_ops.services.pending_compactions import named_compaction, next_compaction, refuse_foreign_executor
 from hudi_ops.services.recover import recover
@@ -64,6 +64,9 @@ class Execution:
     memory_bytes: int | None = None
     abandoned: bool = False
     progress: Callable[[Progress], None] = lambda progress: None
+
+    def __post_init__(self) -> None:
+        refuse_unknown_engine(self.engine)
 
 
 def execute(session: Session, instant: str | None, how: Execution) -> CompactResult:

@@ -197,6 +197,7 @@ def _result(task: CompactTask, path: str, rows: int, size_bytes: int, counts: Me
         "totalLogRecords": counts.log_records,
         # In Apache Hudi's words: keys that the log files hold, whatever became of them.
         "totalUpdatedRecordsCompacted": counts.updated + counts.deleted + counts.inserted + counts.ignored,
+        "numUpdates": 0,
     }
     stat = WriteStat(
         file_id=task.source.file_id,

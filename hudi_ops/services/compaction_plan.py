@@ -220,7 +220,8 @@ def _slices(session: Session, state: TableState, wanted: Sequence[str]) -> list[
 def _candidate(state: TableState, one: Slice) -> Candidate:
     timeline = state.timeline
     since = one.base.instant if one.base is not None else min(file.instant for file in one.logs)
-    commits = sum(done.kind == "deltacommit" and done.completion_time > since for done in timeline.completed_writes)
+    later = (done for done in timeline.completed_writes if done.completion_time > since and done.time != since)
+    commits = sum(done.kind == "deltacommit" for done in later)
     writers = {file.instant for file in one.logs}
     times = [found.completion_time for time in writers if (found := timeline.find(time)) is not None]
     # What was archived completed before everything that is on the timeline.

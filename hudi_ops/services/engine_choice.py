@@ -29,8 +29,7 @@ def choose_engine(name: str, incoming_bytes: int | None, given: Engine) -> tuple
     Raises:
         InvalidRequest: an unknown name.
     """
-    if name not in get_args(EngineName):
-        raise InvalidRequest(f"unknown engine {name!r}", expected="auto, local or spark", found=name)
+    refuse_unknown_engine(name)
     local = given if isinstance(given, LocalEngine) else LocalEngine()
     if name == "local":
         return local, "asked for"
@@ -39,6 +38,16 @@ def choose_engine(name: str, incoming_bytes: int | None, given: Engine) -> tuple
     if incoming_bytes is None:
         return local, "a stream, which passes through this process anyway"
     return _by_bytes(local, given, incoming_bytes, "incoming")
+
+
+def refuse_unknown_engine(name: str) -> None:
+    """To be asked before anything is begun.
+
+    Raises:
+        InvalidRequest: there is no such engine.
+    """
+    if name not in get_args(EngineName):
+        raise InvalidRequest(f"unknown engine {name!r}", expected="auto, local or spark", found=name)
 
 
 def choose_by_bytes(name: str, size_bytes: int, given: Engine, what: str) -> tuple[Engine, str]:
@@ -87,7 +96,8 @@ def choose_frame_engine(name: str, frame: Any, given: Engine) -> tuple[Engine, s
     Raises:
         InvalidRequest: an unknown name, or `spark` over Spark Connect.
     """
-    local, reason = choose_engine("local" if name in get_args(EngineName) else name, None, given)
+    refuse_unknown_engine(name)
+    local, reason = choose_engine("local", None, given)
     if name == "local":
         return local, reason
     if not has_executors(frame):

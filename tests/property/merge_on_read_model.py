@@ -330,8 +330,18 @@ _BATCHES = st.lists(_ROWS, min_size=1, max_size=8).map(tuple)
 STEPS = st.lists(
     st.builds(
         Step,
-        operation=st.sampled_from(["upsert", "upsert", "upsert", "upsert", "delete", "delete", "insert", "die",
-        "insert_overwrite"]), rows=_BATCHES,
+        operation=st.sampled_from([
+            "upsert",
+            "upsert",
+            "upsert",
+            "upsert",
+            "delete",
+            "delete",
+            "insert",
+            "die",
+            "insert_overwrite",
+        ]),
+        rows=_BATCHES,
     )
     | st.just(Step("compact")),
     min_size=1,

@@ -75,7 +75,7 @@ def merged(storage: Storage, clock: ManualClock) -> dict[str, int]:
             columns=names,
         )
         found.append(SliceScan(task).table())
-    table = pa.concat_tables(found)
+    table = pa.concat_tables([needed.empty_table(), *found])
     keys = table["id"].to_pylist()
     assert len(set(keys)) == len(keys), sorted(keys)
     return dict(zip(keys, table["value"].to_pylist(), strict=True))
