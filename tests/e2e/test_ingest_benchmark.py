@@ -34,7 +34,7 @@ def test_quick_form_gives_right_rows(tmp_path):
     ]
     assert all(run["correct"] for run in runs)
     assert [json.loads(line) for line in (results / "ingest.jsonl").read_text(encoding="utf-8").splitlines()] == runs
-    report = (results / "RESULTS.md").read_text(encoding="utf-8")
+    report = (results / "INGEST.md").read_text(encoding="utf-8")
     assert "| `mix` | hudi_ops, local engine |" in report
     assert "local, wall: one row in at most 0.08 s" in report
     assert "`one`, local engine: **" in report
