@@ -89,7 +89,12 @@ def work() -> dict[str, Any]:
     locks = StoppableLocks(lock_of(location), stop)
     engine = SubmittedSpark(f"hudi-ops ingest {location.name}", stop)
     table = Table.open(
-        location.path, buckets=location.declared_buckets, locks=locks, engine=engine, conflicts=location.conflicts
+        location.path,
+        buckets=location.declared_buckets,
+        locks=locks,
+        engine=engine,
+        conflicts=location.conflicts,
+        log_format=location.log_format,
     )
     try:
         stop.check("the first file was read")

@@ -1,0 +1,408 @@
+"""Contents of DELETE blocks, version 3: keys and their ordering values, both ways, by column.
+
+The records have no length in front, so where one ends follows from its values alone. Reading takes every byte that can begin a
+record for a beginning, finds where each of them would end, all at once, and then follows the one chain that is there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import accumulate, repeat
+from typing import Final, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, Unsupported
+from hudi_ops.formats.decimals import decimals_of, minimal_pieces
+from hudi_ops.formats.varints import (
+    Bytes,
+    Longs,
+    as_text,
+    binary,
+    fixed_at,
+    padded,
+    pieces,
+    read_varints,
+    spans,
+    unzigzag,
+    varint_rows,
+    zigzag,
+)
+
+VERSION: Final = 3
+_HEAD: Final = struct.Struct(">ii")
+_SMALLEST_RECORD: Final = 4
+"""Key's branch and length, partition path's branch, ordering value's branch."""
+_DECIMAL: Final = pa.decimal128(30, 15)
+_SOME: Final = 2
+"""Index 1 of a union as it is written: the text of a nullable text."""
+
+
+class Branch(IntEnum):
+    """What an ordering value is, by its place in the union; the block does not hold the schema."""
+
+    NULL = 0
+    BOOLEAN = 1
+    INT = 2
+    LONG = 3
+    FLOAT = 4
+    DOUBLE = 5
+    BYTES = 6
+    STRING = 7
+    DATE = 8
+    DECIMAL = 9
+    TIME_MICROS = 10
+    TIMESTAMP_MICROS = 11
+    ARRAY = 12
+
+
+_VARINTS: Final = (Branch.INT, Branch.LONG, Branch.DATE, Branch.TIME_MICROS, Branch.TIMESTAMP_MICROS)
+_SIZED: Final = (Branch.BYTES, Branch.STRING, Branch.DECIMAL)
+_FIXED_BYTES: Final = {Branch.NULL: 0, Branch.BOOLEAN: 1, Branch.FLOAT: 4, Branch.DOUBLE: 8}
+_TYPES: Final = {
+    Branch.BOOLEAN: pa.bool_(),
+    Branch.INT: pa.int32(),
+    Branch.LONG: pa.int64(),
+    Branch.FLOAT: pa.float32(),
+    Branch.DOUBLE: pa.float64(),
+    Branch.BYTES: pa.binary(),
+    Branch.STRING: pa.string(),
+    Branch.DATE: pa.date32(),
+    Branch.DECIMAL: _DECIMAL,
+    Branch.TIME_MICROS: pa.time64("us"),
+    Branch.TIMESTAMP_MICROS: pa.timestamp("us", "UTC"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """Deleted keys.
+
+    `ordering` is None when every delete is unconditional; a null in it makes that one so.
+    """
+
+    keys: pa.Array
+    ordering: pa.Array | None
+
+
+def decode_deletes(content: bytes | pa.Buffer, path: str) -> list[Deletes]:
+    """Read the content of a DELETE block.
+
+    Args:
+        content: of the block.
+        path: file it came from, for errors.
+
+    Returns:
+        The deletes in their order, one for each run of records with ordering values of one type. An unconditional one (no
+        ordering value, or the integer 0, which writers put in its place) belongs to the run before it.
+
+    Raises:
+        Corrupt: the bytes do not follow the format; names the record.
+        Unsupported: an older version of the block, or several ordering fields.
+
+    Source: docs/format.md §6.9.
+    """
+    if len(content) < _HEAD.size:
+        _fail(path, f"{len(content)} bytes", "version and length")
+    version, length = _HEAD.unpack_from(content)
+    if version != VERSION:
+        _fail(path, f"version {version}", f"version {VERSION}", error=Unsupported)
+    if length != len(content) - _HEAD.size:
+        _fail(path, f"a list of {length} bytes", f"one of {len(content) - _HEAD.size} bytes")
+    reader = _Reader(padded(content), len(content), path)
+    starts = reader.starts()
+    if not len(starts):
+        return []
+    reader.take(starts)
+    return reader.runs()
+
+
+def encode_deletes(deletes: Deletes, partition_path: str) -> bytes:
+    """The content of a DELETE block; equal arguments give equal bytes.
+
+    Unconditional deletes are written as Apache Hudi writes them, with the integer 0; beside ordering values of another type with
+    none at all. An integer 0 of 32 bits therefore is unconditional for every reader.
+
+    Args:
+        deletes: keys without null; ordering values of the same length.
+        partition_path: of the file group.
+
+    Raises:
+        InvalidRequest: a key is null, or the lengths differ.
+        Unsupported: ordering values of a type that a delete cannot carry.
+
+    Source: docs/format.md §6.9.
+    """
+    keys = deletes.keys.cast(pa.string())
+    ordering = deletes.ordering
+    if keys.null_count or (ordering is not None and len(ordering) != len(keys)):
+        raise InvalidRequest(
+            "Deletes need a key each, and an ordering value or null for each key.",
+            expected=f"{len(keys)} keys without null",
+            found=f"{keys.null_count} nulls, {len(keys) if ordering is None else len(ordering)} ordering values",
+        )
+    rows, lengths = _lengths(keys)
+    key_heads = np.concatenate([np.full((len(keys), 1), _SOME, np.uint8), rows], axis=1)
+    path = partition_path.encode()
+    path_rows, _ = varint_rows(zigzag(np.array([len(path)])))
+    constant = bytes([_SOME]) + path_rows.tobytes() + path
+    parts = [pieces(key_heads, lengths + 1), keys.cast(pa.binary()), pa.scalar(constant, pa.binary())]
+    records = pc.binary_join_element_wise(*parts, *_ordering_pieces(ordering, len(keys)), b"", null_handling="replace")
+    count, _ = varint_rows(zigzag(np.array([len(keys)])))
+    body = [count.tobytes(), b"".join(_data(records))] if len(keys) else []
+    body.append(b"\x00")
+    return b"".join([_HEAD.pack(VERSION, sum(map(len, body))), *body])
+
+
+class _Reader:
+    """One list of delete records."""
+
+    def __init__(self, data: Bytes, end: int, path: str) -> None:
+        self._data, self._end, self._path = data, end, path
+        self._find_candidates()
+
+    def _find_candidates(self) -> None:
+        """Every byte that says "a text follows", read as the beginning of a record: where its parts lie and where it ends."""
+        data, end = self._data, self._end
+        (at,) = np.nonzero(data[_HEAD.size : end] == _SOME)
+        self._at: Longs = at + _HEAD.size
+        self._key_at, self._key_bytes, after = self._text(self._at + 1)
+        is_text = data[self._clip(after)] == _SOME
+        _, _, behind_path = self._text(self._clip(after + 1))
+        is_path = is_text | (data[self._clip(after)] == 0)
+        branch_at = np.where(is_text, behind_path, after + 1)
+        is_good = (after < end) & is_path & (branch_at < end)
+        self._branch_at = self._clip(branch_at)
+        code = data[self._branch_at]
+        self._branch = code >> np.uint8(1)
+        self._value_at = self._branch_at + 1
+        after = self._after_values()
+        is_good &= ((code & 1) == 0) & (code <= 2 * Branch.TIMESTAMP_MICROS) & (after <= end)
+        self._after: Longs = np.where(is_good, after, -1)
+
+    def _after_values(self) -> Longs:
+        after = self._value_at.copy()
+        for branch, size in _FIXED_BYTES.items():
+            after[self._branch == branch] += size
+        for branches, is_text in ((_VARINTS, False), (_SIZED, True)):
+            (which,) = np.nonzero(np.isin(self._branch, branches))
+            at = self._clip(self._value_at[which])
+            moved = self._text(at)[2] if is_text else read_varints(self._data, at)[1]
+            after[which] = np.where(moved > at, moved, self._end + 1)
+        return after
+
+    def _text(self, at: Longs) -> tuple[Longs, Longs, Longs]:
+        """Where texts begin whose lengths stand at these positions, those lengths, and where they end; beyond the end if bad."""
+        at = self._clip(at)
+        raw, begin = read_varints(self._data, at)
+        length = unzigzag(raw)
+        is_good = (begin > at) & (length >= 0) & (length <= self._end - begin)
+        return begin, np.where(is_good, length, 0), np.where(is_good, begin + length, self._end + 1)
+
+    def _clip(self, at: Longs) -> Longs:
+        """Positions that may be looked at: those beyond the content fall on the padding."""
+        return np.minimum(at, self._end)
+
+    def starts(self) -> Longs:
+        """Where each record begins, over all blocks of the list; the list fills the content."""
+        step = np.full((self._end + 1, 1), -1, np.int32)
+        step[self._at, 0] = self._after
+        found: list[Longs] = []
+        at, records = _HEAD.size, 0
+        while True:
+            count, at = self._varint(at)
+            if count == 0:
+                break
+            if count < 0:
+                size, at = self._varint(at)
+                count = -count
+                if not 0 <= size <= self._end - at:
+                    _fail(self._path, f"a block of {size} bytes", f"at most {self._end - at} bytes")
+            if count > (self._end - at) // _SMALLEST_RECORD:
+                _fail(self._path, f"{count} records in {self._end - at} bytes", "at least 4 bytes a record")
+            # One call into C a record: the place behind a record, looked up in a table of all places.
+            chain = np.fromiter(accumulate(repeat(0, count), step.item, initial=at), np.int64, count + 1)
+            if chain[-1] < 0:
+                self._refuse(int(chain[np.argmax(chain < 0) - 1]), records + int(np.argmax(chain < 0)) - 1)
+            found.append(chain[:-1])
+            at, records = int(chain[-1]), records + count
+        if at != self._end:
+            _fail(self._path, f"{self._end - at} bytes behind the list", "none")
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def _varint(self, at: int) -> tuple[int, int]:
+        place = np.array([min(at, self._end)])
+        raw, after = read_varints(self._data, place)
+        if not place[0] < after[0] <= self._end:
+            _fail(self._path, f"no count at offset {at}", "the number of records in a block of the list")
+        return int(unzigzag(raw)[0]), int(after[0])
+
+    def _refuse(self, at: int, number: int) -> NoReturn:
+        """A record that cannot be read: says why, as far as it can be told."""
+        (places,) = np.nonzero(self._at == at)
+        if not len(places):
+            _fail(self._path, f"no key in record {number}, at offset {at}", "a key in each record")
+        place = places[0]
+        if self._data[self._branch_at[place]] == 2 * Branch.ARRAY and self._branch_at[place] < self._end:
+            _fail(self._path, f"several ordering fields in record {number}", "one ordering field", error=Unsupported)
+        _fail(self._path, f"a broken record {number}, at offset {at}", "key, partition path and ordering value")
+
+    def take(self, starts: Longs) -> None:
+        """Keep these candidates alone."""
+        places = np.searchsorted(self._at, starts)
+        self._key_at, self._key_bytes = self._key_at[places], self._key_bytes[places]
+        self._branch, self._value_at = self._branch[places], self._value_at[places]
+
+    def runs(self) -> list[Deletes]:
+        keys = self._as_text(spans(self._data, self._key_at, self._key_bytes), "key", 0)
+        is_free = self._branch == Branch.NULL
+        (ints,) = np.nonzero(self._branch == Branch.INT)
+        is_free[ints] = self._data[self._value_at[ints]] == 0
+        # Unconditional records take the branch of the record before them, those at the beginning of the one after them.
+        (bound,) = np.nonzero(~is_free)
+        if not len(bound):
+            return [Deletes(keys, None)]
+        nearest = bound[np.maximum(np.searchsorted(bound, np.arange(len(is_free)), side="right") - 1, 0)]
+        branch = self._branch[nearest]
+        edges = [0, *(np.nonzero(np.diff(branch))[0] + 1).tolist(), len(branch)]
+        return [
+            Deletes(keys.slice(start, end - start), self._values(Branch(int(branch[start])), start, end, is_free))
+            for start, end in zip(edges[:-1], edges[1:], strict=True)
+        ]
+
+    def _values(self, branch: Branch, start: int, end: int, is_free: np.ndarray) -> pa.Array:
+        (bound,) = np.nonzero(~is_free[start:end])
+        values = self._read_values(branch, self._value_at[start:end][bound], start + bound)
+        if len(bound) == end - start:
+            return values
+        mask = is_free[start:end]
+        return values.take(pa.array(np.where(mask, 0, np.cumsum(~mask) - 1), mask=mask))
+
+    def _read_values(self, branch: Branch, at: Longs, number: Longs) -> pa.Array:
+        data = self._data
+        if branch is Branch.BOOLEAN:
+            if data[at].max() > 1:
+                _fail(self._path, f"no boolean in record {number[np.argmax(data[at] > 1)]}", "0 or 1")
+            return pa.array(data[at] == 1)
+        if branch in (Branch.FLOAT, Branch.DOUBLE):
+            return pa.array(fixed_at(data, at, "<f4" if branch is Branch.FLOAT else "<f8"))
+        if branch in _VARINTS:
+            values = unzigzag(read_varints(data, at)[0])
+            if branch in (Branch.INT, Branch.DATE):
+                narrow = values.astype(np.int32)
+                if (narrow != values).any():
+                    _fail(self._path, f"a long in record {number[np.argmax(narrow != values)]}", "an int")
+                return pa.array(narrow).view(_TYPES[branch])
+            return pa.array(values).view(_TYPES[branch])
+        begin, length, _ = self._text(at)
+        values = spans(data, begin, length)
+        if branch is Branch.STRING:
+            return self._as_text(values, "ordering value", number)
+        if branch is Branch.BYTES:
+            return values
+        decimals, bad = decimals_of(data, begin, length, _DECIMAL)
+        if bad is not None:
+            _fail(self._path, f"no decimal in record {number[bad]}", f"a number of {_DECIMAL.precision} digits")
+        return decimals
+
+    def _as_text(self, values: pa.BinaryArray, what: str, number: Longs | int) -> pa.StringArray:
+        text, bad = as_text(values)
+        if bad is not None:
+            place = bad if isinstance(number, int) else int(number[bad])
+            _fail(self._path, f"a {what} that is no text in record {place}", "UTF-8")
+        return text
+
+
+def _branch_of(kind: pa.DataType) -> Branch:
+    is_type = pa.types
+    tests: list[tuple[Callable[[pa.DataType], bool], Branch]] = [
+        (is_type.is_null, Branch.INT),
+        (is_type.is_boolean, Branch.BOOLEAN),
+        (lambda one: one in {pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()}, Branch.INT),
+        (lambda one: one in {pa.int64(), pa.uint32()}, Branch.LONG),
+        (is_type.is_float32, Branch.FLOAT),
+        (is_type.is_float64, Branch.DOUBLE),
+        (lambda one: one in {pa.binary(), pa.large_binary()}, Branch.BYTES),
+        (lambda one: is_type.is_string(one) or is_type.is_large_string(one), Branch.STRING),
+        (is_type.is_date32, Branch.DATE),
+        (is_type.is_decimal, Branch.DECIMAL),
+        (lambda one: is_type.is_time64(one) and one.unit == "us", Branch.TIME_MICROS),
+        (lambda one: is_type.is_timestamp(one) and one.unit in {"us", "ms", "s"}, Branch.TIMESTAMP_MICROS),
+    ]
+    for fits, branch in tests:
+        if fits(kind):
+            return branch
+    raise Unsupported(
+        "A delete cannot carry ordering values of this type",
+        expected="a number, text, bytes, date, time or timestamp",
+        found=str(kind),
+        next_step="delete without ordering values, or choose another ordering field",
+    )
+
+
+def _ordering_pieces(ordering: pa.Array | None, rows: int) -> list[pa.Array | pa.Scalar]:
+    branch = Branch.INT if ordering is None else _branch_of(ordering.type)
+    if ordering is None or ordering.null_count == rows:
+        return [pa.scalar(bytes([2 * Branch.INT, 0]), pa.binary())]
+    try:
+        values = ordering.cast(pa.timestamp("us", ordering.type.tz) if branch is Branch.TIMESTAMP_MICROS else _TYPES[branch])
+    except pa.ArrowInvalid as error:
+        raise Unsupported(
+            "A delete cannot carry these ordering values",
+            expected=str(_TYPES[branch]),
+            found=f"{ordering.type}: {error}",
+            next_step="delete without ordering values, or choose another ordering field",
+        ) from error
+    is_null = ordering.is_null().to_numpy(zero_copy_only=False)
+    heads = np.where(is_null, 0, 2 * branch).astype(np.uint8)
+    if branch is Branch.INT:
+        heads[:] = 2 * branch
+        values, is_null = values.fill_null(0), np.zeros(rows, bool)
+    if branch in _VARINTS:
+        narrow = values.view(pa.int32() if branch in (Branch.INT, Branch.DATE) else pa.int64())
+        numbers, lengths = varint_rows(zigzag(narrow.fill_null(0).to_numpy().astype(np.int64)))
+        return [_headed(heads, numbers, lengths, is_null)]
+    if branch is Branch.BOOLEAN:
+        flags = values.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint8).reshape(-1, 1)
+        return [_headed(heads, flags, np.ones(rows, np.int64), is_null)]
+    if branch in (Branch.FLOAT, Branch.DOUBLE):
+        floats = values.fill_null(0).to_numpy()
+        width = floats.dtype.itemsize
+        return [_headed(heads, floats.view(np.uint8).reshape(-1, width), np.full(rows, width), is_null)]
+    if branch is Branch.DECIMAL:
+        values = minimal_pieces(values)
+    numbers, lengths = _lengths(values)
+    return [_headed(heads, numbers, lengths, is_null), values.cast(pa.binary())]
+
+
+def _headed(heads: Bytes, rows: Bytes, lengths: Longs, is_null: np.ndarray) -> pa.BinaryArray:
+    """A byte before each row; of a null one that byte alone."""
+    return pieces(np.concatenate([heads.reshape(-1, 1), rows], axis=1), np.where(is_null, 0, lengths) + 1)
+
+
+def _lengths(values: pa.Array) -> tuple[Bytes, Longs]:
+    """The number of bytes of each text, in variable length; 0 of null."""
+    return varint_rows(zigzag(pc.binary_length(values).fill_null(0).to_numpy().astype(np.int64)))
+
+
+def _data(records: pa.Array) -> list[pa.Buffer]:
+    """The bytes of an array of bytes that is no slice."""
+    offsets = np.frombuffer(records.buffers()[1], np.int32 if records.type == pa.binary() else np.int64)
+    return [records.buffers()[2].slice(0, int(offsets[len(records)]))] if len(records) else []
+
+
+def _fail(path: str, found: str, expected: str, error: type[HudiOpsError] = Corrupt) -> NoReturn:
+    raise error(
+        f"A delete block of {path} {'is damaged' if error is Corrupt else 'is not understood'}",
+        expected=expected,
+        found=found,
+        next_step="run `hudi-ops verify`; restore the file from a copy"
+        if error is Corrupt
+        else "compact the table with the Apache Hudi that wrote the block",
+        path=path,
+    )
