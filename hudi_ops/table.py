@@ -20,6 +20,7 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.adopt import Adoption, adopt_table
 from hudi_ops.services.adopter import Terms
 from hudi_ops.services.batch import Batch
+from hudi_ops.services.compactable import CompactableTable
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.engine_choice import EngineName, choose_engine, choose_frame_engine
 from hudi_ops.services.folder import SourceFolder, ingest_folder
@@ -41,7 +42,7 @@ from hudi_ops.view.schema import table_schema
 R = TypeVar("R")
 
 
-class Table(ReadableTable):
+class Table(ReadableTable, CompactableTable):
     """One table. Not safe for several threads; open one per thread.
 
     Use `Table.create` or `Table.open`.
@@ -201,6 +202,7 @@ class Table(ReadableTable):
         where: str | None = None,
         as_of: str | None = None,
         *,
+        query: str = "snapshot",
         since: str | None = None,
         until: str | None = None,
         fence: bool = False,
@@ -215,17 +217,18 @@ class Table(ReadableTable):
             columns: names, in the order wanted; None for all, meta columns first.
             where: a SQL condition as in `read`; it leaves out partitions, files and row groups.
             as_of: as in `read`.
+            query: as in `read`.
             since: as in `changes`; `earliest` for all that the timeline tells.
             until: as in `changes`.
             fence: as in `changes`.
 
         Raises:
             InvalidRequest: as `read` and `changes` do, or changes as of an instant.
-            Unsupported: rows lie in log files, or Spark has no type for a column.
+            Unsupported: how log files are merged is not known here, or Spark has no type for a column.
         """
         from hudi_ops.datasource import frame_of
 
-        options = {"where": where, "as_of": self._instant_of(as_of), "since": since, "until": until}
+        options = {"where": where, "as_of": self._instant_of(as_of), "query": query, "since": since, "until": until}
         return frame_of(spark, self._ctx.storage, columns, {**options, "fence": "true" if fence else None})
 
     def ingest(

@@ -39,8 +39,8 @@ class MergeRules:
     ordering: pa.Field | None
     keys: KeySpec | None
     key_columns: pa.Schema
-    flags: pa.Schema = pa.schema([])
-    marker: tuple[str, str] | None = None
+    flags: pa.Schema
+    marker: tuple[str, str] | None
 
     @classmethod
     def of(cls, config: TableConfig, schema: pa.Schema) -> MergeRules:
@@ -107,7 +107,9 @@ def _refuse_unknown(config: TableConfig) -> None:
     partial = config.raw.get(_PARTIAL_UPDATE, "").strip().upper()
     reason = ""
     if config.merge_mode == "CUSTOM":
-        payload = config.raw.get("hoodie.compaction.payload.class") or config.raw.get("hoodie.table.legacy.payload.class")
+        payload = config.raw.get("hoodie.compaction.payload.class") or config.raw.get(
+            "hoodie.table.legacy.payload.class"
+        )
         reason = f"hoodie.record.merge.mode=CUSTOM, payload class {payload or 'unknown'}"
     elif len(config.ordering_fields) > 1:
         reason = f"several ordering fields: {', '.join(config.ordering_fields)}"

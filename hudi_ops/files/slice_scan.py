@@ -232,7 +232,7 @@ class SliceScan:
             return keep
         read = frozenset(self.row_groups)
         is_read = np.repeat([group in read for group in met], [self._base.rows_in(group) for group in met])
-        return keep[is_read]
+        return np.asarray(keep[is_read], bool)
 
 
 def open_scan(task: FileTask | SliceTask, *, streaming: bool) -> FileScan | SliceScan:

@@ -42,7 +42,9 @@ class BlockInstants:
 
     def show(self, instant: str) -> bool:
         """Whether what this writer wrote counts."""
-        if instant > self.latest or (self.only is not None and instant not in self.only):
+        if self.only is not None:
+            return instant in self.only
+        if instant > self.latest:
             return False
         return self.completed is None or instant in self.completed or instant < self.start
 
@@ -68,7 +70,9 @@ def visible_blocks(blocks: Sequence[LogBlock], instants: BlockInstants, path: st
     for block in blocks:
         if block.kind is BlockKind.COMMAND:
             if block.headers.get(HeaderKey.COMMAND_BLOCK_TYPE) != _ROLLBACK:
-                _refuse(block, f"a command block of type {block.headers.get(HeaderKey.COMMAND_BLOCK_TYPE)}", path, table)
+                _refuse(
+                    block, f"a command block of type {block.headers.get(HeaderKey.COMMAND_BLOCK_TYPE)}", path, table
+                )
             target = block.headers.get(HeaderKey.TARGET_INSTANT_TIME)
             forward = [one for one in forward if one.instant != target]
         elif block.kind is not BlockKind.CORRUPT and instants.show(block.instant):

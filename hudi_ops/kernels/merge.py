@@ -16,6 +16,10 @@ from pyarrow import acero
 
 from hudi_ops.kernels.ordering import comparable, comparable_pair
 
+_ON_KEYS = acero.HashJoinNodeOptions(
+    "inner", left_keys=["key"], right_keys=["key"], left_output=["base"], right_output=["incoming"]
+)
+
 
 _ON_KEYS = acero.HashJoinNodeOptions(
     "inner", left_keys=["key"], right_keys=["key"], left_output=["base"], right_output=["incoming"]

@@ -1,4 +1,4 @@
-"""Which engine runs an ingest, and why: Spark pays only when the work outweighs what it costs to hand it out."""
+"""Which engine runs the work, and why: Spark pays only when the work outweighs what it costs to hand it out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hudi_ops.errors import InvalidRequest
 EngineName = Literal["auto", "local", "spark"]
 
 LOCAL_BYTES_MAX = 512 * 1024 * 1024
-"""Incoming bytes up to which one process is taken: below it, handing work to Spark costs more than the work."""
+"""Bytes up to which one process is taken: below it, handing work to Spark costs more than the work."""
 
 
 def choose_engine(name: str, incoming_bytes: int | None, given: Engine) -> tuple[Engine, str]:
@@ -38,10 +38,35 @@ def choose_engine(name: str, incoming_bytes: int | None, given: Engine) -> tuple
         return (given if given.name == "spark" else _spark()), "asked for"
     if incoming_bytes is None:
         return local, "a stream, which passes through this process anyway"
-    size = f"{incoming_bytes / 1_000_000:.1f} MB incoming"
+    return _by_bytes(local, given, incoming_bytes, "incoming")
+
+
+def choose_by_bytes(name: str, size_bytes: int, given: Engine, what: str) -> tuple[Engine, str]:
+    """The engine for work whose bytes lie in the table.
+
+    Args:
+        name: `auto`, `local` or `spark`.
+        size_bytes: bytes of the files that are read.
+        given: the engine that the table was opened with.
+        what: what these bytes are, as it follows their number.
+
+    Returns:
+        The engine, and the reason for people.
+
+    Raises:
+        InvalidRequest: an unknown name.
+    """
+    chosen, reason = choose_engine(name, 0, given)
+    if name != "auto":
+        return chosen, reason
+    return _by_bytes(given if isinstance(given, LocalEngine) else LocalEngine(), given, size_bytes, what)
+
+
+def _by_bytes(local: LocalEngine, given: Engine, size_bytes: int, what: str) -> tuple[Engine, str]:
+    size = f"{size_bytes / 1_000_000:.1f} MB {what}"
     if given.name != "spark":
         return local, f"{size}, and no Spark session is open"
-    if incoming_bytes <= LOCAL_BYTES_MAX:
+    if size_bytes <= LOCAL_BYTES_MAX:
         return local, f"{size}, at most {LOCAL_BYTES_MAX // 1_000_000} MB: one process is faster than handing it out"
     return given, f"{size}, more than {LOCAL_BYTES_MAX // 1_000_000} MB"
 

@@ -18,9 +18,7 @@ from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.concurrency.markers import marker_path
 from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
-from hudi_ops.files.merge_rules import MergeRules
 from hudi_ops.files.names import bucket_file_id
-from hudi_ops.files.visible_blocks import BlockInstants
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.kernels.merge import Operation, Ordering
 from hudi_ops.services.append_tasks import write_bucket
@@ -33,6 +31,7 @@ from hudi_ops.services.known_keys import find_duplicates
 from hudi_ops.services.ledger import POINTER_PREFIX, ledger_path
 from hudi_ops.services.live_groups import live_buckets
 from hudi_ops.services.merge_tasks import BucketResult, BucketTask
+from hudi_ops.services.merging import merging_of
 from hudi_ops.services.operations import INSERT, INSERT_OVERWRITE_TABLE, Replaces
 from hudi_ops.services.recover import is_due, ready, recover
 from hudi_ops.services.replace import replaced_by
@@ -184,32 +183,23 @@ def _bucket_tasks(
     live: dict[tuple[str, int], Slice] = {}
     if batch.operation.replaces is Replaces.NOTHING:
         live = live_buckets(session, state, groups)
+    template = replace(
+        _bucket_template(session, state, schema),
+        operation=batch.operation.kernel or Operation.UPSERT,
+        instant=attempt.instant,
+        epoch=attempt.epoch,
+    )
     tasks = []
-    for partition, bucket in groups:
-        found = live.get((partition, bucket))
-        fresh_id = bucket_file_id(state.log.table_id, partition, bucket, attempt.instant)
-        task = _bucket_task(session, state, schema, (partition, bucket), found)
-        tasks.append(
-            replace(
-                task,
-                operation=batch.operation.kernel or Operation.UPSERT,
-                file_id=found.file_id if found is not None else fresh_id,
-                instant=attempt.instant,
-                epoch=attempt.epoch,
-            )
-        )
+    for group in groups:
+        task = _bucket_task(template, group, live.get(group))
+        fresh_id = bucket_file_id(state.log.table_id, *group, attempt.instant)
+        tasks.append(task if task.file_id else replace(task, file_id=fresh_id))
     return tasks
 
 
-def _bucket_task(
-    session: Session, state: TableState, schema: pa.Schema, group: tuple[str, int], found: Slice | None
-) -> BucketTask:
-    """A bucket as it is, with what an insert asks of it; `found` is its slice, None for a bucket without one."""
-    keys = computed_keys(state.config, state.log.properties.facts)
-    merging = None
-    if state.config.table_type == "MERGE_ON_READ":
-        rules = replace(MergeRules.of(state.config, schema), keys=keys)
-        merging = (rules, BlockInstants.of(state.config, state.timeline))
+def _bucket_template(session: Session, state: TableState, schema: pa.Schema) -> BucketTask:
+    """What the tasks of all buckets share."""
+    merging = merging_of(state, schema) if state.config.table_type == "MERGE_ON_READ" else None
     return BucketTask(
         storage=session.ctx.storage,
         table_name=state.config.name,
@@ -217,15 +207,20 @@ def _bucket_task(
         ordering=next(iter(state.config.ordering_fields), None),
         mode=Ordering(state.config.merge_mode),
         operation=Operation.INSERT,
-        partition_path=group[0],
-        bucket=group[1],
-        file_id=found.file_id if found is not None else "",
-        base=found.base if found is not None else None,
-        logs=found.logs if found is not None else (),
+        partition_path="",
+        bucket=0,
+        file_id="",
+        base=None,
         log_format=session.log_format if merging is not None else None,
         merging=merging,
-        keys=keys,
+        keys=computed_keys(state.config, state.log.properties.facts),
     )
+
+
+def _bucket_task(template: BucketTask, group: tuple[str, int], found: Slice | None) -> BucketTask:
+    """One bucket as it is; `found` is its slice, None for a bucket without one."""
+    base, logs, file_id = (found.base, found.logs, found.file_id) if found is not None else (None, (), "")
+    return replace(template, partition_path=group[0], bucket=group[1], base=base, logs=logs, file_id=file_id)
 
 
 def _markers(attempt: Attempt, tasks: Sequence[BucketTask], results: Sequence[BucketResult]) -> list[str]:
@@ -283,7 +278,8 @@ def _refuse_before_it_begins(
     if batch.operation is not INSERT:
         return
     live = live_buckets(session, state, groups)
-    tasks = [_bucket_task(session, state, schema, group, live.get(group)) for group in groups]
+    template = _bucket_template(session, state, schema)
+    tasks = [_bucket_task(template, group, live.get(group)) for group in groups]
     for task, key in zip(tasks, scattered.gather(find_duplicates, [(t.key, t) for t in tasks]), strict=True):
         if key is not None:
             raise InvalidRequest(

@@ -62,7 +62,9 @@ class TableView:
         writer = self.timeline.find(file.instant)
         if self.config.layout == 1:
             is_planned = writer is not None and writer.kind == "commit" and not writer.is_completed
-            return (is_planned and (as_of is None or file.instant <= as_of)) or self._instant_counts(file.instant, as_of)
+            return (is_planned and (as_of is None or file.instant <= as_of)) or self._instant_counts(
+                file.instant, as_of
+            )
         # Logs that carry a resize's instant were written by others, which name them.
         is_own = writer is not None and writer.kind == "deltacommit"
         return self._is_visible(file, as_of) if is_own else self._instant_counts(file.instant, as_of)
