@@ -65,7 +65,7 @@ class Ours:
     def execute(self, job: Job) -> None:
         """Execute it."""
         opened = Table.open(job.table, engine=self._engine)
-        result = opened.compact(engine="local" if self._engine is None else "spark")
+        result = opened.execute_compaction(engine="local" if self._engine is None else "spark")
         opened.close()
         assert result.instant is not None, result
 
