@@ -16,6 +16,7 @@ class Job:
         batches: folders of updates and deletes, in their order.
         partitioned: whether the table has partitions.
         buckets: file groups per partition, where the engine has such.
+        memory_bytes: what one slice may take of memory, of ours; None: as the engine suggests.
     """
 
     table: str
@@ -23,6 +24,7 @@ class Job:
     batches: list[str]
     partitioned: bool
     buckets: int
+    memory_bytes: int | None = None
 
     def files(self, folder: str) -> list[Path]:
         """The files of one of the folders."""

@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from benchmarks.compaction.job import Job
 from benchmarks.harness.plain_files import (
-    HEADROOM,
     add_log,
     bases_of,
+    carried_filter,
+    filter_of,
     in_threads,
     logs_of,
     merged,
@@ -24,7 +25,6 @@ from benchmarks.harness.plain_files import (
 )
 from benchmarks.harness.rows import RECORD_KEY
 from benchmarks.harness.serve import arguments, serve
-from hudi_ops.formats.bloom import BloomFilter
 
 
 class Floor:
@@ -37,7 +37,7 @@ class Floor:
     def prepare(self, job: Job) -> None:
         """Base files, and a log file a batch and group, which holds updates and deletes."""
         for path, rows in _groups(job, job.base):
-            _write(path, with_meta(rows, path))
+            write_file(path, with_meta(rows, path), filter_of(rows, rows[RECORD_KEY], None))
         for batch in job.batches:
             for path, rows in _groups(job, batch):
                 add_log(path, rows)
@@ -65,14 +65,10 @@ def _groups(job: Job, folder: str) -> list[tuple[Path, pa.Table]]:
 def _compact(path: Path) -> None:
     logs = logs_of(path)
     kept, fresh = merged(read_whole(path), [read_whole(log) for log in logs])
-    _write(path, with_file_name(pa.concat_tables([kept, fresh]), path))
+    rows = with_file_name(pa.concat_tables([kept, fresh]), path)
+    write_file(path, rows, filter_of(rows, fresh[RECORD_KEY], carried_filter(path)))
     for log in logs:
         log.unlink()
-
-
-def _write(path: Path, rows: pa.Table) -> None:
-    bloom = BloomFilter.build(rows[RECORD_KEY], capacity=int(rows.num_rows * HEADROOM))
-    write_file(path, rows, bloom)
 
 
 def main() -> None:

@@ -65,7 +65,9 @@ class Ours:
     def execute(self, job: Job) -> None:
         """Execute it."""
         opened = Table.open(job.table, engine=self._engine)
-        result = opened.execute_compaction(engine="local" if self._engine is None else "spark")
+        result = opened.execute_compaction(
+            engine="local" if self._engine is None else "spark", memory_bytes=job.memory_bytes
+        )
         opened.close()
         assert result.instant is not None, result
 

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from benchmarks.harness.rows import ORDERING, PARTITION, PLAIN_COLUMNS, RECORD_KEY
 from hudi_ops.config.columns import COMMIT_SEQNO, IS_DELETED
 from hudi_ops.config.columns import RECORD_KEY as META_KEY
-from hudi_ops.formats.bloom import BloomFilter
+from hudi_ops.formats.bloom import BloomFilter, decode
 
 FILTER, KIND = "org.apache.hudi.bloomfilter", "hoodie_bloom_filter_type_code"
 META = ("_hoodie_commit_time", COMMIT_SEQNO, META_KEY, "_hoodie_partition_path", "_hoodie_file_name")
-HEADROOM = 1.5
+_HEADROOM = 1.5
 _PLAIN = {COMMIT_SEQNO, META_KEY, *PLAIN_COLUMNS}
 
 
@@ -77,6 +77,21 @@ def with_file_name(rows: pa.Table, path: Path) -> pa.Table:
     """Rows that move into a file of this name."""
     place = rows.schema.get_field_index(META[-1])
     return rows.set_column(place, rows.schema.field(place), pa.repeat(path.name, rows.num_rows))
+
+
+def carried_filter(path: Path) -> BloomFilter | None:
+    """The filter of a file that is there."""
+    if not path.exists():
+        return None
+    metadata = pq.read_metadata(path).metadata
+    return decode(metadata[KIND.encode()].decode(), metadata[FILTER.encode()].decode())
+
+
+def filter_of(rows: pa.Table, added: pa.ChunkedArray, carried: BloomFilter | None) -> BloomFilter:
+    """The filter of a file's rows: that of the file before with the keys that were added, where it has room."""
+    if carried is not None and rows.num_rows <= carried.count:
+        return carried.with_keys(added)
+    return BloomFilter.build(rows[RECORD_KEY], capacity=int(rows.num_rows * _HEADROOM))
 
 
 def write_file(path: Path, rows: pa.Table, bloom: BloomFilter | None) -> None:

@@ -66,6 +66,11 @@ class Runner:
             self._process.wait()
 
     @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    @property
     def table(self) -> Path:
         """The table that measured commands work on."""
         return self._folder / "table"
@@ -88,11 +93,8 @@ class Runner:
         os.sync()
 
     def measured(self, command: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """One command on the table: wall and CPU seconds, peak resident bytes of the process tree.
-
-        CPU time is not rounded: a command's parts may be summed.
-        """
-        pid = self._process.pid
+        """One command on the table: wall and CPU seconds, peak resident bytes of the process tree."""
+        pid = self.pid
         process_tree.reset_peaks(pid)
         before = process_tree.cpu_times(pid)
         wall_s = self.call(command, self.table, request)["wall_s"]

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from benchmarks.harness.plain_files import (
-    FILTER,
-    HEADROOM,
-    KIND,
     add_log,
+    carried_filter,
+    filter_of,
     in_threads,
     read_source,
+    read_whole,
     split,
     with_file_name,
     with_meta,
@@ -24,7 +23,6 @@ from benchmarks.harness.plain_files import (
 from benchmarks.harness.rows import RECORD_KEY
 from benchmarks.harness.serve import arguments, serve
 from benchmarks.ingest.job import Job
-from hudi_ops.formats.bloom import BloomFilter, decode
 
 
 class Floor:
@@ -57,22 +55,15 @@ class Floor:
 def _rewrite(path: Path, fresh: pa.Table, has_meta: bool) -> None:
     keys = fresh[RECORD_KEY]
     rows = with_meta(fresh, path) if has_meta else fresh
-    carried = None
+    carried = carried_filter(path)
     if path.exists():
-        file = pq.ParquetFile(path)
-        old = file.read(use_threads=False)
+        old = read_whole(path)
         stays = pc.is_null(pc.index_in(old[RECORD_KEY], value_set=keys.combine_chunks()))
         old = old.filter(stays)
         if has_meta:
             old = with_file_name(old, path)
         rows = pa.concat_tables([old, rows.select(old.column_names)])
-        metadata = file.metadata.metadata
-        carried = decode(metadata[KIND.encode()].decode(), metadata[FILTER.encode()].decode())
-    if carried is not None and rows.num_rows <= carried.count:
-        bloom = carried.with_keys(keys)
-    else:
-        bloom = BloomFilter.build(rows[RECORD_KEY], capacity=int(rows.num_rows * HEADROOM))
-    write_file(path, rows, bloom)
+    write_file(path, rows, filter_of(rows, keys, carried))
 
 
 def main() -> None:
