@@ -1,7 +1,7 @@
 """What one slice takes of memory: two slice sizes, with room for them and with one limit for both.
 
-`python -m benchmarks.compaction.memory`: for each a process of its own compacts a table of one slice on the local engine. The figure
-is how far its resident memory rose above what it had before, beside the bytes of the slice's rows in Arrow memory.
+`python -m benchmarks.compaction.memory`: for each a process of its own compacts a table of one slice on the local engine. What
+counts is how far its resident memory rose, beside the bytes of the slice's rows in Arrow memory.
 """
 
 from __future__ import annotations
