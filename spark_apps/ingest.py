@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from _app import ArgumentParser, StoppableLocks, StopRequest, SubmittedSpark, run
+from _app import ArgumentParser, StoppableLocks, StopRequest, SubmittedSpark, bound, run
 
 from hudi_ops import Table
 from hudi_ops.concurrency.open_lock import lock_of
@@ -47,11 +47,6 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--stop-file", help="end, without a trace, as soon as this file exists")
     return parser.parse_args()
-
-
-def bound(text: str) -> int | None:
-    """A number; empty, as a form leaves it, for none."""
-    return int(text) if text else None
 
 
 def source_folder(given: str, location: TableLocation, tables_file: str | None) -> str:

@@ -16,6 +16,7 @@ from hudi_ops.config.columns import COMMIT_SEQNO, RECORD_KEY
 from hudi_ops.errors import Corrupt, Internal, InvalidRequest, Unavailable, Unsupported
 from hudi_ops.files.base_file import MODERN_CALENDAR, ROW_GROUP_ROWS, WriterSettings
 from hudi_ops.files.dictionary_columns import dictionary_columns
+from hudi_ops.formats.avro_nodes import record_of
 from hudi_ops.formats.avro_rows import AvroRows, encode_rows
 from hudi_ops.formats.avro_schema import to_arrow
 from hudi_ops.formats.log_blocks import BlockKind, BlockSpan, HeaderKey, encode_block, scan_blocks
@@ -178,14 +179,7 @@ class LogFileReader:
 
     def _avro_schema(self, block: LogBlock) -> str:
         if HeaderKey.SCHEMA not in block.headers:
-            raise Corrupt(
-                f"The log file {self._path} is damaged at offset {block.offset}",
-                expected="a header SCHEMA, without which Avro cannot be read",
-                found="none",
-                next_step="run `hudi-ops verify`; restore the file from a copy",
-                path=self._path,
-                offset=block.offset,
-            )
+            raise self._damage_of(block, "none", "a header SCHEMA, without which Avro cannot be read")
         return block.headers[HeaderKey.SCHEMA]
 
     def _parquet(self, block: LogBlock) -> pq.ParquetFile:
@@ -193,9 +187,20 @@ class LogFileReader:
             source = pa.BufferReader(self._content(block))
         else:
             source = pa.PythonFile(_Section(self._source, block.content_offset, block.content_bytes), mode="r")
-        file = pq.ParquetFile(source, metadata=self._footers.get(block.number), page_checksum_verification=True)
-        self._footers[block.number] = file.metadata
+        known = self._footers.get(block.number)
+        file = pq.ParquetFile(source, metadata=known, page_checksum_verification=True)
+        if known is None:
+            self._check_names(block, file.schema_arrow.names)
+            self._footers[block.number] = file.metadata
         return file
+
+    def _check_names(self, block: LogBlock, names: list[str]) -> None:
+        """Pages have checksums, names have none: one that the header's schema lacks is damaged, or its values would be missed."""
+        if HeaderKey.SCHEMA not in block.headers:
+            return
+        strange = sorted(set(names) - set(record_of(block.headers[HeaderKey.SCHEMA], self._path).names))
+        if strange:
+            raise self._damage_of(block, f"other columns: {', '.join(strange)}", "the columns of the header's schema")
 
     def _content(self, block: LogBlock) -> pa.Buffer:
         with self._reading(block):
@@ -233,15 +238,18 @@ class LogFileReader:
                 raise Unavailable(
                     f"{self._path} could not be read: {error}", next_step="see to the storage, then try again"
                 ) from error
-            at = block.offset if block else 0
-            raise Corrupt(
-                f"The log file {self._path} is damaged at offset {at}",
-                expected="a Parquet file in the block" if block else "a log file",
-                found=str(error),
-                next_step="run `hudi-ops verify`; restore the file from a copy",
-                path=self._path,
-                offset=at,
-            ) from error
+            raise self._damage_of(block, str(error), "a block whose content can be read") from error
+
+    def _damage_of(self, block: LogBlock | None, found: str, expected: str) -> Corrupt:
+        offset = block.offset if block else 0
+        return Corrupt(
+            f"The log file {self._path} is damaged at offset {offset}",
+            expected=expected,
+            found=found,
+            next_step="run `hudi-ops verify`; restore the file from a copy",
+            path=self._path,
+            offset=offset,
+        )
 
 
 def encode_log_file(
@@ -291,7 +299,9 @@ def encode_log_file(
         else:
             blocks.append(encode_block(BlockKind.PARQUET_DATA, headers, _encode_parquet(rows, settings)))
     blocks += [
-        encode_block(BlockKind.DELETE, headers, encode_deletes(each, partition_path)) for each in deletes if len(each.keys)
+        encode_block(BlockKind.DELETE, headers, encode_deletes(each, partition_path))
+        for each in deletes
+        if len(each.keys)
     ]
     return pa.py_buffer(blocks[0] if len(blocks) == 1 else b"".join(blocks))
 

@@ -38,7 +38,8 @@ class SliceTask:
         base_bytes: size of the base file, as listed.
         logs: paths and sizes of its log files, in the order in which they are merged; at least one.
         rules: how records of one key are merged.
-        instants: whose blocks count. With `only`, for changes, base rows of other writers are not there at all.
+        instants: whose blocks count. With `only`, for changes, log records meet no base row of another writer; that those rows are
+            not given either is the condition's to say.
         schema: as in `FileTask`; merging reads further columns by itself.
         columns: as in `FileTask`.
         condition: which rows are wanted, of those that merging leaves.

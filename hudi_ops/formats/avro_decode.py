@@ -17,7 +17,7 @@ from hudi_ops.errors import Corrupt
 from hudi_ops.formats.avro_items import can_leap, item_chain
 from hudi_ops.formats.avro_nodes import Form, Node
 from hudi_ops.formats.decimals import decimals_of
-from hudi_ops.formats.varints import Bytes, Longs, as_text, fixed_at, read_varints, spans, unzigzag
+from hudi_ops.formats.varints import Bytes, Longs, as_text, first_invalid, fixed_at, read_varints, spans, unzigzag
 
 _INT_RANGE: Final = (-(2**31), 2**31 - 1)
 _IDLE_ITEMS_MAX: Final = 1 << 16
@@ -95,19 +95,26 @@ class Decoder:
 
     def _number(self, node: Node, lanes: Lanes, wanted: bool) -> pa.Array | None:
         values = self._varint(lanes)
-        if node.form is Form.LONG:
-            return pa.array(values).view(node.arrow) if wanted else None
         if node.form is Form.ENUM:
-            self._check((values >= 0) & (values < len(node.names)), lanes, "another number", f"a symbol of {node.names}")
+            self._check(
+                (values >= 0) & (values < len(node.names)), lanes, "another number", f"a symbol of {node.names}"
+            )
             return pa.array(node.names, pa.string()).take(pa.array(values)) if wanted else None
         low, high = _INT_RANGE
-        if len(values) and (values.min() < low or values.max() > high):
+        if node.form is Form.INT and len(values) and (values.min() < low or values.max() > high):
             self._check((values >= low) & (values <= high), lanes, "a long", "an int")
-        return pa.array(values.astype(np.int32)).view(node.arrow) if wanted else None
+        if not wanted:
+            return None
+        numbers = pa.array(values if node.form is Form.LONG else values.astype(np.int32)).view(node.arrow)
+        if pa.types.is_time(node.arrow) and (bad := first_invalid(numbers)) is not None:
+            self._refuse(lanes, bad, "no time of a day", str(node.arrow))
+        return numbers
 
     def _varint(self, lanes: Lanes) -> Longs:
         values, after = read_varints(self._data, lanes.at)
-        self._check((after > lanes.at) & (after <= lanes.end), lanes, "no integer", "one of at most 64 bits, within the record")
+        self._check(
+            (after > lanes.at) & (after <= lanes.end), lanes, "no integer", "one of at most 64 bits, within the record"
+        )
         lanes.at = after
         return unzigzag(values)
 
@@ -134,7 +141,10 @@ class Decoder:
         lengths = self._varint(lanes)
         begin = lanes.at
         self._check(
-            (lengths >= 0) & (lengths <= lanes.end - begin), lanes, "a length that leads out of it", "one within the record"
+            (lengths >= 0) & (lengths <= lanes.end - begin),
+            lanes,
+            "a length that leads out of it",
+            "one within the record",
         )
         lanes.at = begin + lengths
         if not wanted:
@@ -167,7 +177,9 @@ class Decoder:
         branch = self._varint(lanes)
         count = len(node.children)
         if len(branch) and not (0 <= branch.min() and branch.max() < count):
-            self._check((branch >= 0) & (branch < count), lanes, "another branch", f"one of {count} branches of a union")
+            self._check(
+                (branch >= 0) & (branch < count), lanes, "another branch", f"one of {count} branches of a union"
+            )
         valued = [at for at, child in enumerate(node.children) if child.form is not Form.NULL]
         if len(valued) > 1:
             return self._dense(node, lanes, branch, wanted)
@@ -184,26 +196,28 @@ class Decoder:
         return _spread(values, is_valid) if wanted and values is not None else None
 
     def _dense(self, node: Node, lanes: Lanes, branch: Longs, wanted: bool) -> pa.Array | None:
-        """A union of several types; a null lies, as a null, in the first of them."""
+        """A union of several types; a null lies, as a null, among the values of the first of them."""
         codes = np.zeros(len(lanes), np.int8)
         offsets = np.zeros(len(lanes), np.int32)
         children: list[pa.Array] = []
+        is_null = np.isin(branch, [at for at, child in enumerate(node.children) if child.form is Form.NULL])
         for at, child in enumerate(node.children):
             if child.form is Form.NULL:
                 continue
-            (which,) = np.nonzero(branch == at)
+            is_here = branch == at
+            (which,) = np.nonzero(is_here)
             inner = lanes.some(which)
             values = self.read(child, inner, wanted)
             lanes.at[which] = inner.at
+            if not children and wanted and is_null.any():
+                is_here |= is_null
+                (which,) = np.nonzero(is_here)
+                values = _spread(values, ~is_null[which])
             codes[which] = len(children)
             offsets[which] = np.arange(len(which))
             children.append(values)
         if not wanted:
             return None
-        is_null = np.isin(branch, [at for at, child in enumerate(node.children) if child.form is Form.NULL])
-        if is_null.any():
-            offsets[is_null] = len(children[0])
-            children[0] = pa.concat_arrays([children[0], pa.nulls(1, children[0].type)])
         names = [field.name for field in node.arrow]
         return pa.UnionArray.from_dense(pa.array(codes), pa.array(offsets), children, names)
 
@@ -231,9 +245,7 @@ class Decoder:
             owners.append(np.repeat(active, counts))
         if not wanted:
             return None
-        columns = [
-            _concat([each[place] for each in found], child.arrow) for place, child in enumerate(node.children)
-        ]
+        columns = [_concat([each[place] for each in found], child.arrow) for place, child in enumerate(node.children)]
         if len(owners) > 1:
             order = pa.array(np.argsort(np.concatenate(owners), kind="stable"))
             columns = [column.take(order) for column in columns]
@@ -241,7 +253,7 @@ class Decoder:
         np.cumsum(totals, out=offsets[1:])
         places = pa.array(offsets.astype(np.int32))
         if node.form is Form.MAP:
-            return pa.MapArray.from_arrays(places, *columns).cast(node.arrow)
+            return pa.MapArray.from_arrays(places, *columns, type=node.arrow)
         return pa.ListArray.from_arrays(places, columns[0], type=node.arrow)
 
     def _sized_block(self, lanes: Lanes, sized: Longs, counts: Longs) -> Longs:
@@ -319,7 +331,11 @@ class Decoder:
 def _spread(values: pa.Array, is_valid: npt.NDArray[np.bool_]) -> pa.Array:
     """Values in the places of true, null in the others."""
     places = np.cumsum(is_valid) - 1
-    return values.take(pa.array(np.maximum(places, 0), mask=~is_valid)) if len(values) else pa.nulls(len(is_valid), values.type)
+    return (
+        values.take(pa.array(np.maximum(places, 0), mask=~is_valid))
+        if len(values)
+        else pa.nulls(len(is_valid), values.type)
+    )
 
 
 def _concat(parts: list[pa.Array], kind: pa.DataType) -> pa.Array:

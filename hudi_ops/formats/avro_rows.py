@@ -21,8 +21,8 @@ from hudi_ops.formats.varints import PADDING, pieces
 VERSION: Final = 3
 _HEAD: Final = struct.Struct(">ii")
 _LENGTH_BYTES: Final = 4
-CHUNK_ROWS: Final = 1 << 14
-"""Rows that are decoded at a time: their bytes then stay in the processor's cache from column to column."""
+CHUNK_ROWS: Final = 1 << 16
+"""Rows that are read or written at a time; between 16k and 1M it makes no difference (measured)."""
 
 _CHUNK_BYTES: Final = 1 << 28
 
@@ -67,8 +67,7 @@ class AvroRows:
         Raises:
             Corrupt: a record does not follow the schema; names the record.
         """
-        batches = list(self.batches(CHUNK_ROWS, columns))
-        return pa.Table.from_batches(batches) if batches else self._wanted_schema(columns).empty_table()
+        return pa.Table.from_batches(list(self.batches(CHUNK_ROWS, columns)) or [self._read(0, 0, columns)])
 
     def batches(self, rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows, at most `rows` at a time.
@@ -80,34 +79,28 @@ class AvroRows:
         Raises:
             Corrupt: a record does not follow the schema; names the record.
         """
-        schema = self._wanted_schema(columns)
-        wanted = None if columns is None else frozenset(schema.names)
         start = 0
         while start < len(self):
             behind = self._begin(start) + _CHUNK_BYTES
             stop = min(start + rows, max(start + 1, int(np.searchsorted(self._ends, behind, side="right"))))
-            yield self._read(start, stop, wanted, schema)
+            yield self._read(start, stop, columns)
             start = stop
 
     def _begin(self, record: int) -> int:
         return int(self._ends[record - 1]) if record else _HEAD.size
 
-    def _read(self, start: int, stop: int, wanted: frozenset[str] | None, schema: pa.Schema) -> pa.RecordBatch:
+    def _read(self, start: int, stop: int, columns: Sequence[str] | None) -> pa.RecordBatch:
         base = self._begin(start)
         ends = self._ends[start:stop] - base
-        begins = np.concatenate([np.zeros(1, np.int64), ends[:-1]]) + _LENGTH_BYTES
-        data = self._data[base : base + int(ends[-1]) + PADDING]
+        begins = np.concatenate([np.zeros(1, np.int64), ends])[: len(ends)] + _LENGTH_BYTES
+        data = self._data[base : self._begin(stop) + PADDING]
         lanes = Lanes(begins, ends, np.arange(start, stop))
+        wanted = None if columns is None else frozenset(columns)
         names, arrays = Decoder(data, self._path).records(self._node, lanes, wanted)
         if not names:
             return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), stop - start, [None]))
         found = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([self.schema.field(name) for name in names]))
-        return found.select(schema.names)
-
-    def _wanted_schema(self, columns: Sequence[str] | None) -> pa.Schema:
-        if columns is None:
-            return self.schema
-        return pa.schema([self.schema.field(name) for name in columns if name in self.schema.names])
+        return found if columns is None else found.select([name for name in columns if name in names])
 
 
 def _record_ends(raw: bytes, count: int, path: str) -> np.ndarray:

@@ -23,7 +23,7 @@ from hudi_ops.formats.varints import (
     Bytes,
     Longs,
     as_text,
-    binary,
+    first_invalid,
     fixed_at,
     padded,
     pieces,
@@ -298,7 +298,10 @@ class _Reader:
                 if (narrow != values).any():
                     _fail(self._path, f"a long in record {number[np.argmax(narrow != values)]}", "an int")
                 return pa.array(narrow).view(_TYPES[branch])
-            return pa.array(values).view(_TYPES[branch])
+            longs = pa.array(values).view(_TYPES[branch])
+            if branch is Branch.TIME_MICROS and (bad := first_invalid(longs)) is not None:
+                _fail(self._path, f"no time of a day in record {number[bad]}", str(_TYPES[branch]))
+            return longs
         begin, length, _ = self._text(at)
         values = spans(data, begin, length)
         if branch is Branch.STRING:
@@ -350,7 +353,9 @@ def _ordering_pieces(ordering: pa.Array | None, rows: int) -> list[pa.Array | pa
     if ordering is None or ordering.null_count == rows:
         return [pa.scalar(bytes([2 * Branch.INT, 0]), pa.binary())]
     try:
-        values = ordering.cast(pa.timestamp("us", ordering.type.tz) if branch is Branch.TIMESTAMP_MICROS else _TYPES[branch])
+        values = ordering.cast(
+            pa.timestamp("us", ordering.type.tz) if branch is Branch.TIMESTAMP_MICROS else _TYPES[branch]
+        )
     except pa.ArrowInvalid as error:
         raise Unsupported(
             "A delete cannot carry these ordering values",

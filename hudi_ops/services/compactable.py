@@ -10,12 +10,14 @@ from hudi_ops.services.compact_result import CompactResult, Progress
 from hudi_ops.services.compaction_plan import (
     CompactionRequest,
     PlanResult,
+    left_plan_result,
     parallel_of,
     plan_compaction,
     preview_compaction,
 )
 from hudi_ops.services.engine_choice import EngineName
 from hudi_ops.services.pending_compactions import next_compaction
+from hudi_ops.services.recover import finish_unfinished
 from hudi_ops.services.session import Session
 
 
@@ -32,6 +34,7 @@ class CompactableTable:
         max_bytes: int | None = None,
         partitions: Sequence[str] = (),
         dry_run: bool = False,
+        resume: bool = False,
     ) -> PlanResult:
         """Decide which file groups are compacted next. Whoever calls `compact` executes it; ingestion goes on meanwhile.
 
@@ -43,6 +46,7 @@ class CompactableTable:
             max_bytes: the plan reads at most so many bytes, one file group at least; None: no limit.
             partitions: paths, or patterns of them, as `delete_partition` takes; none: all.
             dry_run: say what would be planned, and what it would cost; change nothing.
+            resume: give a plan that was left, on which nobody works, where there is one, and make none.
 
         Raises:
             InvalidRequest: a wrong request, or a table that has no log files.
@@ -50,6 +54,8 @@ class CompactableTable:
             Conflict: others took what was chosen, again and again.
         """
         request = CompactionRequest(strategy, least, max_bytes, _listed(partitions))
+        if resume and not dry_run and (left := self._left(request, Execution())) is not None:
+            return left_plan_result(self._session.loader.load(), request, left)
         work = preview_compaction if dry_run else plan_compaction
         return work(self._session, request, parallel_of(self._session.ctx.engine))
 
@@ -138,21 +144,25 @@ class CompactableTable:
             Conflict: it cannot be completed; the plan stays.
             Corrupt: a file of it is damaged, or gone; the plan stays.
         """
-        CompactionRequest(strategy, least, max_bytes, _listed(partitions)).checked()
         how = Execution(engine, memory_bytes, abandoned, progress)
-        if instant is not None or self._is_left(how):
-            return execute(self._session, instant, how)
-        planned = self.plan_compaction(strategy, least=least, max_bytes=max_bytes, partitions=partitions)
-        if planned.instant is None:
-            return CompactResult(planned.table, None, None, note=planned.note)
-        return execute(self._session, planned.instant, how)
+        request = CompactionRequest(strategy, least, max_bytes, _listed(partitions))
+        instant = instant if instant is not None else self._left(request, how)
+        if instant is None:
+            planned = plan_compaction(self._session, request, parallel_of(self._session.ctx.engine))
+            if planned.instant is None:
+                return CompactResult(planned.table, None, None, note=planned.note)
+            instant = planned.instant
+        return execute(self._session, instant, how)
 
-    def _is_left(self, how: Execution) -> bool:
-        """Whether there is a plan on which nobody works. One that somebody is at keeps its groups, and nothing else, from us."""
+    def _left(self, request: CompactionRequest, how: Execution) -> str | None:
+        """A plan on which nobody works. One that somebody is at keeps its groups from us, and nothing else."""
+        request.checked()
         try:
-            return next_compaction(self._session, self._session.loader.load(), how) is not None
+            # A plan that was decided by somebody who died right then is on the timeline after that.
+            found = next_compaction(self._session, finish_unfinished(self._session), how)
         except (Busy, InvalidRequest):
-            return False
+            return None
+        return found.time if found is not None else None
 
 
 def _listed(partitions: Sequence[str]) -> tuple[str, ...]:

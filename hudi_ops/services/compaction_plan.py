@@ -159,6 +159,13 @@ def plan_compaction(session: Session, request: CompactionRequest, parallel: int 
     return replace(result, seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
 
 
+def left_plan_result(state: TableState, request: CompactionRequest, instant: str) -> PlanResult:
+    """The result where a plan that was left is to be executed first."""
+    choice = Choice(request.checked(), request.checked().least if request.least is None else request.least, None)
+    note = f"compaction {instant} was planned before, and nobody is at it: it comes first"
+    return replace(_result(state, request, choice, 1), instant=instant, note=note)
+
+
 def parallel_of(engine: object) -> int:
     """Slices that an engine merges at a time, as far as this process knows."""
     return engine.threads if isinstance(engine, LocalEngine) else 1
@@ -229,7 +236,7 @@ def _candidate(state: TableState, one: Slice) -> Candidate:
 
 
 def _pending_groups(session: Session, state: TableState) -> dict[str, str]:
-    """`partition/bucket digits` -> the plan that is pending on it; under the empty key one that cannot be read: it may be of all."""
+    """`partition/bucket digits` -> the plan that is pending on it; under the empty key one that cannot be read."""
     found: dict[str, str] = {}
     for instant, inputs in pending_inputs(session.ctx, state):
         if session.was_cancelled(state, instant.time):

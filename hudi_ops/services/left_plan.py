@@ -12,7 +12,7 @@ import logging
 
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.keeper import refuse_superseded
-from hudi_ops.errors import Cancelled, HudiOpsError
+from hudi_ops.errors import Cancelled, HudiOpsError, OutcomeUnknown
 from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.services.session import Session
 from hudi_ops.services.takeover import clear_own_epoch
@@ -37,8 +37,9 @@ def leave_plan(session: Session, attempt: Attempt, error: HudiOpsError) -> None:
                 undo_attempt(session, attempt.instant, ended)
             return
         storage.delete(attempt.begun.timeline.path(inflight_name(attempt.instant, attempt.action)))
-        # Last: while it is there, nobody takes the inflight file for another program's.
-        session.drop_name(attempt.instant)
+        # Last: while it is there, nobody takes the inflight file for another program's. That file may be what is still to land.
+        if not isinstance(error, OutcomeUnknown):
+            session.drop_name(attempt.instant)
         logger.warning(
             "%s %s was not completed, and waits for the next execution: %s", attempt.action, attempt.instant, error.what
         )

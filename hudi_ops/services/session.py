@@ -50,8 +50,8 @@ class EntryFields(TypedDict):
 class Session:
     """One process's work on one table; not safe for several threads at once. `terms` count for tables of other programs.
 
-    `log_format` is that of the rows in log files. `gives_way` says whether a write lets older ones that overlap finish first: it does
-    while it may be tried again.
+    `log_format` is that of the rows in log files. `gives_way` says whether a write lets older ones that overlap finish first: it
+    does while it may be tried again.
     """
 
     ctx: TableContext

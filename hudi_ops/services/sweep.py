@@ -19,8 +19,8 @@ from hudi_ops.services.dead_writers import is_silent
 from hudi_ops.services.rollback_files import delete_files, delete_own_notes, delete_pending, files_of
 from hudi_ops.services.session import Session, best_effort
 from hudi_ops.timeline.cancelled import fate_of
-from hudi_ops.timeline.commit_log import POINTER_KEY
-from hudi_ops.timeline.entries import Cancel
+from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder
+from hudi_ops.timeline.entries import Cancel, Complete
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import REWRITING_ACTIONS
 from hudi_ops.timeline.state import TableState
@@ -68,9 +68,11 @@ def clear_late(session: Session, state: TableState, completed: Instant) -> None:
     if metadata is None or POINTER_KEY not in metadata.extra:
         return
     named = {stat.path for stat in metadata.stats}
-    late = [path for path in files_of(session, completed.time) if path not in named]
-    delete_files(session.ctx.storage, late)
-    delete_markers(session.ctx.storage, completed.time)
+    storage = session.ctx.storage
+    late = [path for path in files_of(session, completed.time) if path not in named and storage.head(path) is not None]
+    delete_files(storage, late)
+    _drop_other_payloads(session, state, completed)
+    delete_markers(storage, completed.time)
     if late:
         logger.warning("%s was completed by another process; deleted what a late one announced: %s", completed, late)
 
@@ -105,7 +107,18 @@ def _settle_late_workers(session: Session, state: TableState, completed: Instant
     if metadata is None or POINTER_KEY not in metadata.extra:
         session.settle(completed.time)
     else:
+        _drop_other_payloads(session, state, completed)
         settle_executed(session, completed.time, [stat.path for stat in metadata.stats])
+
+
+def _drop_other_payloads(session: Session, state: TableState, completed: Instant) -> None:
+    """Remove what executors put that did not get their slot; each had a payload of its own."""
+    held = session.ctx.storage.list(payload_folder(completed.time)) if completed.action in REWRITING_ACTIONS else []
+    if len(held) < 2:
+        return
+    fate = fate_of(session.ctx.storage, state, completed.time)
+    if fate is not None and isinstance(fate[1], Complete):
+        delete_files(session.ctx.storage, [info.path for info in held if info.path != fate[1].payload])
 
 
 def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None:

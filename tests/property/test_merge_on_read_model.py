@@ -21,7 +21,7 @@ from tests.property.merge_on_read_model import SHAPES, STEPS, Shape, Step, play
 START_MS = 1_900_000_000_000
 
 
-@settings(max_examples=1_000 if os.environ.get("HUDI_OPS_SOAK") else 60)
+@settings(max_examples=1_000 if os.environ.get("HUDI_OPS_SOAK") else 80)
 @given(shape=SHAPES, steps=STEPS)
 def test_a_table_shows_what_the_model_shows(shape: Shape, steps: list[Step]) -> None:
     clock = ManualClock(START_MS, tick_ms=1)
