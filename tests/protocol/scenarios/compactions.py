@@ -12,12 +12,12 @@ from hudi_ops.services.compact import Execution, execute
 from hudi_ops.services.compaction_plan import CompactionRequest, plan_compaction
 from hudi_ops.services.session import Session
 from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.testing.steps import Trouble
 from tests.protocol.scenarios.actors import Landed, Writes
 from tests.protocol.scenarios.between import context, die_at
 from tests.protocol.scenarios.cases import EVERYTHING, Case
 from tests.protocol.scenarios.check import Oracle
 from tests.protocol.scenarios.worlds import COMPACT, NOW_MS, Job, at, logged_table
-from hudi_ops.testing.steps import Trouble
 
 
 @dataclass(frozen=True)
