@@ -26,6 +26,8 @@ from hudi_ops.cli.row_files import check_output, write_checkpoint, write_parquet
 from hudi_ops.errors import Corrupt
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from hudi_ops.table import Table
 
 TERMINAL_ROWS = 20
