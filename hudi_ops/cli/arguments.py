@@ -97,6 +97,7 @@ def open_table(
         timezone=timezone,
         locks=lock_of(location),
         conflicts=location.conflicts,
+        log_format=location.log_format,
     )
     try:
         yield table

@@ -29,6 +29,8 @@ WHOLE_BYTES: Final = 8 << 20
 """Files, and contents of blocks, up to this size are read in one request; of larger ones what is asked for."""
 
 BATCH_ROWS: Final = 1 << 16
+BATCH_BYTES: Final = 8 << 20
+"""Size of a batch, at most, in rows and in what its columns take before compression."""
 
 _BROKEN: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 
@@ -153,12 +155,15 @@ class LogFileReader:
         """
         self._check_rows(block)
         if block.kind is BlockKind.AVRO_DATA:
-            yield from self._avro(block).batches(BATCH_ROWS, columns)
+            rows = self._avro(block)
+            yield from rows.batches(_batch_rows(len(rows), block.content_bytes), columns)
             return
         with self._reading(block):
             file = self._parquet(block)
             wanted = _wanted(file.schema_arrow, columns)
-            for batch in file.iter_batches(BATCH_ROWS, columns=wanted):
+            groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+            size = _batch_rows(file.metadata.num_rows, sum(group.total_byte_size for group in groups))
+            for batch in file.iter_batches(size, columns=wanted):
                 yield batch if wanted is None else batch.select(wanted)
 
     def deletes(self, block: LogBlock) -> list[Deletes]:
@@ -332,6 +337,10 @@ def _encode_parquet(rows: pa.Table, settings: WriterSettings) -> pa.Buffer:
 def _block(number: int, span: BlockSpan) -> LogBlock:
     instant = span.headers[HeaderKey.INSTANT_TIME]
     return LogBlock(number, span.kind, instant, span.headers, span.offset, span.content_offset, span.content_bytes)
+
+
+def _batch_rows(rows: int, size_bytes: int) -> int:
+    return max(1, min(BATCH_ROWS, rows * BATCH_BYTES // max(1, size_bytes)))
 
 
 def _wanted(schema: pa.Schema, columns: Sequence[str] | None) -> list[str] | None:

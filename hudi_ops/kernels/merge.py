@@ -72,26 +72,66 @@ def combine(keys: pa.Array, ordering: pa.Array | None, mode: Ordering) -> pa.Arr
 
     Source: docs/format.md §11.1.
     """
+    return pa.array(np.sort(winners_by_key(keys, ordering, mode)[1]))
+
+
+def winners_by_key(
+    keys: pa.Array,
+    ordering: pa.Array | None,
+    mode: Ordering,
+    deletes: npt.NDArray[np.bool_] | None = None,
+    unconditional: npt.NDArray[np.bool_] | None = None,
+) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """As `combine`, for records of logs, of which some are deletes that no ordering value holds back.
+
+    Args:
+        keys: record keys without nulls.
+        ordering: ordering value per row, or None.
+        mode: the table's merge mode.
+        deletes: records of delete blocks; None for none.
+        unconditional: those of them that win over all before them. They lose to every row after them, and not to deletes.
+
+    Returns:
+        The distinct keys, and the number of each one's winning row.
+
+    Source: docs/format.md §11.3.
+    """
     encoded = keys.dictionary_encode()
-    codes, distinct = (
-        (encoded.indices.to_numpy(zero_copy_only=False), len(encoded.dictionary))
-        if isinstance(encoded, pa.DictionaryArray)
-        else (np.empty(0, np.int32), 0)
-    )
+    codes = encoded.indices.to_numpy(zero_copy_only=False) if len(keys) else np.empty(0, np.int32)
+    distinct = len(encoded.dictionary)
     rows = np.arange(len(keys), dtype=np.int64)
     if distinct == len(keys):
-        return pa.array(rows)
+        return encoded.dictionary, rows
     winners = np.empty(distinct, np.int64)
     winners[codes] = rows  # numpy keeps the last of repeated assignments: the last row of each key
     if mode is Ordering.EVENT_TIME and ordering is not None:
-        contested = np.flatnonzero(np.bincount(codes, minlength=distinct)[codes] > 1)
+        is_contested = np.bincount(codes, minlength=distinct)[codes] > 1
+        if deletes is not None and unconditional is not None and unconditional.any():
+            is_contested &= _is_left_by_deletes(codes, distinct, deletes, unconditional)
+        contested = np.flatnonzero(is_contested)
         values = comparable(ordering).take(pa.array(contested))
         ranked = pa.table({"code": codes[contested], "valid": values.is_valid(), "ordering": values})
+        if unconditional is not None:
+            ranked = ranked.add_column(1, "held", pa.array(~unconditional[contested]))
         # A null is the smallest: "valid" sorts it first, wherever Arrow would put it.
         order = pc.sort_indices(ranked, sort_keys=[(name, "ascending") for name in ranked.column_names])
         best = contested[order.to_numpy()]  # the sort is stable, so among equals the last row stays last
         winners[codes[best]] = best
-    return pa.array(np.sort(winners))
+    return encoded.dictionary, winners
+
+
+def _is_left_by_deletes(
+    codes: npt.NDArray[np.int32], distinct: int, deletes: npt.NDArray[np.bool_], unconditional: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Which records may win: of each key the last unconditional delete, and from the first row after it on, all."""
+    rows = np.arange(len(codes), dtype=np.int64)
+    cut = np.full(distinct, -1, np.int64)
+    cut[codes[unconditional]] = rows[unconditional]
+    behind = rows > cut[codes]
+    first = np.where(cut < 0, -1, len(codes))
+    some = np.flatnonzero(behind & ~deletes & (cut[codes] >= 0))[::-1]
+    first[codes[some]] = some  # in falling order: the smallest number is assigned last
+    return np.asarray((rows == cut[codes]) | (behind & (rows >= first[codes])), bool)
 
 
 def plan_merge(
@@ -127,10 +167,10 @@ def plan_merge(
     """
     count = len(incoming_keys)
     is_delete = _as_mask(incoming_deletes, count)
-    base_rows, partners = _matches(base_keys, incoming_keys)
+    base_rows, partners = matches(base_keys, incoming_keys)
     loses = np.zeros(count, bool)
     if mode is Ordering.EVENT_TIME and base_ordering is not None and incoming_ordering is not None and len(base_rows):
-        loses[partners[_is_late(base_ordering, incoming_ordering, base_rows, partners)]] = True
+        loses[partners[is_late(base_ordering, incoming_ordering, base_rows, partners)]] = True
     is_known = np.zeros(count, bool)
     is_known[partners] = True
     dropped = base_rows[~loses[partners]]
@@ -174,30 +214,57 @@ def existing(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> 
         A mask over the incoming keys.
     """
     found = np.zeros(len(incoming_keys), bool)
-    found[_matches(base_keys, incoming_keys)[1]] = True
+    found[matches(base_keys, incoming_keys)[1]] = True
     return found
 
 
-def _matches(
+def matches(
     base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Base rows whose key is incoming, and the incoming row each one meets."""
+    """Base rows whose key is incoming, and the incoming row each one meets.
+
+    Args:
+        base_keys: record keys of the base file, in any order.
+        incoming_keys: each once, no nulls.
+    """
+    from pyarrow import acero  # imports pandas, which the package does without until it works
+
     if pa.types.is_dictionary(base_keys.type):
         base_keys = base_keys.cast(base_keys.type.value_type)
-    value_set = incoming_keys if incoming_keys.type == base_keys.type else incoming_keys.cast(base_keys.type)
-    found = pc.fill_null(pc.index_in(base_keys, value_set=value_set), -1)
-    partners = found.to_numpy() if isinstance(found, pa.ChunkedArray) else found.to_numpy(zero_copy_only=False)
+    if incoming_keys.type != base_keys.type:
+        incoming_keys = incoming_keys.cast(base_keys.type)
+    sides = [
+        acero.Declaration(
+            "table_source", acero.TableSourceNodeOptions(pa.table({"key": keys, name: np.arange(len(keys))}))
+        )
+        for keys, name in ((base_keys, "base"), (incoming_keys, "incoming"))
+    ]
+    how = acero.HashJoinNodeOptions("inner", ["key"], ["key"], left_output=["base"], right_output=["incoming"])
+    # Measured against `index_in`: as fast for short keys, a quarter faster for UUIDs, a third where few keys come in.
+    joined = acero.Declaration("hashjoin", how, sides).to_table(use_threads=False)
+    partners = np.full(len(base_keys), -1, np.int64)
+    partners[joined.column("base").to_numpy()] = joined.column("incoming").to_numpy()
     base_rows = np.flatnonzero(partners >= 0)
-    return base_rows, partners[base_rows].astype(np.int64)
+    return base_rows, partners[base_rows]
 
 
-def _is_late(
+def is_late(
     base_ordering: pa.Array | pa.ChunkedArray,
     incoming_ordering: pa.Array,
     base_rows: npt.NDArray[np.int64],
     partners: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.bool_]:
-    """Per match, whether the incoming row is older than the base row."""
+    """Per match, whether the incoming row is older than the base row.
+
+    Args:
+        base_ordering: ordering values of the base.
+        incoming_ordering: ordering values of the incoming rows.
+        base_rows: base rows that meet an incoming one.
+        partners: the incoming row that each one meets.
+
+    Raises:
+        InvalidRequest: the ordering values of both sides cannot be compared. Raised by `comparable_pair`.
+    """
     old, new = comparable_pair(base_ordering.take(pa.array(base_rows)), incoming_ordering.take(pa.array(partners)))
     is_older = pc.fill_null(pc.less(new, old), False)
     is_missing = pc.and_(new.is_null(), old.is_valid())

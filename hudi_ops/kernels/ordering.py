@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hudi_ops.errors import InvalidRequest
+from hudi_ops.errors import InvalidRequest, Unsupported
 
 
 def comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -54,3 +54,33 @@ def comparable_pair(
             next_step="Deliver the ordering field in the table's type.",
         ) from error
     return comparable(base), comparable(converted)
+
+
+def ordering_of_deletes(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Ordering values of a delete block in the type of the table's column.
+
+    A delete carries one of few types: times may come as the whole number that they are, and decimals come with 15 digits after
+    the point.
+
+    Args:
+        values: as the block has them.
+        kind: the column's type.
+
+    Raises:
+        Unsupported: they do not fit the column.
+
+    Source: docs/format.md §11.3.
+    """
+    try:
+        if pa.types.is_integer(values.type) and pa.types.is_temporal(kind):
+            width = pa.int32() if kind.bit_width == 32 else pa.int64()
+            return values.cast(width).cast(kind)
+        # A time is given in microseconds whatever the column's unit.
+        return values.cast(kind, safe=not (pa.types.is_temporal(values.type) and pa.types.is_temporal(kind)))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise Unsupported(
+            f"the ordering values of deletes do not fit the table's ordering field: {error}",
+            expected=str(kind),
+            found=str(values.type),
+            next_step="compact the table with the program that wrote the deletes",
+        ) from error

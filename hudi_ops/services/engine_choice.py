@@ -1,4 +1,4 @@
-"""Which engine runs an ingest, and why: Spark pays only when the work outweighs what it costs to hand it out."""
+"""Which engine runs the work, and why: Spark pays only when the work outweighs what it costs to hand it out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hudi_ops.errors import InvalidRequest
 EngineName = Literal["auto", "local", "spark"]
 
 LOCAL_BYTES_MAX = 512 * 1024 * 1024
-"""Incoming bytes up to which one process is taken: below it, handing work to Spark costs more than the work."""
+"""Bytes up to which one process is taken: below it, handing work to Spark costs more than the work."""
 
 
 def choose_engine(name: str, incoming_bytes: int | None, given: Engine) -> tuple[Engine, str]:
@@ -29,8 +29,7 @@ def choose_engine(name: str, incoming_bytes: int | None, given: Engine) -> tuple
     Raises:
         InvalidRequest: an unknown name.
     """
-    if name not in get_args(EngineName):
-        raise InvalidRequest(f"unknown engine {name!r}", expected="auto, local or spark", found=name)
+    refuse_unknown_engine(name)
     local = given if isinstance(given, LocalEngine) else LocalEngine()
     if name == "local":
         return local, "asked for"
@@ -38,10 +37,45 @@ def choose_engine(name: str, incoming_bytes: int | None, given: Engine) -> tuple
         return (given if given.name == "spark" else _spark()), "asked for"
     if incoming_bytes is None:
         return local, "a stream, which passes through this process anyway"
-    size = f"{incoming_bytes / 1_000_000:.1f} MB incoming"
+    return _by_bytes(local, given, incoming_bytes, "incoming")
+
+
+def refuse_unknown_engine(name: str) -> None:
+    """To be asked before anything is begun.
+
+    Raises:
+        InvalidRequest: there is no such engine.
+    """
+    if name not in get_args(EngineName):
+        raise InvalidRequest(f"unknown engine {name!r}", expected="auto, local or spark", found=name)
+
+
+def choose_by_bytes(name: str, size_bytes: int, given: Engine, what: str) -> tuple[Engine, str]:
+    """The engine for work whose bytes lie in the table.
+
+    Args:
+        name: `auto`, `local` or `spark`.
+        size_bytes: bytes of the files that are read.
+        given: the engine that the table was opened with.
+        what: what these bytes are, as it follows their number.
+
+    Returns:
+        The engine, and the reason for people.
+
+    Raises:
+        InvalidRequest: an unknown name.
+    """
+    chosen, reason = choose_engine(name, 0, given)
+    if name != "auto":
+        return chosen, reason
+    return _by_bytes(given if isinstance(given, LocalEngine) else LocalEngine(), given, size_bytes, what)
+
+
+def _by_bytes(local: LocalEngine, given: Engine, size_bytes: int, what: str) -> tuple[Engine, str]:
+    size = f"{size_bytes / 1_000_000:.1f} MB {what}"
     if given.name != "spark":
         return local, f"{size}, and no Spark session is open"
-    if incoming_bytes <= LOCAL_BYTES_MAX:
+    if size_bytes <= LOCAL_BYTES_MAX:
         return local, f"{size}, at most {LOCAL_BYTES_MAX // 1_000_000} MB: one process is faster than handing it out"
     return given, f"{size}, more than {LOCAL_BYTES_MAX // 1_000_000} MB"
 
@@ -62,7 +96,8 @@ def choose_frame_engine(name: str, frame: Any, given: Engine) -> tuple[Engine, s
     Raises:
         InvalidRequest: an unknown name, or `spark` over Spark Connect.
     """
-    local, reason = choose_engine("local" if name in get_args(EngineName) else name, None, given)
+    refuse_unknown_engine(name)
+    local, reason = choose_engine("local", None, given)
     if name == "local":
         return local, reason
     if not has_executors(frame):

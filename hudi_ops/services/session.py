@@ -18,6 +18,7 @@ from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.process_beats import process_beats
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
 from hudi_ops.config.conflict_settings import ConflictSettings
+from hudi_ops.config.write_settings import LogFormat
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.services.adopter import Adopter, Terms
@@ -49,12 +50,14 @@ class EntryFields(TypedDict):
 class Session:
     """One process's work on one table; not safe for several threads at once. `terms` count for tables of other programs.
 
-    `gives_way` says whether a write lets older ones that overlap finish first: it does while it may be tried again.
+    `log_format` is that of the rows in log files. `gives_way` says whether a write lets older ones that overlap finish first: it
+    does while it may be tried again.
     """
 
     ctx: TableContext
     terms: Terms = field(default_factory=Terms)
     conflicts: ConflictSettings = field(default_factory=ConflictSettings)
+    log_format: LogFormat = "parquet"
     gives_way: bool = field(default=False, init=False)
     strategy: ConflictStrategy = field(init=False)
     contenders: ContenderReader = field(init=False)

@@ -23,7 +23,15 @@ from hudi_ops.timeline.entries import Cancel, Complete, Plan
 from hudi_ops.timeline.footprint import Footprint, footprint_of, inputs_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log_head import reaching_back
-from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State, completes_as, instant_of_ms, ms_of_instant
+from hudi_ops.timeline.names import (
+    MERGING_ACTIONS,
+    REWRITING_ACTIONS,
+    WRITE_ACTIONS,
+    State,
+    completes_as,
+    instant_of_ms,
+    ms_of_instant,
+)
 from hudi_ops.timeline.plans import read_plan
 from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import CommitReader, TableState
@@ -36,8 +44,6 @@ SEEN_MAX = 64
 
 APPLIED_WITHIN_MS = EXPIRY_MS - round(1000 * GAP_S_MAX) - 5_000
 """How long a decision stays good where Apache Hudi writes too: a beat was at most `GAP_S_MAX` old when it was made."""
-
-_MERGES = frozenset({"compaction", "logcompaction"})
 
 
 class Seen(TypedDict):
@@ -113,7 +119,12 @@ def completed_between(
         # What completed in an earlier slot has an earlier completion time, and later slots are applied later.
         if other.completion_time >= entry.completion_time:
             return f"{other.time} completed at {other.completion_time} without a slot"
-        if entry.seen_from is None or entry.action in _MERGES or other.time in known or other.time in entry.seen:
+        if (
+            entry.seen_from is None
+            or entry.action in MERGING_ACTIONS
+            or other.time in known
+            or other.time in entry.seen
+        ):
             continue
         if other.completion_time <= entry.seen_from:
             continue
@@ -134,7 +145,7 @@ def planned_between(
     for plan in state.timeline.pending:
         if plan.action not in REWRITING_ACTIONS or plan.time == entry.instant or plan.time in entry.seen:
             continue
-        if plan.time < entry.completion_time and (entry.seen_from is None or plan.action in _MERGES):
+        if plan.time < entry.completion_time and (entry.seen_from is None or plan.action in MERGING_ACTIONS):
             continue  # a merge planned below it leaves what it wrote to the slices above
         if _is_cancelled(ctx, state, plan):
             continue

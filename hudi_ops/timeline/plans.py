@@ -31,6 +31,7 @@ class PlannedSlice:
     base_file: str
     log_files: tuple[str, ...]
     base_instant: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,7 @@ def _slice(record: Mapping[str, Any]) -> PlannedSlice:
         base_file=_name(record.get("dataFilePath") or ""),
         log_files=_names(record.get("deltaFilePaths") or ()),
         base_instant=record.get("baseInstantTime") or "",
+        metrics=record.get("metrics") or {},
     )
 
 

@@ -17,9 +17,9 @@ from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest
 from hudi_ops.services.boundary import Kept, archive_boundary, below
 from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.plans import take_over
 from hudi_ops.services.recover import recover
 from hudi_ops.services.session import Session
+from hudi_ops.services.takeover import take_over
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage

@@ -11,8 +11,9 @@ from hudi_ops.errors import Busy, Cancelled, Conflict
 from hudi_ops.services import apply, boundary, plans
 from hudi_ops.services.boundary import Kept, archive_boundary
 from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.plans import clear_older_epochs, publish_plan, take_over
+from hudi_ops.services.plans import publish_plan
 from hudi_ops.services.recover import recover
+from hudi_ops.services.takeover import clear_older_epochs, take_over
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage

@@ -20,10 +20,11 @@ from hudi_ops.formats import avro
 from hudi_ops.formats.timeline_schemas import REQUESTED_REPLACE_METADATA
 from hudi_ops.services.boundary import Kept, archive_boundary
 from hudi_ops.services.live_groups import live_slices
-from hudi_ops.services.plans import Draft, clear_older_epochs, publish_plan, take_over
+from hudi_ops.services.plans import Draft, publish_plan
 from hudi_ops.services.recover import recover
 from hudi_ops.services.rollback import roll_back, undo_attempt
 from hudi_ops.services.session import Session
+from hudi_ops.services.takeover import clear_older_epochs, take_over
 from hudi_ops.services.void import seen_by
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
