@@ -26,6 +26,8 @@ from hudi_ops.cli.row_files import check_output, write_checkpoint, write_parquet
 from hudi_ops.errors import Corrupt
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from hudi_ops.table import Table
 
 TERMINAL_ROWS = 20
@@ -134,19 +136,27 @@ def read(
         if read is not None:
             write_json({"table": location.name, **read.as_dict()}) if as_json else write(str(read))
         elif output is not None:
-            facts = {"table": location.name, "output": str(output), "columns": names, "row_count": written}
-            said = f"{counted(written, 'row')} of {location.name} written to {output}, {sized(output.stat().st_size)}"
-            write_json(facts) if as_json else write(said)
+            _tell_written(location.name, output, names, written, as_json)
         elif as_json:
             write_json_with_rows({"table": location.name, "columns": names}, plain_rows(scan.to_batches()))
         elif shown is not None:
-            write_table(names, [list(row.values()) for row in plain_rows(shown.to_batches())])
-            if more:
-                write(f"… and {counted(more, 'more row')}; --limit shows more, --output writes all of them to a file")
+            _tell_shown(names, shown, more)
         else:
             write_lines(plain_rows(scan.to_batches()))
         if checkpoint_file is not None and checkpoint is not None and not explain:
             write_checkpoint(checkpoint_file, checkpoint, output)
+
+
+def _tell_written(table: str, output: Path, names: list[str], rows: int, as_json: bool) -> None:
+    facts = {"table": table, "output": str(output), "columns": names, "row_count": rows}
+    said = f"{counted(rows, 'row')} of {table} written to {output}, {sized(output.stat().st_size)}"
+    write_json(facts) if as_json else write(said)
+
+
+def _tell_shown(names: list[str], shown: pa.Table, more: int) -> None:
+    write_table(names, [list(row.values()) for row in plain_rows(shown.to_batches())])
+    if more:
+        write(f"… and {counted(more, 'more row')}; --limit shows more, --output writes all of them to a file")
 
 
 def timeline(

@@ -21,6 +21,12 @@ BUCKETS_MAX = 100_000
 TableType = Literal["COPY_ON_WRITE", "MERGE_ON_READ"]
 MergeMode = Literal["COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING", "CUSTOM"]
 
+_MODE_OF_PAYLOAD: dict[str, MergeMode] = {
+    "OverwriteWithLatestAvroPayload": "COMMIT_TIME_ORDERING",
+    "DefaultHoodieRecordPayload": "EVENT_TIME_ORDERING",
+    "EventTimeAvroPayload": "EVENT_TIME_ORDERING",
+}
+
 TABLE_TYPES: dict[str, TableType] = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 
 
@@ -123,7 +129,7 @@ class TableConfig(BaseModel):
             merge_mode=_choice(
                 raw,
                 "hoodie.record.merge.mode",
-                "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING",
+                _inferred_mode(raw, ordering),
                 ("COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING", "CUSTOM"),
                 path,
             ),
@@ -155,6 +161,14 @@ class TableFacts(BaseModel):
     hash_fields: tuple[str, ...]
     encodes_key_names: bool | None = None
     timezone: str = "UTC"
+
+
+def _inferred_mode(raw: Mapping[str, str], ordering: tuple[str, ...]) -> MergeMode:
+    """The merge mode of a table that does not name it, as in version 6: its payload class tells, whatever strategy it names."""
+    payload = raw.get("hoodie.compaction.payload.class", "").rpartition(".")[2]
+    if payload:
+        return _MODE_OF_PAYLOAD.get(payload, "CUSTOM")
+    return "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING"
 
 
 def _csv(raw: Mapping[str, str], key: str) -> tuple[str, ...]:

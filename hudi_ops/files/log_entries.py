@@ -42,8 +42,9 @@ def entries_of_rows(heads: pa.Table, rules: MergeRules, reader: LogFileReader, b
             next_step="run `hudi-ops verify`; restore the file from a copy",
         )
     ordering = rules.ordering_of(heads)
+    values = _array(ordering) if ordering is not None else None
     nothing = np.zeros(len(keys), bool)
-    return LogEntries(keys, _array(ordering) if ordering is not None else None, _deleting(heads, rules), nothing)
+    return LogEntries(keys, values, _deleting(heads, rules), of_delete_block=nothing, is_unconditional=nothing)
 
 
 def entries_of_deletes(rules: MergeRules, reader: LogFileReader, block: LogBlock) -> LogEntries:
@@ -66,7 +67,7 @@ def entries_of_deletes(rules: MergeRules, reader: LogFileReader, block: LogBlock
             except HudiOpsError as error:
                 raise error.at(table=rules.table, instant=block.instant) from None
         unconditional = everything if deletes.ordering is None else np.asarray(deletes.ordering.is_null())
-        parts.append(LogEntries(deletes.keys, ordering, everything, unconditional))
+        parts.append(LogEntries(deletes.keys, ordering, everything, everything, unconditional))
     return LogEntries.joined(parts, kind)
 
 

@@ -16,6 +16,7 @@ from hudi_ops.config.columns import COMMIT_SEQNO, RECORD_KEY
 from hudi_ops.errors import Corrupt, Internal, InvalidRequest, Unavailable, Unsupported
 from hudi_ops.files.base_file import MODERN_CALENDAR, ROW_GROUP_ROWS, WriterSettings
 from hudi_ops.files.dictionary_columns import dictionary_columns
+from hudi_ops.formats.avro_nodes import record_of
 from hudi_ops.formats.avro_rows import AvroRows, encode_rows
 from hudi_ops.formats.avro_schema import to_arrow
 from hudi_ops.formats.log_blocks import BlockKind, BlockSpan, HeaderKey, encode_block, scan_blocks
@@ -28,6 +29,8 @@ WHOLE_BYTES: Final = 8 << 20
 """Files, and contents of blocks, up to this size are read in one request; of larger ones what is asked for."""
 
 BATCH_ROWS: Final = 1 << 16
+BATCH_BYTES: Final = 8 << 20
+"""Size of a batch, at most, in rows and in what its columns take before compression."""
 
 _BROKEN: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 
@@ -152,12 +155,15 @@ class LogFileReader:
         """
         self._check_rows(block)
         if block.kind is BlockKind.AVRO_DATA:
-            yield from self._avro(block).batches(BATCH_ROWS, columns)
+            rows = self._avro(block)
+            yield from rows.batches(_batch_rows(len(rows), block.content_bytes), columns)
             return
         with self._reading(block):
             file = self._parquet(block)
             wanted = _wanted(file.schema_arrow, columns)
-            for batch in file.iter_batches(BATCH_ROWS, columns=wanted):
+            groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+            size = _batch_rows(file.metadata.num_rows, sum(group.total_byte_size for group in groups))
+            for batch in file.iter_batches(size, columns=wanted):
                 yield batch if wanted is None else batch.select(wanted)
 
     def deletes(self, block: LogBlock) -> list[Deletes]:
@@ -178,14 +184,7 @@ class LogFileReader:
 
     def _avro_schema(self, block: LogBlock) -> str:
         if HeaderKey.SCHEMA not in block.headers:
-            raise Corrupt(
-                f"The log file {self._path} is damaged at offset {block.offset}",
-                expected="a header SCHEMA, without which Avro cannot be read",
-                found="none",
-                next_step="run `hudi-ops verify`; restore the file from a copy",
-                path=self._path,
-                offset=block.offset,
-            )
+            raise self._damage_of(block, "none", "a header SCHEMA, without which Avro cannot be read")
         return block.headers[HeaderKey.SCHEMA]
 
     def _parquet(self, block: LogBlock) -> pq.ParquetFile:
@@ -193,9 +192,20 @@ class LogFileReader:
             source = pa.BufferReader(self._content(block))
         else:
             source = pa.PythonFile(_Section(self._source, block.content_offset, block.content_bytes), mode="r")
-        file = pq.ParquetFile(source, metadata=self._footers.get(block.number), page_checksum_verification=True)
-        self._footers[block.number] = file.metadata
+        known = self._footers.get(block.number)
+        file = pq.ParquetFile(source, metadata=known, page_checksum_verification=True)
+        if known is None:
+            self._check_names(block, file.schema_arrow.names)
+            self._footers[block.number] = file.metadata
         return file
+
+    def _check_names(self, block: LogBlock, names: list[str]) -> None:
+        """Pages have checksums, names have none: one that the header's schema lacks is damaged, or its values would be missed."""
+        if HeaderKey.SCHEMA not in block.headers:
+            return
+        strange = sorted(set(names) - set(record_of(block.headers[HeaderKey.SCHEMA], self._path).names))
+        if strange:
+            raise self._damage_of(block, f"other columns: {', '.join(strange)}", "the columns of the header's schema")
 
     def _content(self, block: LogBlock) -> pa.Buffer:
         with self._reading(block):
@@ -225,7 +235,12 @@ class LogFileReader:
 
     @contextmanager
     def _reading(self, block: LogBlock | None = None) -> Iterator[None]:
-        """Arrow's errors, told apart: those of a disk or a store carry a number, those of broken bytes do not."""
+        """Arrow's errors, told apart.
+
+        Raises:
+            Unavailable: the disk or the store failed: such an error carries a number.
+            Corrupt: the bytes are broken.
+        """
         try:
             yield
         except _BROKEN as error:
@@ -233,15 +248,18 @@ class LogFileReader:
                 raise Unavailable(
                     f"{self._path} could not be read: {error}", next_step="see to the storage, then try again"
                 ) from error
-            at = block.offset if block else 0
-            raise Corrupt(
-                f"The log file {self._path} is damaged at offset {at}",
-                expected="a Parquet file in the block" if block else "a log file",
-                found=str(error),
-                next_step="run `hudi-ops verify`; restore the file from a copy",
-                path=self._path,
-                offset=at,
-            ) from error
+            raise self._damage_of(block, str(error), "a block whose content can be read") from error
+
+    def _damage_of(self, block: LogBlock | None, found: str, expected: str) -> Corrupt:
+        offset = block.offset if block else 0
+        return Corrupt(
+            f"The log file {self._path} is damaged at offset {offset}",
+            expected=expected,
+            found=found,
+            next_step="run `hudi-ops verify`; restore the file from a copy",
+            path=self._path,
+            offset=offset,
+        )
 
 
 def encode_log_file(
@@ -319,6 +337,10 @@ def _encode_parquet(rows: pa.Table, settings: WriterSettings) -> pa.Buffer:
 def _block(number: int, span: BlockSpan) -> LogBlock:
     instant = span.headers[HeaderKey.INSTANT_TIME]
     return LogBlock(number, span.kind, instant, span.headers, span.offset, span.content_offset, span.content_bytes)
+
+
+def _batch_rows(rows: int, size_bytes: int) -> int:
+    return max(1, min(BATCH_ROWS, rows * BATCH_BYTES // max(1, size_bytes)))
 
 
 def _wanted(schema: pa.Schema, columns: Sequence[str] | None) -> list[str] | None:

@@ -176,7 +176,7 @@ class Decoder:
     def _union(self, node: Node, lanes: Lanes, wanted: bool) -> pa.Array | None:
         branch = self._varint(lanes)
         count = len(node.children)
-        if len(branch) and not (0 <= branch.min() and branch.max() < count):
+        if len(branch) and (branch.min() < 0 or branch.max() >= count):
             self._check(
                 (branch >= 0) & (branch < count), lanes, "another branch", f"one of {count} branches of a union"
             )

@@ -19,10 +19,10 @@ from hudi_ops.formats.avro_nodes import Form, Node
 from hudi_ops.formats.decimals import fixed_rows, minimal_pieces
 from hudi_ops.formats.varints import Bytes, Longs, binary, pieces, varint_rows, zigzag
 
-Piece: TypeAlias = pa.Array | pa.Scalar
-"""Bytes for each row, or the same ones for all; null is no bytes."""
+Piece: TypeAlias = pa.Array | bytes
+"""Bytes for each row, where null is none, or the same ones for all."""
 
-_END: Final = pa.scalar(b"\x00", pa.binary())
+_END: Final = b"\x00"
 
 
 def encode_column(node: Node, column: pa.ChunkedArray | pa.Array, where: str) -> list[Piece]:
@@ -52,7 +52,7 @@ def encode_column(node: Node, column: pa.ChunkedArray | pa.Array, where: str) ->
     else:
         places = values.indices
     joined = join(_encode(node, _cast(node, distinct, where), where), len(distinct))
-    return [joined[0]] if len(joined) == 1 else [joined.take(places)]
+    return [joined[0].as_py()] if len(joined) == 1 else [joined.take(places)]
 
 
 def join(parts: list[Piece], rows: int) -> pa.BinaryArray:
@@ -61,9 +61,10 @@ def join(parts: list[Piece], rows: int) -> pa.BinaryArray:
     if len(parts) == 1 and arrays:
         return arrays[0].fill_null(b"") if arrays[0].null_count else arrays[0]
     if not arrays:
-        one = b"".join(part.as_py() for part in parts)
+        one = b"".join(parts)
         return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([one], pa.binary())).cast(pa.binary())
-    return pc.binary_join_element_wise(*parts, b"", null_handling="replace", null_replacement=b"")
+    given = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts]
+    return pc.binary_join_element_wise(*given, b"", null_handling="replace", null_replacement=b"")
 
 
 def byte_lengths(parts: list[Piece], rows: int) -> Longs:
@@ -74,7 +75,7 @@ def byte_lengths(parts: list[Piece], rows: int) -> Longs:
             lengths = pc.binary_length(part)
             total += (lengths.fill_null(0) if lengths.null_count else lengths).to_numpy()
         else:
-            total += len(part.as_py())
+            total += len(part)
     return total
 
 
@@ -129,7 +130,7 @@ def _union(node: Node, values: pa.Array, where: str) -> list[Piece]:
     if nulls and null_at is None:
         _refuse(where, f"{nulls} nulls", "a value in each row")
     if not valued or (nulls == len(values) and nulls):
-        return [pa.scalar(_branch(null_at or 0), pa.binary())]
+        return [_branch(null_at or 0)]
     head = np.full(len(values), 2 * valued[0], np.uint8)
     if nulls:
         head[values.is_null().to_numpy(zero_copy_only=False)] = 2 * (null_at or 0)
@@ -151,8 +152,7 @@ def _dense(node: Node, values: pa.UnionArray, where: str, null_at: int | None) -
             _refuse(where, f"{child.null_count} nulls", "a value in each row")
         is_null = child.is_null().to_numpy(zero_copy_only=False)
         kept = child.drop_null() if child.null_count else child
-        heads = pa.scalar(_branch(at), pa.binary())
-        bodies = join([heads, *_encode(node.children[at], kept, where)], len(kept))
+        bodies = join([_branch(at), *_encode(node.children[at], kept, where)], len(kept))
         order[which[~is_null]] = count + np.arange(len(kept))
         written.append(bodies)
         count += len(kept)

@@ -92,7 +92,8 @@ def record_of(schema: str, path: str) -> Node:
         error.what = f"{error.what}, in {path}"
         raise
     except RecursionError as error:
-        raise _damage(f"a schema too deep to read, in {path}", "one of some levels") from error
+        damage = _damage(f"a schema too deep to read, in {path}", "one of some levels")
+        raise damage from error
 
 
 @lru_cache(maxsize=64)

@@ -22,6 +22,8 @@ _PROLOGUE_BYTES: Final = len(MAGIC) + _SIZE.size
 _SMALLEST_BLOCK: Final = 2 * _HEAD.size + 2 * _SIZE.size
 """Version and type, two empty maps, content length and reverse pointer."""
 _NEAR_BYTES: Final = 16 << 10
+_DOUBTFUL_BYTES: Final = 32
+"""What is read at the end of a block that begins in a damaged stretch, where many false ones may point anywhere."""
 _SCAN_BYTES: Final = 1 << 20
 
 
@@ -89,7 +91,8 @@ def scan_blocks(source: pa.NativeFile, path: str) -> list[BlockSpan]:
     while at < window.size_bytes:
         if at == 0 and window.size_bytes >= len(MAGIC) and window.at(0, len(MAGIC)) != MAGIC:
             _fail(path, 0, "other bytes in its place", "a block's magic #HUDI#")
-        end = _end_of_block(window, at)
+        is_after_damage = bool(spans) and spans[-1].kind is BlockKind.CORRUPT
+        end = _end_of_block(window, at, _DOUBTFUL_BYTES if is_after_damage else _NEAR_BYTES)
         if end is None:
             next_at = window.find_magic(at + len(MAGIC))
             _add_damage(spans, at, next_at)
@@ -121,7 +124,7 @@ def encode_block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: byt
     return b"".join([MAGIC, _SIZE.pack(size_bytes), head, memoryview(content), tail])
 
 
-def _end_of_block(window: _Window, at: int) -> int | None:
+def _end_of_block(window: _Window, at: int, ahead_bytes: int) -> int | None:
     """Offset behind the block that begins here; None for half a block. Looks only where Apache Hudi looks."""
     if at + _PROLOGUE_BYTES > window.size_bytes:
         return None
@@ -130,7 +133,7 @@ def _end_of_block(window: _Window, at: int) -> int | None:
     if size_bytes < _SMALLEST_BLOCK or end > window.size_bytes:
         return None
     behind = min(len(MAGIC), window.size_bytes - end)
-    tail = window.ahead(end - _SIZE.size, _SIZE.size + behind)
+    tail = window.ahead(end - _SIZE.size, _SIZE.size + behind, ahead_bytes)
     if _SIZE.unpack_from(tail)[0] != size_bytes + len(MAGIC):
         return None
     # Fewer bytes than a magic are the end for Apache Hudi: a writer died after the first bytes of its append.
@@ -217,11 +220,11 @@ class _Window:
             held = self._near[1][:length]
         return held
 
-    def ahead(self, offset: int, length: int) -> bytes:
+    def ahead(self, offset: int, length: int, piece_bytes: int) -> bytes:
         held = self._held(offset, length)
         if held is None:
             start = offset - _COUNT.size  # with the footer, which comes before
-            self._ahead = start, self._read(start, _NEAR_BYTES)
+            self._ahead = start, self._read(start, piece_bytes)
             held = self._ahead[1][offset - start : offset - start + length]
         return held
 

@@ -7,18 +7,26 @@ record for a beginning, finds where each of them would end, all at once, and the
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
-from itertools import accumulate, repeat
+from itertools import accumulate, pairwise, repeat
 from typing import Final, NoReturn
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, Unsupported
-from hudi_ops.formats.decimals import decimals_of, minimal_pieces
+from hudi_ops.formats.avro_encode import join
+from hudi_ops.formats.decimals import decimals_of
+from hudi_ops.formats.delete_orderings import (
+    DECIMAL,
+    FIXED_BYTES,
+    SIZED,
+    TYPES,
+    VARINTS,
+    Branch,
+    length_rows,
+    ordering_pieces,
+)
 from hudi_ops.formats.varints import (
     Bytes,
     Longs,
@@ -38,45 +46,8 @@ VERSION: Final = 3
 _HEAD: Final = struct.Struct(">ii")
 _SMALLEST_RECORD: Final = 4
 """Key's branch and length, partition path's branch, ordering value's branch."""
-_DECIMAL: Final = pa.decimal128(30, 15)
 _SOME: Final = 2
 """Index 1 of a union as it is written: the text of a nullable text."""
-
-
-class Branch(IntEnum):
-    """What an ordering value is, by its place in the union; the block does not hold the schema."""
-
-    NULL = 0
-    BOOLEAN = 1
-    INT = 2
-    LONG = 3
-    FLOAT = 4
-    DOUBLE = 5
-    BYTES = 6
-    STRING = 7
-    DATE = 8
-    DECIMAL = 9
-    TIME_MICROS = 10
-    TIMESTAMP_MICROS = 11
-    ARRAY = 12
-
-
-_VARINTS: Final = (Branch.INT, Branch.LONG, Branch.DATE, Branch.TIME_MICROS, Branch.TIMESTAMP_MICROS)
-_SIZED: Final = (Branch.BYTES, Branch.STRING, Branch.DECIMAL)
-_FIXED_BYTES: Final = {Branch.NULL: 0, Branch.BOOLEAN: 1, Branch.FLOAT: 4, Branch.DOUBLE: 8}
-_TYPES: Final = {
-    Branch.BOOLEAN: pa.bool_(),
-    Branch.INT: pa.int32(),
-    Branch.LONG: pa.int64(),
-    Branch.FLOAT: pa.float32(),
-    Branch.DOUBLE: pa.float64(),
-    Branch.BYTES: pa.binary(),
-    Branch.STRING: pa.string(),
-    Branch.DATE: pa.date32(),
-    Branch.DECIMAL: _DECIMAL,
-    Branch.TIME_MICROS: pa.time64("us"),
-    Branch.TIMESTAMP_MICROS: pa.timestamp("us", "UTC"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +117,13 @@ def encode_deletes(deletes: Deletes, partition_path: str) -> bytes:
             expected=f"{len(keys)} keys without null",
             found=f"{keys.null_count} nulls, {len(keys) if ordering is None else len(ordering)} ordering values",
         )
-    rows, lengths = _lengths(keys)
+    rows, lengths = length_rows(keys)
     key_heads = np.concatenate([np.full((len(keys), 1), _SOME, np.uint8), rows], axis=1)
     path = partition_path.encode()
     path_rows, _ = varint_rows(zigzag(np.array([len(path)])))
     constant = bytes([_SOME]) + path_rows.tobytes() + path
-    parts = [pieces(key_heads, lengths + 1), keys.cast(pa.binary()), pa.scalar(constant, pa.binary())]
-    records = pc.binary_join_element_wise(*parts, *_ordering_pieces(ordering, len(keys)), b"", null_handling="replace")
+    parts = [pieces(key_heads, lengths + 1), keys.cast(pa.binary()), constant, *ordering_pieces(ordering, len(keys))]
+    records = join(parts, len(keys))
     count, _ = varint_rows(zigzag(np.array([len(keys)])))
     body = [count.tobytes(), b"".join(_data(records))] if len(keys) else []
     body.append(b"\x00")
@@ -187,9 +158,9 @@ class _Reader:
 
     def _after_values(self) -> Longs:
         after = self._value_at.copy()
-        for branch, size in _FIXED_BYTES.items():
+        for branch, size in FIXED_BYTES.items():
             after[self._branch == branch] += size
-        for branches, is_text in ((_VARINTS, False), (_SIZED, True)):
+        for branches, is_text in ((VARINTS, False), (SIZED, True)):
             (which,) = np.nonzero(np.isin(self._branch, branches))
             at = self._clip(self._value_at[which])
             moved = self._text(at)[2] if is_text else read_varints(self._data, at)[1]
@@ -272,7 +243,7 @@ class _Reader:
         edges = [0, *(np.nonzero(np.diff(branch))[0] + 1).tolist(), len(branch)]
         return [
             Deletes(keys.slice(start, end - start), self._values(Branch(int(branch[start])), start, end, is_free))
-            for start, end in zip(edges[:-1], edges[1:], strict=True)
+            for start, end in pairwise(edges)
         ]
 
     def _values(self, branch: Branch, start: int, end: int, is_free: np.ndarray) -> pa.Array:
@@ -291,16 +262,16 @@ class _Reader:
             return pa.array(data[at] == 1)
         if branch in (Branch.FLOAT, Branch.DOUBLE):
             return pa.array(fixed_at(data, at, "<f4" if branch is Branch.FLOAT else "<f8"))
-        if branch in _VARINTS:
+        if branch in VARINTS:
             values = unzigzag(read_varints(data, at)[0])
             if branch in (Branch.INT, Branch.DATE):
                 narrow = values.astype(np.int32)
                 if (narrow != values).any():
                     _fail(self._path, f"a long in record {number[np.argmax(narrow != values)]}", "an int")
-                return pa.array(narrow).view(_TYPES[branch])
-            longs = pa.array(values).view(_TYPES[branch])
+                return pa.array(narrow).view(TYPES[branch])
+            longs = pa.array(values).view(TYPES[branch])
             if branch is Branch.TIME_MICROS and (bad := first_invalid(longs)) is not None:
-                _fail(self._path, f"no time of a day in record {number[bad]}", str(_TYPES[branch]))
+                _fail(self._path, f"no time of a day in record {number[bad]}", str(TYPES[branch]))
             return longs
         begin, length, _ = self._text(at)
         values = spans(data, begin, length)
@@ -308,9 +279,9 @@ class _Reader:
             return self._as_text(values, "ordering value", number)
         if branch is Branch.BYTES:
             return values
-        decimals, bad = decimals_of(data, begin, length, _DECIMAL)
+        decimals, bad = decimals_of(data, begin, length, DECIMAL)
         if bad is not None:
-            _fail(self._path, f"no decimal in record {number[bad]}", f"a number of {_DECIMAL.precision} digits")
+            _fail(self._path, f"no decimal in record {number[bad]}", f"a number of {DECIMAL.precision} digits")
         return decimals
 
     def _as_text(self, values: pa.BinaryArray, what: str, number: Longs | int) -> pa.StringArray:
@@ -319,80 +290,6 @@ class _Reader:
             place = bad if isinstance(number, int) else int(number[bad])
             _fail(self._path, f"a {what} that is no text in record {place}", "UTF-8")
         return text
-
-
-def _branch_of(kind: pa.DataType) -> Branch:
-    is_type = pa.types
-    tests: list[tuple[Callable[[pa.DataType], bool], Branch]] = [
-        (is_type.is_null, Branch.INT),
-        (is_type.is_boolean, Branch.BOOLEAN),
-        (lambda one: one in {pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()}, Branch.INT),
-        (lambda one: one in {pa.int64(), pa.uint32()}, Branch.LONG),
-        (is_type.is_float32, Branch.FLOAT),
-        (is_type.is_float64, Branch.DOUBLE),
-        (lambda one: one in {pa.binary(), pa.large_binary()}, Branch.BYTES),
-        (lambda one: is_type.is_string(one) or is_type.is_large_string(one), Branch.STRING),
-        (is_type.is_date32, Branch.DATE),
-        (is_type.is_decimal, Branch.DECIMAL),
-        (lambda one: is_type.is_time64(one) and one.unit == "us", Branch.TIME_MICROS),
-        (lambda one: is_type.is_timestamp(one) and one.unit in {"us", "ms", "s"}, Branch.TIMESTAMP_MICROS),
-    ]
-    for fits, branch in tests:
-        if fits(kind):
-            return branch
-    raise Unsupported(
-        "A delete cannot carry ordering values of this type",
-        expected="a number, text, bytes, date, time or timestamp",
-        found=str(kind),
-        next_step="delete without ordering values, or choose another ordering field",
-    )
-
-
-def _ordering_pieces(ordering: pa.Array | None, rows: int) -> list[pa.Array | pa.Scalar]:
-    branch = Branch.INT if ordering is None else _branch_of(ordering.type)
-    if ordering is None or ordering.null_count == rows:
-        return [pa.scalar(bytes([2 * Branch.INT, 0]), pa.binary())]
-    try:
-        values = ordering.cast(
-            pa.timestamp("us", ordering.type.tz) if branch is Branch.TIMESTAMP_MICROS else _TYPES[branch]
-        )
-    except pa.ArrowInvalid as error:
-        raise Unsupported(
-            "A delete cannot carry these ordering values",
-            expected=str(_TYPES[branch]),
-            found=f"{ordering.type}: {error}",
-            next_step="delete without ordering values, or choose another ordering field",
-        ) from error
-    is_null = ordering.is_null().to_numpy(zero_copy_only=False)
-    heads = np.where(is_null, 0, 2 * branch).astype(np.uint8)
-    if branch is Branch.INT:
-        heads[:] = 2 * branch
-        values, is_null = values.fill_null(0), np.zeros(rows, bool)
-    if branch in _VARINTS:
-        narrow = values.view(pa.int32() if branch in (Branch.INT, Branch.DATE) else pa.int64())
-        numbers, lengths = varint_rows(zigzag(narrow.fill_null(0).to_numpy().astype(np.int64)))
-        return [_headed(heads, numbers, lengths, is_null)]
-    if branch is Branch.BOOLEAN:
-        flags = values.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint8).reshape(-1, 1)
-        return [_headed(heads, flags, np.ones(rows, np.int64), is_null)]
-    if branch in (Branch.FLOAT, Branch.DOUBLE):
-        floats = values.fill_null(0).to_numpy()
-        width = floats.dtype.itemsize
-        return [_headed(heads, floats.view(np.uint8).reshape(-1, width), np.full(rows, width), is_null)]
-    if branch is Branch.DECIMAL:
-        values = minimal_pieces(values)
-    numbers, lengths = _lengths(values)
-    return [_headed(heads, numbers, lengths, is_null), values.cast(pa.binary())]
-
-
-def _headed(heads: Bytes, rows: Bytes, lengths: Longs, is_null: np.ndarray) -> pa.BinaryArray:
-    """A byte before each row; of a null one that byte alone."""
-    return pieces(np.concatenate([heads.reshape(-1, 1), rows], axis=1), np.where(is_null, 0, lengths) + 1)
-
-
-def _lengths(values: pa.Array) -> tuple[Bytes, Longs]:
-    """The number of bytes of each text, in variable length; 0 of null."""
-    return varint_rows(zigzag(pc.binary_length(values).fill_null(0).to_numpy().astype(np.int64)))
 
 
 def _data(records: pa.Array) -> list[pa.Buffer]:

@@ -113,13 +113,13 @@ def binary(offsets: npt.NDArray[np.number], data: Bytes | pa.Buffer) -> pa.Binar
 
 
 def spans(data: Bytes, starts: Longs, lengths: Longs) -> pa.BinaryArray:
-    """The bytes at these positions. They ascend without overlap: what lies between two of them is taken for a value too, and left."""
+    """The bytes at these positions, which ascend without overlap: what lies between two is taken for a value too, and left out."""
     offsets = np.empty(2 * len(starts) + 1, np.int32)
     offsets[0:-1:2] = starts
     offsets[1::2] = starts + lengths
     offsets[-1] = offsets[-2] if len(starts) else 0
     both = pa.Array.from_buffers(pa.binary(), 2 * len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    return both.take(pa.array(np.arange(0, 2 * len(starts), 2, np.int32)))
+    return both.take(pa.array(np.arange(0, 2 * len(starts), 2, dtype=np.int32)))
 
 
 def as_text(values: pa.BinaryArray) -> tuple[pa.StringArray, int | None]:

@@ -26,12 +26,14 @@ class LogEntries:
         keys: record keys, no nulls.
         ordering: ordering values in the table's type; None where nothing is compared.
         is_delete: the entry deletes its key.
-        is_unconditional: it does so whatever the ordering value of what was before; only deletes.
+        of_delete_block: it is no row at all; only deletes.
+        is_unconditional: it deletes whatever the ordering value of what was before; only those of delete blocks.
     """
 
     keys: pa.Array
     ordering: pa.Array | None
     is_delete: Mask
+    of_delete_block: Mask
     is_unconditional: Mask
 
     def __len__(self) -> int:
@@ -41,7 +43,8 @@ class LogEntries:
         """Some of them, in the order of the numbers."""
         places = pa.array(numbers)
         ordering = self.ordering.take(places) if self.ordering is not None else None
-        return LogEntries(self.keys.take(places), ordering, self.is_delete[numbers], self.is_unconditional[numbers])
+        masks = (self.is_delete[numbers], self.of_delete_block[numbers], self.is_unconditional[numbers])
+        return LogEntries(self.keys.take(places), ordering, *masks)
 
     @classmethod
     def joined(cls, parts: Sequence[LogEntries], kind: pa.DataType | None) -> LogEntries:
@@ -61,6 +64,7 @@ class LogEntries:
             keys,
             ordering,
             np.concatenate([none, *(part.is_delete for part in parts)]),
+            np.concatenate([none, *(part.of_delete_block for part in parts)]),
             np.concatenate([none, *(part.is_unconditional for part in parts)]),
         )
 
@@ -83,12 +87,12 @@ def fold(entries: LogEntries, mode: Ordering) -> Survivors:
     """The one entry of each key that is left when the log is read to its end.
 
     By event time the larger ordering value wins and of equal ones the later; a null loses to any value; an unconditional delete
-    wins over all before it and loses to all after it. By commit time the later wins.
+    wins over all before it, loses to every row after it, and is not replaced by other deletes. By commit time the later wins.
 
     Source: docs/format.md §11.3.
     """
     ordering = entries.ordering if mode is Ordering.EVENT_TIME else None
-    keys, winners = winners_by_key(entries.keys, ordering, mode, entries.is_unconditional)
+    keys, winners = winners_by_key(entries.keys, ordering, mode, entries.of_delete_block, entries.is_unconditional)
     values = ordering.take(pa.array(winners)) if ordering is not None else None
     return Survivors(keys, winners, values, entries.is_delete[winners], entries.is_unconditional[winners])
 

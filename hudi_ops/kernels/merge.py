@@ -76,15 +76,20 @@ def combine(keys: pa.Array, ordering: pa.Array | None, mode: Ordering) -> pa.Arr
 
 
 def winners_by_key(
-    keys: pa.Array, ordering: pa.Array | None, mode: Ordering, unconditional: npt.NDArray[np.bool_] | None = None
+    keys: pa.Array,
+    ordering: pa.Array | None,
+    mode: Ordering,
+    deletes: npt.NDArray[np.bool_] | None = None,
+    unconditional: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """As `combine`, for rows some of which are deletes that no ordering value holds back.
+    """As `combine`, for records of logs, of which some are deletes that no ordering value holds back.
 
     Args:
         keys: record keys without nulls.
         ordering: ordering value per row, or None.
         mode: the table's merge mode.
-        unconditional: rows that win over every row before them, and lose to every row after them; None for none.
+        deletes: records of delete blocks; None for none.
+        unconditional: those of them that win over all before them. They lose to every row after them, and not to deletes.
 
     Returns:
         The distinct keys, and the number of each one's winning row.
@@ -101,10 +106,8 @@ def winners_by_key(
     winners[codes] = rows  # numpy keeps the last of repeated assignments: the last row of each key
     if mode is Ordering.EVENT_TIME and ordering is not None:
         is_contested = np.bincount(codes, minlength=distinct)[codes] > 1
-        if unconditional is not None and unconditional.any():
-            cut = np.full(distinct, -1, np.int64)
-            cut[codes[unconditional]] = rows[unconditional]
-            is_contested &= rows >= cut[codes]
+        if deletes is not None and unconditional is not None and unconditional.any():
+            is_contested &= _is_left_by_deletes(codes, distinct, deletes, unconditional)
         contested = np.flatnonzero(is_contested)
         values = comparable(ordering).take(pa.array(contested))
         ranked = pa.table({"code": codes[contested], "valid": values.is_valid(), "ordering": values})
@@ -115,6 +118,20 @@ def winners_by_key(
         best = contested[order.to_numpy()]  # the sort is stable, so among equals the last row stays last
         winners[codes[best]] = best
     return encoded.dictionary, winners
+
+
+def _is_left_by_deletes(
+    codes: npt.NDArray[np.int32], distinct: int, deletes: npt.NDArray[np.bool_], unconditional: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Which records may win: of each key the last unconditional delete, and from the first row after it on, all."""
+    rows = np.arange(len(codes), dtype=np.int64)
+    cut = np.full(distinct, -1, np.int64)
+    cut[codes[unconditional]] = rows[unconditional]
+    behind = rows > cut[codes]
+    first = np.where(cut < 0, -1, len(codes))
+    some = np.flatnonzero(behind & ~deletes & (cut[codes] >= 0))[::-1]
+    first[codes[some]] = some  # in falling order: the smallest number is assigned last
+    return np.asarray((rows == cut[codes]) | (behind & (rows >= first[codes])), bool)
 
 
 def plan_merge(

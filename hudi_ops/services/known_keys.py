@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from hudi_ops.config.columns import RECORD_KEY
+from hudi_ops.errors import Internal
 from hudi_ops.files.base_file import BaseFileReader
 from hudi_ops.files.slice_scan import SliceScan, SliceTask
 from hudi_ops.kernels.merge import Ordering, combine, existing
@@ -35,10 +36,11 @@ def first_known(task: BucketTask, keys: pa.Array) -> str | None:
 
 def _held(task: BucketTask) -> pa.ChunkedArray:
     """Record keys of the group's rows."""
-    if task.merging is None or not task.logs:
-        assert task.base is not None
-        names = (RECORD_KEY,) if task.keys is None else task.keys.fields
+    names = (RECORD_KEY,) if task.keys is None else task.keys.fields
+    if task.base is not None and not task.logs:
         return keyed(task, BaseFileReader(task.storage, task.base.path).read(names)).column(RECORD_KEY)
+    if task.merging is None:
+        raise Internal("log files in a table that has no rule to merge them", table=task.table_name)
     rules, instants = task.merging
     scan = SliceScan(
         SliceTask(

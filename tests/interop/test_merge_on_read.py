@@ -152,7 +152,7 @@ class Game:
 
     def row(self, number: int, time: int, deleted: bool | None = None) -> Row:
         """A row; key and partition follow from the number."""
-        part = ("x", "y/z")[number % 2]
+        part = ("x", "y")[number % 2]
         return {
             "id": f"k{number:02d}",
             "part": part,
@@ -187,9 +187,10 @@ class Game:
         assert shown(optimized, self.model) == self.model.read_optimized(), said
         assert_same_rows(self.apache_hudi.read(self.path, options=READ_OPTIMIZED), optimized, with_meta=True)
         self.instants(table)
-        begin, end = sorted(self.dice.sample(["000", *self.completions], 2))
-        changes = table.changes(None if begin == "000" else begin, end).to_arrow()
-        assert_same_rows(self.apache_hudi.incremental(self.path, begin, end), changes, with_meta=True)
+        # Up to now: of an earlier end Apache Hudi reads the newest files, and loses what changed in them since.
+        begin = self.dice.choice(["000", *self.completions[:-1]])
+        changes = table.changes(None if begin == "000" else begin).to_arrow()
+        assert_same_rows(self.apache_hudi.incremental(self.path, begin), changes, with_meta=True)
 
 
 def shown(rows: pa.Table, model: MergeOnReadModel) -> dict[Any, tuple[str, Row]]:

@@ -43,7 +43,7 @@ Typed = tuple[Any, st.SearchStrategy[Any]]
 
 
 def _primitive() -> st.SearchStrategy[Typed]:
-    plain = st.sampled_from([(name, values) for name, values in PLAIN.items()])
+    plain = st.sampled_from(list(PLAIN.items()))
     logical = st.sampled_from([
         ({"type": kind, "logicalType": name}, values) for (kind, name), values in LOGICAL.items()
     ])

@@ -119,7 +119,7 @@ class MergeOnReadModel:
     def changes(self, since: str) -> dict[Identity, tuple[str, Row]]:
         """What an incremental query shows of the instants after one: their log entries, folded, and their rows of base files.
 
-        They are merged with each other, never with rows of older base files (docs/format.md §9.9).
+        They are merged with each other, never with rows of older base files (docs/format.md §9.7).
         """
         base: dict[Identity, Held] = {}
         log: dict[Identity, Held] = {}

@@ -90,8 +90,10 @@ class ModelSlice:
         return {key: (time, key, one.ts, one.value) for key, (time, one) in found.items()}
 
     def _replaces(self, record: Record, held: Record) -> bool:
-        if not self.by_event or "always" in {record.kind, held.kind}:
+        if not self.by_event or record.kind == "always":
             return True
+        if held.kind == "always":
+            return record.kind != "delete"  # which finds nothing to delete
         return held.ts is None or (record.ts is not None and record.ts >= held.ts)
 
     def task(

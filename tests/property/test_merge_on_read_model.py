@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import replace
 
 import pyarrow as pa
 from hypothesis import given, settings

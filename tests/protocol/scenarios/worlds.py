@@ -82,7 +82,7 @@ DROP_B = Job("delete_partition", (("b1", 0),))
 OVERWRITE_A = Job("insert_overwrite", (("a2", 402),))
 REWRITE_A = Job("rewrite", (("a1", 0),))
 REWRITE_B = Job("rewrite", (("b1", 0),))
-COMPACT_A = Job("compact", (("a1", 0),))
+COMPACT = Job("compact", (("a1", 0),))
 LATER = Job("upsert", (("b2", 902),))
 
 

@@ -1,4 +1,4 @@
-"""A base file written batch by batch is the one written at once: rows, filter, key range; and the same bytes for the same batches."""
+"""A base file written batch by batch is the one written at once: rows, filter, key range; equal batches give equal bytes."""
 
 from __future__ import annotations
 

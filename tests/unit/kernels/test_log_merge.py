@@ -17,12 +17,13 @@ EVENT, COMMIT = Ordering.EVENT_TIME, Ordering.COMMIT_TIME
 
 
 def entries(*records: tuple[str, int | None, str]) -> LogEntries:
-    """(key, ordering value, kind): `row`, `delete` or `always`, an unconditional delete."""
+    """(key, ordering value, kind): `row`; `flagged`, a row that deletes; `delete`, or `always`, an unconditional one."""
     keys, ordering, kinds = ([record[at] for record in records] for at in range(3))
     return LogEntries(
         pa.array(keys, pa.string()),
         pa.array(ordering, pa.int64()),
         np.array([kind != "row" for kind in kinds], bool),
+        np.array([kind in {"delete", "always"} for kind in kinds], bool),
         np.array([kind == "always" for kind in kinds], bool),
     )
 
@@ -56,6 +57,11 @@ def left(survivors: Survivors) -> dict[str, int]:
             4,
         ),
         ([("k", 5, "row"), ("k", None, "always"), ("k", None, "always")], 2),
+        # A delete of what is deleted says nothing; a row that deletes is a row.
+        ([("k", None, "always"), ("k", 7, "delete")], 0),
+        ([("k", None, "always"), ("k", 7, "delete"), ("k", 6, "row")], 2),
+        ([("k", None, "always"), ("k", 5, "row"), ("k", 7, "delete"), ("k", 6, "row")], 2),
+        ([("k", None, "always"), ("k", 7, "flagged"), ("k", 6, "row")], 1),
     ],
 )
 def test_by_event_time_the_larger_value_is_left(records: Sequence[tuple[str, int | None, str]], place: int) -> None:
@@ -65,7 +71,7 @@ def test_by_event_time_the_larger_value_is_left(records: Sequence[tuple[str, int
 
 
 def test_without_ordering_values_the_later_is_left() -> None:
-    records = LogEntries(pa.array(["a", "b", "a"]), None, np.array([True, False, False]), np.zeros(3, bool))
+    records = LogEntries(pa.array(["a", "b", "a"]), None, np.array([True, False, False]), *[np.zeros(3, bool)] * 2)
     assert left(fold(records, EVENT)) == {"a": 2, "b": 1}
 
 

@@ -11,14 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.concurrency.attempt import begin
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.config.key_generators import TimePartition
-from hudi_ops.errors import HudiOpsError, InvalidRequest, Unsupported
+from hudi_ops.errors import HudiOpsError, InvalidRequest
 from hudi_ops.files.base_file import BaseFileReader, stored_schema
-from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.describe import describe_table
-from hudi_ops.timeline.commit_metadata import WriteStat
 from hudi_ops.verify import verify_table
 
 SCHEMA = pa.schema([
