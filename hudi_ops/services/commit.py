@@ -26,8 +26,8 @@ from hudi_ops.concurrency.transaction import Decided, Prepare
 from hudi_ops.errors import Busy, Conflict
 from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import pointers
+from hudi_ops.services.seen import seen_by
 from hudi_ops.services.session import Session
-from hudi_ops.services.void import seen_by
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.entries import Complete, Entry

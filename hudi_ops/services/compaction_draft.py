@@ -16,9 +16,9 @@ from hudi_ops.concurrency.contenders import lost_from_sight
 from hudi_ops.errors import Conflict
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.services.compaction_strategies import Candidate
+from hudi_ops.services.pending_plans import pending_inputs
 from hudi_ops.services.plans import Draft
 from hudi_ops.services.session import Session
-from hudi_ops.services.void import pending_inputs
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Complete
 from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint

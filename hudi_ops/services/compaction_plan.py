@@ -27,11 +27,11 @@ from hudi_ops.services.compaction_strategies import (
     within,
 )
 from hudi_ops.services.live_groups import live_slices
+from hudi_ops.services.pending_plans import pending_inputs
 from hudi_ops.services.plans import publish_plan
 from hudi_ops.services.recover import recover
 from hudi_ops.services.replace import choose, plain_paths
 from hudi_ops.services.session import Session
-from hudi_ops.services.void import pending_inputs
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.timeline.footprint import BUCKET_DIGITS
 from hudi_ops.timeline.names import ms_of_instant

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.lease import take_lease
 from hudi_ops.errors import Busy, Cancelled, Conflict, Internal
+from hudi_ops.services.pending_plans import pending_inputs
 from hudi_ops.services.session import Session
-from hudi_ops.services.void import pending_inputs
 from hudi_ops.timeline.entries import Entry, Plan
 from hudi_ops.timeline.footprint import Footprint, encode_footprint, footprint_of
 from hudi_ops.timeline.reserve import known_times, next_after

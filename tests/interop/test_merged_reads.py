@@ -261,7 +261,8 @@ def test_changes_of_fixtures_equal(name: str, apache_hudi: HudiPeer, hudi_fixtur
         try:
             found = table.changes(begin, end).to_arrow()
         except HudiOpsError as error:
-            assert "cleaned away" in error.what, error
+            if "cleaned away" not in error.what:
+                raise
             continue
         assert_same_rows(found, apache_hudi.incremental(path, begin, end), with_meta=True)
         compared += 1
