@@ -43,8 +43,8 @@ def entries_of_rows(heads: pa.Table, rules: MergeRules, reader: LogFileReader, b
         )
     ordering = rules.ordering_of(heads)
     values = _array(ordering) if ordering is not None else None
-    nothing = np.zeros(len(keys), bool)
-    return LogEntries(keys, values, _deleting(heads, rules), of_delete_block=nothing, is_unconditional=nothing)
+    nothing, deleting = np.zeros(len(keys), bool), _deleting(heads, rules)
+    return LogEntries(keys, values, deleting, of_delete_block=nothing, is_unconditional=deleting & _is_default(values))
 
 
 def entries_of_deletes(rules: MergeRules, reader: LogFileReader, block: LogBlock) -> LogEntries:
@@ -69,6 +69,13 @@ def entries_of_deletes(rules: MergeRules, reader: LogFileReader, block: LogBlock
         unconditional = everything if deletes.ordering is None else np.asarray(deletes.ordering.is_null())
         parts.append(LogEntries(deletes.keys, ordering, everything, everything, unconditional))
     return LogEntries.joined(parts, kind)
+
+
+def _is_default(values: pa.Array | None) -> npt.NDArray[np.bool_] | bool:
+    """Which ordering values are the integer 0, which a delete without one carries: it is that whatever holds it."""
+    if values is None or values.type not in {pa.int8(), pa.int16(), pa.int32()}:
+        return False
+    return np.asarray(pc.fill_null(pc.equal(values, 0), False), bool)
 
 
 def _deleting(heads: pa.Table, rules: MergeRules) -> npt.NDArray[np.bool_]:

@@ -27,6 +27,9 @@ from hudi_ops.services.known_keys import first_known
 from hudi_ops.services.merge_tasks import BucketResult, BucketTask, column_of, merge_and_write, optional_column
 from hudi_ops.timeline.commit_metadata import WriteStat
 
+_DECIMAL_PLACES = 15
+"""Places on either side of the point that a decimal in a DELETE block has."""
+
 FIRST_VERSION = 1
 """Each writer has log files of its own, so that every one is the first of its instant (docs/format.md §6.1)."""
 
@@ -101,7 +104,10 @@ def _is_surely_absent(task: BucketTask, incoming: pa.Table) -> bool:
 
 
 def _resolved(task: BucketTask, incoming: pa.Table) -> tuple[pa.Table, Deletes | None]:
-    """One row or delete of each key: rows without the column that marks deletes, and the deletes."""
+    """One row or delete of each key: the rows for the data block, and the deletes for the block after it.
+
+    A delete by event time whose ordering value readers would take for different things stays a row that is marked as deleted.
+    """
     ordering = task.ordering if task.ordering in incoming.column_names else None
     winners = combine(column_of(incoming, RECORD_KEY), optional_column(incoming, ordering), task.mode)
     if len(winners) < incoming.num_rows:
@@ -114,9 +120,21 @@ def _resolved(task: BucketTask, incoming: pa.Table) -> tuple[pa.Table, Deletes |
     flags = np.asarray(pc.fill_null(column_of(incoming, IS_DELETED), False), bool)
     if not flags.any():
         return incoming, None
+    is_ordered = task.mode is Ordering.EVENT_TIME and ordering is not None
+    if is_ordered and not _is_carried(incoming.schema.field(ordering).type):
+        return incoming, None
     gone = picked(incoming, pa.array(np.flatnonzero(flags)))
-    by = optional_column(gone, ordering) if task.mode is Ordering.EVENT_TIME else None
+    by = optional_column(gone, ordering) if is_ordered else None
+    if by is not None and pa.types.is_timestamp(by.type):
+        by = by.cast(pa.int64())  # as Apache Hudi writes it, which fails on the branch for timestamps
     return picked(incoming, pa.array(np.flatnonzero(~flags))), Deletes(column_of(gone, RECORD_KEY), by)
+
+
+def _is_carried(kind: pa.DataType) -> bool:
+    """Whether every reader compares ordering values of a type in a DELETE block as those of rows (docs/format.md §6.9)."""
+    if pa.types.is_decimal(kind):
+        return bool(kind.scale <= _DECIMAL_PLACES and kind.precision - kind.scale <= _DECIMAL_PLACES)
+    return kind in {pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.timestamp("us", "UTC")}
 
 
 def _with_meta(task: BucketTask, rows: pa.Table) -> pa.Table:

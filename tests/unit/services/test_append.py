@@ -158,6 +158,15 @@ def test_a_delete_with_an_ordering_value_gives_way_to_newer_rows(
     assert table.read().num_rows == 0
 
 
+def test_a_delete_of_ordering_value_0_in_32_bits_removes_whatever_is_there(tmp_path: Path) -> None:
+    """To every reader the integer 0 is what a delete without an ordering value carries."""
+    schema = SCHEMA.set(3, pa.field("ts", pa.int32()))
+    table = make(tmp_path, schema=schema)
+    table.ingest(rows(range(4), 9).cast(schema))
+    table.ingest(rows(range(2), 0, deleted=True).cast(schema))
+    assert sorted(table.read(["id"])["id"].to_pylist()) == ["k2", "k3"]
+
+
 def test_a_delete_by_key_removes_whatever_is_there(tmp_path: Path) -> None:
     table = make(tmp_path)
     table.ingest(rows(range(4), 9))
