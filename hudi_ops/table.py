@@ -332,14 +332,16 @@ class Table(ReadableTable, CompactableTable):
     def rollback(self, instant: str, *, abandoned: bool = False, dry_run: bool = False) -> RollbackResult:
         """Undo a pending write whose writer is gone; every write does so by itself where a heartbeat tells.
 
+        A compaction's plan at which nobody is can be taken off, too.
+
         Args:
-            instant: the write's request time.
+            instant: the request time of the write, or of the plan.
             abandoned: its writer has surely ended, though no heartbeat tells: a single writer of Apache Hudi makes none.
             dry_run: say what would be deleted; change nothing.
 
         Raises:
             InvalidRequest: no such instant, a completed one, or one without a heartbeat and `abandoned` was not said.
-            Unsupported: a pending service of Apache Hudi.
+            Unsupported: another pending service.
             Busy: its writer is alive, or somebody else is rolling it back.
         """
         return rollback_write(self._session, instant, abandoned=abandoned, dry_run=dry_run)

@@ -13,15 +13,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hudi_ops.errors import Corrupt
+from hudi_ops.errors import Corrupt, Unsupported
 from hudi_ops.formats.avro_items import can_leap, item_chain
 from hudi_ops.formats.avro_nodes import Form, Node
 from hudi_ops.formats.decimals import decimals_of
 from hudi_ops.formats.varints import Bytes, Longs, as_text, first_invalid, fixed_at, read_varints, spans, unzigzag
 
 _INT_RANGE: Final = (-(2**31), 2**31 - 1)
-_IDLE_ITEMS_MAX: Final = 1 << 16
-"""Items that take no bytes (lists of nulls) in one list: their number is bound by nothing in the file."""
+_IDLE_ITEMS_MAX: Final = 1 << 20
+"""Items that take no bytes, such as those of lists of nulls, in all records together: nothing in the file bounds their number."""
+
+_BLOCKS_MAX, _TURNS_MAX = 1 << 12, 1 << 17
+"""Steps in Python that one list may ask for: each takes some 100 microseconds. Writers make one block of it."""
 
 _FEW_LANES: Final = 16
 _TURNS_BEFORE_LEAPS: Final = 256
@@ -66,6 +69,7 @@ class Decoder:
 
         Raises:
             Corrupt: a record does not follow its schema; names the record.
+            Unsupported: a list consists of more parts than any writer makes.
         """
         names, arrays = [], []
         for name, child in zip(node.names, node.children, strict=True):
@@ -228,6 +232,7 @@ class Decoder:
         owners: list[Longs] = []
         active = np.arange(len(lanes))
         while len(active):
+            self._bound(lanes.some(active[:1]), len(found), _BLOCKS_MAX, "blocks in a list")
             inner = lanes.some(active)
             counts = self._varint(inner)
             (sized,) = np.nonzero(counts < 0)
@@ -268,7 +273,7 @@ class Decoder:
     def _items(self, node: Node, lanes: Lanes, counts: Longs, wanted: bool) -> list[pa.Array]:
         """`counts` items in each lane, those of a lane together: one array for each child."""
         least = sum(child.min_bytes for child in node.children)
-        limit = (lanes.end - lanes.at) // least if least else np.full(len(lanes), _IDLE_ITEMS_MAX)
+        limit = (lanes.end - lanes.at) // least if least else np.full(len(lanes), _IDLE_ITEMS_MAX // len(lanes))
         self._check(counts <= limit, lanes, "more items than it has bytes for", "items within the record")
         owner = np.repeat(np.arange(len(lanes)), counts)
         inner = Lanes(self._item_starts(node, lanes, counts), lanes.end[owner], lanes.record[owner])
@@ -293,12 +298,24 @@ class Decoder:
             if is_leaping and len(active) <= _FEW_LANES and turn >= _TURNS_BEFORE_LEAPS:
                 self._leap(node, walker, active, starts, first + turn, counts - turn)
                 break
+            self._bound(walker.some(active[:1]), turn, _TURNS_MAX, "lists inside of a list")
             starts[first[active] + turn] = walker.at[active]
             inner = walker.some(active)
             for child in node.children:
                 self.read(child, inner, wanted=False)
             walker.at[active] = inner.at
         return starts
+
+    def _bound(self, lanes: Lanes, turn: int, limit: int, what: str) -> None:
+        if turn >= limit:
+            raise Unsupported(
+                f"An Avro block of {self._path} has a list in record {lanes.record[0]} that is not read",
+                expected=f"at most {limit} {what}",
+                found="more",
+                next_step="compact the table with the Apache Hudi that wrote the block",
+                path=self._path,
+                record=int(lanes.record[0]),
+            )
 
     def _leap(self, node: Node, walker: Lanes, active: Longs, starts: Longs, first: Longs, left: Longs) -> None:
         """The rest of a few long lists, a list at a time."""

@@ -24,7 +24,8 @@ _LENGTH_BYTES: Final = 4
 CHUNK_ROWS: Final = 1 << 16
 """Rows that are read or written at a time; between 16k and 1M it makes no difference (measured)."""
 
-_CHUNK_BYTES: Final = 1 << 28
+_CHUNK_BYTES: Final = 1 << 25
+"""Bytes of records that are read or written at a time, one record at least: what each item of a list takes is several of them."""
 
 
 class AvroRows:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, repeat
+from itertools import count as count_up
 from typing import Final, NoReturn
 
 import numpy as np
@@ -44,6 +45,9 @@ from hudi_ops.formats.varints import (
 
 VERSION: Final = 3
 _HEAD: Final = struct.Struct(">ii")
+WINDOW_BYTES: Final = 1 << 20
+_SMALL_BLOCKS_MAX, _SMALL_BLOCK_RECORDS = 10_000, 16
+"""Writers make one block, and work in Python is done for each: many of a few records are only made to take long."""
 _SMALLEST_RECORD: Final = 4
 """Key's branch and length, partition path's branch, ordering value's branch."""
 _SOME: Final = 2
@@ -86,10 +90,7 @@ def decode_deletes(content: bytes | pa.Buffer, path: str) -> list[Deletes]:
     if length != len(content) - _HEAD.size:
         _fail(path, f"a list of {length} bytes", f"one of {len(content) - _HEAD.size} bytes")
     reader = _Reader(padded(content), len(content), path)
-    starts = reader.starts()
-    if not len(starts):
-        return []
-    reader.take(starts)
+    reader.follow()
     return reader.runs()
 
 
@@ -131,17 +132,19 @@ def encode_deletes(deletes: Deletes, partition_path: str) -> bytes:
 
 
 class _Reader:
-    """One list of delete records."""
+    """One list of delete records; a window of its bytes at a time, so that memory is bounded by the window, whatever they are."""
 
     def __init__(self, data: Bytes, end: int, path: str) -> None:
         self._data, self._end, self._path = data, end, path
-        self._find_candidates()
+        self._start = self._stop = 0
+        self._found: list[tuple[Longs, Longs, Bytes, Longs]] = []
 
-    def _find_candidates(self) -> None:
-        """Every byte that says "a text follows", read as the beginning of a record: where its parts lie and where it ends."""
+    def _look(self, start: int) -> None:
+        """Every byte of a window that says "a text follows", read as a record: where its parts lie and where it ends."""
         data, end = self._data, self._end
-        (at,) = np.nonzero(data[_HEAD.size : end] == _SOME)
-        self._at: Longs = at + _HEAD.size
+        self._start, self._stop = start, min(start + WINDOW_BYTES, end)
+        (at,) = np.nonzero(data[start : self._stop] == _SOME)
+        self._at: Longs = at + start
         self._key_at, self._key_bytes, after = self._text(self._at + 1)
         is_text = data[self._clip(after)] == _SOME
         _, _, behind_path = self._text(self._clip(after + 1))
@@ -155,6 +158,10 @@ class _Reader:
         after = self._after_values()
         is_good &= ((code & 1) == 0) & (code <= 2 * Branch.TIMESTAMP_MICROS) & (after <= end)
         self._after: Longs = np.where(is_good, after, -1)
+        # Steps within the window; behind it, and at damage, a chain stays where it is.
+        size = self._stop - start
+        self._step = np.full((size + 1, 1), size, np.int32)
+        self._step[at, 0] = np.where(is_good, np.minimum(after - start, size), size)
 
     def _after_values(self) -> Longs:
         after = self._value_at.copy()
@@ -179,16 +186,16 @@ class _Reader:
         """Positions that may be looked at: those beyond the content fall on the padding."""
         return np.minimum(at, self._end)
 
-    def starts(self) -> Longs:
-        """Where each record begins, over all blocks of the list; the list fills the content."""
-        step = np.full((self._end + 1, 1), -1, np.int32)
-        step[self._at, 0] = self._after
-        found: list[Longs] = []
+    def follow(self) -> None:
+        """Find the records, over all blocks of the list; the list fills the content."""
         at, records = _HEAD.size, 0
-        while True:
+        for blocks in count_up():
             count, at = self._varint(at)
             if count == 0:
                 break
+            if blocks > _SMALL_BLOCKS_MAX and records < blocks * _SMALL_BLOCK_RECORDS:
+                found = f"{records} records in {blocks} blocks of a list"
+                _fail(self._path, found, "the records of a block beside each other", error=Unsupported)
             if count < 0:
                 size, at = self._varint(at)
                 count = -count
@@ -196,15 +203,32 @@ class _Reader:
                     _fail(self._path, f"a block of {size} bytes", f"at most {self._end - at} bytes")
             if count > (self._end - at) // _SMALLEST_RECORD:
                 _fail(self._path, f"{count} records in {self._end - at} bytes", "at least 4 bytes a record")
-            # One call into C a record: the place behind a record, looked up in a table of all places.
-            chain = np.fromiter(accumulate(repeat(0, count), step.item, initial=at), np.int64, count + 1)
-            if chain[-1] < 0:
-                self._refuse(int(chain[np.argmax(chain < 0) - 1]), records + int(np.argmax(chain < 0)) - 1)
-            found.append(chain[:-1])
-            at, records = int(chain[-1]), records + count
+            last = records + count
+            while records < last:
+                if not self._start <= at < self._stop:
+                    self._look(at)
+                places, at = self._chain(at, last - records, records)
+                self._found.append((
+                    self._key_at[places],
+                    self._key_bytes[places],
+                    self._branch[places],
+                    self._value_at[places],
+                ))
+                records += len(places)
         if at != self._end:
             _fail(self._path, f"{self._end - at} bytes behind the list", "none")
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def _chain(self, at: int, count: int, number: int) -> tuple[Longs, int]:
+        """The candidates that are the next records, as far as they begin in the window, and where the last of them ends."""
+        # One call into C a record: the place behind a record, looked up in a table of all places.
+        steps = min(count, len(self._at) + 1) - 1
+        chain = np.fromiter(accumulate(repeat(0, steps), self._step.item, initial=at - self._start), np.int64)
+        chain = chain[chain < self._stop - self._start] + self._start
+        places = np.searchsorted(self._at, chain)
+        last = int(places[-1])
+        if last == len(self._at) or self._at[last] != chain[-1] or self._after[last] < 0:
+            self._refuse(int(chain[-1]), number + len(chain) - 1)
+        return places, int(self._after[last])
 
     def _varint(self, at: int) -> tuple[int, int]:
         place = np.array([min(at, self._end)])
@@ -223,14 +247,12 @@ class _Reader:
             _fail(self._path, f"several ordering fields in record {number}", "one ordering field", error=Unsupported)
         _fail(self._path, f"a broken record {number}, at offset {at}", "key, partition path and ordering value")
 
-    def take(self, starts: Longs) -> None:
-        """Keep these candidates alone."""
-        places = np.searchsorted(self._at, starts)
-        self._key_at, self._key_bytes = self._key_at[places], self._key_bytes[places]
-        self._branch, self._value_at = self._branch[places], self._value_at[places]
-
     def runs(self) -> list[Deletes]:
-        keys = self._as_text(spans(self._data, self._key_at, self._key_bytes), "key", 0)
+        """The records that were found."""
+        if not self._found:
+            return []
+        key_at, key_bytes, self._branch, self._value_at = map(np.concatenate, zip(*self._found, strict=True))
+        keys = self._as_text(spans(self._data, key_at, key_bytes), "key", 0)
         is_free = self._branch == Branch.NULL
         (ints,) = np.nonzero(self._branch == Branch.INT)
         is_free[ints] = self._data[self._value_at[ints]] == 0

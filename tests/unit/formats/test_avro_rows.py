@@ -317,3 +317,12 @@ def test_values_that_do_not_fit_the_schema_are_refused(kind: Any, values: pa.Arr
 def test_missing_columns_are_refused():
     with pytest.raises(InvalidRequest, match="lack"):
         encode_rows(pa.table({"f0": [1]}), schema_of("long", "long"))
+
+
+def test_lists_made_to_take_long_or_much_are_refused():
+    many_blocks = (long(1) + b"\x00") * 5_000 + b"\x00"
+    with pytest.raises(Unsupported, match=PATH):
+        read({"type": "array", "items": "long"}, many_blocks)
+    with pytest.raises(Corrupt, match=PATH):
+        read({"type": "array", "items": "null"}, *([long(60_000) + b"\x00"] * 1000))
+    assert read({"type": "array", "items": "null"}, long(3) + b"\x00", b"\x00") == [[None] * 3, []]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from hudi_ops.errors import Corrupt, InvalidRequest, Unsupported
 from hudi_ops.formats.log_blocks import BlockKind, scan_blocks
-from hudi_ops.formats.log_deletes import Deletes, decode_deletes, encode_deletes
+from hudi_ops.formats.log_deletes import WINDOW_BYTES, Deletes, decode_deletes, encode_deletes
 
 PATH = "p=a/.f-0_1.log.1_0-0-0"
 WRAPPED: list[tuple[str, Any]] = [
@@ -356,3 +356,33 @@ def test_any_records_are_read_in_order(records: list[tuple[str, str | None, Any]
     for one in found:
         again = encode_deletes(one, partition or "")
         assert [told(each) for each in decode_deletes(again, PATH)] == [told(one)]
+
+
+def test_blocks_larger_than_a_window_are_read_whole():
+    keys = [f"key {n} " + "x" * (n % 90) for n in range(50_000)]
+    records = [record(key, "LongWrapper" if n % 3 else None, n if n % 3 else None) for n, key in enumerate(keys)]
+    content = theirs(records)
+    assert len(content) > 3 * WINDOW_BYTES
+    (found,) = decode_deletes(content, PATH)
+    assert told(found) == (keys, [n if n % 3 else None for n in range(50_000)])
+    assert encode_deletes(found, "p=a") == content
+    broken = bytearray(content)
+    broken[content.index(b"key 49000") - 2] = 7
+    with pytest.raises(Corrupt) as caught:
+        decode_deletes(bytes(broken), PATH)
+    assert "record 49000" in caught.value.found
+
+
+def test_a_key_larger_than_a_window_is_read():
+    keys = ["a", "\u0002" * (2 * WINDOW_BYTES), "b"]
+    (found,) = decode_deletes(theirs([record(key, "LongWrapper", 1) for key in keys]), PATH)
+    assert told(found) == (keys, [1, 1, 1])
+
+
+def test_very_many_blocks_of_one_record_are_refused():
+    body = b"\x02\x02\x02k\x00\x00" * 20_000 + b"\x00"
+    with pytest.raises(Unsupported, match=PATH):
+        decode_deletes(struct.pack(">ii", 3, len(body)) + body, PATH)
+    body = b"\x02\x02\x02k\x00\x00" * 500 + b"\x00"
+    (found,) = decode_deletes(struct.pack(">ii", 3, len(body)) + body, PATH)
+    assert told(found) == (["k"] * 500, None)
