@@ -128,8 +128,7 @@ def read(
             shown = scan.to_arrow() if is_shown else None
             more = 0
             if is_shown and most is not None:
-                everything = opened.scan(scan.schema.names[:1], where, as_of, query=query)
-                more = max(0, everything.count_rows() - most)
+                more = max(0, opened.scan(scan.schema.names[:1], where, as_of, query=query).count_rows() - most)
             read = scan.explain() if explain else None
             written = write_parquet(scan, output) if output is not None and read is None else 0
         names = scan.schema.names

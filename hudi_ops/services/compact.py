@@ -23,7 +23,7 @@ from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.compact_inputs import inputs_of_plan, plan_of_instant, refuse_left_out
 from hudi_ops.services.compact_result import CompactResult, Progress, done_before, result_of
 from hudi_ops.services.compact_tasks import CompactedSlice, CompactTask, compact_slice, tasks_of
-from hudi_ops.services.compaction_estimate import estimate
+from hudi_ops.services.compaction_estimate import estimate, slices_at_a_time
 from hudi_ops.services.engine_choice import choose_by_bytes, refuse_unknown_engine
 from hudi_ops.services.left_plan import leave_plan
 from hudi_ops.services.pending_compactions import named_compaction, next_compaction, refuse_foreign_executor
@@ -91,7 +91,11 @@ def execute(session: Session, instant: str | None, how: Execution) -> CompactRes
     recover(session)
     session.is_clean = False  # until this has ended well
     state = session.loader.load()
-    found = next_compaction(session, state, how) if instant is None else named_compaction(session, state, instant)
+    found = (
+        next_compaction(session, state, abandoned=how.abandoned)
+        if instant is None
+        else named_compaction(session, state, instant)
+    )
     if found is None:
         return done_before(state, None, "no compaction is planned")
     if found.is_completed:
@@ -119,7 +123,7 @@ def _execute_taken(session: Session, attempt: Attempt, how: Execution) -> Compac
             refuse_left_out(session, attempt.begun, attempt.instant, plan)
             inputs = inputs_of_plan(session, attempt.begun, attempt.instant, plan)
             engine, reason = choose_by_bytes(how.engine, inputs.bytes_in, session.ctx.engine, "to read")
-            limit_bytes = slice_limit_bytes(engine, how)
+            limit_bytes = _slice_limit_bytes(engine, how)
             tasks = tasks_of(session, attempt, inputs, limit_bytes)
             before_bytes = pa.default_memory_pool().max_memory()
             slices = _run(engine, tasks, keeper, how)
@@ -135,7 +139,7 @@ def _execute_taken(session: Session, attempt: Attempt, how: Execution) -> Compac
         if not is_deciding:
             leave_plan(session, attempt, error)
         raise error.at(table=name, instant=attempt.instant) from error
-    expected = estimate(inputs.sizes, _at_a_time(engine), limit_bytes)
+    expected = estimate(inputs.sizes, slices_at_a_time(engine), limit_bytes)
     took_s = session.ctx.clock.monotonic_s() - started_s
     return result_of(attempt, entry, inputs, slices, (engine.name, reason), expected, took_s, before_bytes)
 
@@ -231,14 +235,10 @@ def _complete(session: Session, attempt: Attempt, plan: CompactionPlan, slices: 
     return complete_write(session, attempt, write, role="compaction", check=check)
 
 
-def slice_limit_bytes(engine: Engine, how: Execution) -> int:
+def _slice_limit_bytes(engine: Engine, how: Execution) -> int:
     """What one slice may take of memory."""
     if how.memory_bytes is not None:
         return how.memory_bytes
     if isinstance(engine, LocalEngine):
         return engine.memory_bytes // engine.threads
     return SPARK_SLICE_BYTES
-
-
-def _at_a_time(engine: Engine) -> int:
-    return engine.threads if isinstance(engine, LocalEngine) else 1

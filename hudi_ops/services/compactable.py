@@ -11,7 +11,6 @@ from hudi_ops.services.compaction_plan import (
     CompactionRequest,
     PlanResult,
     left_plan_result,
-    parallel_of,
     plan_compaction,
     preview_compaction,
 )
@@ -40,8 +39,7 @@ class CompactableTable:
 
         Args:
             strategy: which come first: `size`, most bytes of log files; `count`, most log files; `commits`, most delta commits
-                since
-                they were compacted; `age`, oldest log file.
+                since they were compacted; `age`, oldest log file.
             least: what measures less waits, in bytes, files, commits or seconds; None: 1 byte, 5 files, 5 commits, 1 hour.
             max_bytes: the plan reads at most so many bytes, one file group at least; None: no limit.
             partitions: paths, or patterns of them, as `delete_partition` takes; none: all.
@@ -54,10 +52,10 @@ class CompactableTable:
             Conflict: others took what was chosen, again and again.
         """
         request = CompactionRequest(strategy, least, max_bytes, _listed(partitions))
-        if resume and not dry_run and (left := self._left(request, Execution())) is not None:
-            return left_plan_result(self._session.loader.load(), request, left)
+        if resume and not dry_run and (left := self._left(request)) is not None:
+            return left_plan_result(self._session, request, left)
         work = preview_compaction if dry_run else plan_compaction
-        return work(self._session, request, parallel_of(self._session.ctx.engine))
+        return work(self._session, request)
 
     def explain_compaction(
         self,
@@ -146,20 +144,20 @@ class CompactableTable:
         """
         how = Execution(engine, memory_bytes, abandoned, progress)
         request = CompactionRequest(strategy, least, max_bytes, _listed(partitions))
-        instant = instant if instant is not None else self._left(request, how)
+        instant = instant if instant is not None else self._left(request, abandoned=abandoned)
         if instant is None:
-            planned = plan_compaction(self._session, request, parallel_of(self._session.ctx.engine))
+            planned = plan_compaction(self._session, request)
             if planned.instant is None:
                 return CompactResult(planned.table, None, None, note=planned.note)
             instant = planned.instant
         return execute(self._session, instant, how)
 
-    def _left(self, request: CompactionRequest, how: Execution) -> str | None:
+    def _left(self, request: CompactionRequest, *, abandoned: bool = False) -> str | None:
         """A plan on which nobody works. One that somebody is at keeps its groups from us, and nothing else."""
         request.checked()
         try:
             # A plan that was decided by somebody who died right then is on the timeline after that.
-            found = next_compaction(self._session, finish_unfinished(self._session), how)
+            found = next_compaction(self._session, finish_unfinished(self._session), abandoned=abandoned)
         except (Busy, InvalidRequest):
             return None
         return found.time if found is not None else None

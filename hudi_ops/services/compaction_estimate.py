@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hudi_ops.services.compaction_strategies import Candidate
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.protocol import Engine
 
 READ_BYTES_PER_S = 60_000_000
 """Stored bytes of base and log files that one core decodes and merges in a second."""
@@ -76,9 +77,9 @@ def estimate(sizes: Sequence[tuple[int, int]], parallel: int, memory_bytes: int 
     )
 
 
-def sizes_of(candidates: Iterable[Candidate]) -> list[tuple[int, int]]:
-    """Sizes of candidates, as `estimate` takes them."""
-    return [(one.base_bytes, one.log_bytes) for one in candidates]
+def slices_at_a_time(engine: Engine) -> int:
+    """Slices that an engine merges at a time, as far as this process knows."""
+    return engine.threads if isinstance(engine, LocalEngine) else 1
 
 
 def error_of(expected: Cost, was: Cost) -> CostError:

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Conflict, InvalidRequest
 from hudi_ops.services.compaction_draft import CompactionDraft
-from hudi_ops.services.compaction_estimate import Cost, estimate, sizes_of
+from hudi_ops.services.compaction_estimate import Cost, estimate, slices_at_a_time
 from hudi_ops.services.compaction_reasons import Choice, Reason, Verdict, sentence_of
 from hudi_ops.services.compaction_strategies import (
     Candidate,
@@ -104,13 +103,12 @@ class PlanResult:
         return asdict(self)
 
 
-def preview_compaction(session: Session, request: CompactionRequest, parallel: int = 1) -> PlanResult:
+def preview_compaction(session: Session, request: CompactionRequest) -> PlanResult:
     """What a plan would name now, what it would cost, and why it leaves out the rest; changes nothing.
 
     Args:
         session: the table's.
         request: what is to be planned.
-        parallel: slices that would be merged at a time.
 
     Raises:
         InvalidRequest: a wrong request, or a table that has no log files.
@@ -118,16 +116,15 @@ def preview_compaction(session: Session, request: CompactionRequest, parallel: i
     """
     state = session.loader.load()
     choice = _choose(session, state, request)
-    return _result(state, request, choice, parallel, dry_run=True)
+    return _result(session, state, choice, dry_run=True)
 
 
-def plan_compaction(session: Session, request: CompactionRequest, parallel: int = 1) -> PlanResult:
+def plan_compaction(session: Session, request: CompactionRequest) -> PlanResult:
     """Publish a plan, if there is anything to plan.
 
     Args:
         session: the table's.
         request: what is to be planned.
-        parallel: slices that will be merged at a time, for the estimate.
 
     Raises:
         InvalidRequest: a wrong request, or a table that has no log files; nothing was changed.
@@ -152,23 +149,18 @@ def plan_compaction(session: Session, request: CompactionRequest, parallel: int 
             if tried + 1 == TRIES_MAX:
                 raise
             continue
-        result = _result(state, request, _as_published(choice, draft), parallel)
+        result = _result(session, state, _as_published(choice, draft))
         seconds = round(session.ctx.clock.monotonic_s() - started_s, 3)
         return replace(result, instant=planned.instant, came=draft.came, left=len(draft.left), seconds=seconds)
-    result = _result(state, request, choice, parallel)
+    result = _result(session, state, choice)
     return replace(result, seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
 
 
-def left_plan_result(state: TableState, request: CompactionRequest, instant: str) -> PlanResult:
+def left_plan_result(session: Session, request: CompactionRequest, instant: str) -> PlanResult:
     """The result where a plan that was left is to be executed first."""
     choice = Choice(request.checked(), request.checked().least if request.least is None else request.least, None)
     note = f"compaction {instant} was planned before, and nobody is at it: it comes first"
-    return replace(_result(state, request, choice, 1), instant=instant, note=note)
-
-
-def parallel_of(engine: object) -> int:
-    """Slices that an engine merges at a time, as far as this process knows."""
-    return engine.threads if isinstance(engine, LocalEngine) else 1
+    return replace(_result(session, session.loader.load(), choice), instant=instant, note=note)
 
 
 def _choose(session: Session, state: TableState, request: CompactionRequest) -> Choice:
@@ -276,9 +268,8 @@ def _as_published(choice: Choice, draft: CompactionDraft) -> Choice:
     return replace(choice, planned=kept, pending=[*choice.pending, *gone])
 
 
-def _result(
-    state: TableState, request: CompactionRequest, choice: Choice, parallel: int, *, dry_run: bool = False
-) -> PlanResult:
+def _result(session: Session, state: TableState, choice: Choice, *, dry_run: bool = False) -> PlanResult:
+    sizes = [(one.candidate.base_bytes, one.candidate.log_bytes) for one in choice.planned]
     return PlanResult(
         table=state.config.name,
         instant=None,
@@ -287,6 +278,6 @@ def _result(
         note=sentence_of(choice),
         verdicts=choice.verdicts(),
         counts=choice.counts(),
-        estimate=estimate(sizes_of(one.candidate for one in choice.planned), parallel),
+        estimate=estimate(sizes, slices_at_a_time(session.ctx.engine)),
         dry_run=dry_run,
     )

@@ -57,27 +57,21 @@ class CompactionStrategy:
         measure: of a candidate, at a moment in ms since 1970.
         unit: of the measure, as it follows a number.
         least: threshold where none is given: what measures less waits.
-        says: what is measured, for people.
     """
 
     name: str
     measure: Callable[[Candidate, int], float]
     unit: str
     least: float
-    says: str
 
 
 STRATEGIES = {
     one.name: one
     for one in (
-        CompactionStrategy("size", lambda one, now_ms: one.log_bytes, "bytes", 1, "bytes of log files"),
-        CompactionStrategy("count", lambda one, now_ms: len(one.logs), "log files", 5, "number of log files"),
-        CompactionStrategy(
-            "commits", lambda one, now_ms: one.commits, "delta commits", 5, "delta commits since it was compacted"
-        ),
-        CompactionStrategy(
-            "age", lambda one, now_ms: (now_ms - one.oldest_ms) / 1000, "s", 3600, "age of the oldest log file"
-        ),
+        CompactionStrategy("size", lambda one, now_ms: one.log_bytes, "bytes", 1),
+        CompactionStrategy("count", lambda one, now_ms: len(one.logs), "log files", 5),
+        CompactionStrategy("commits", lambda one, now_ms: one.commits, "delta commits", 5),
+        CompactionStrategy("age", lambda one, now_ms: (now_ms - one.oldest_ms) / 1000, "s", 3600),
     )
 }
 """By name; the first is the default."""

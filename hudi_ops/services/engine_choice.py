@@ -29,15 +29,9 @@ def choose_engine(name: str, incoming_bytes: int | None, given: Engine) -> tuple
     Raises:
         InvalidRequest: an unknown name.
     """
-    refuse_unknown_engine(name)
-    local = given if isinstance(given, LocalEngine) else LocalEngine()
-    if name == "local":
-        return local, "asked for"
-    if name == "spark":
-        return (given if given.name == "spark" else _spark()), "asked for"
-    if incoming_bytes is None:
-        return local, "a stream, which passes through this process anyway"
-    return _by_bytes(local, given, incoming_bytes, "incoming")
+    if name == "auto" and incoming_bytes is None:
+        return _local(given), "a stream, which passes through this process anyway"
+    return choose_by_bytes(name, incoming_bytes or 0, given, "incoming")
 
 
 def refuse_unknown_engine(name: str) -> None:
@@ -51,11 +45,11 @@ def refuse_unknown_engine(name: str) -> None:
 
 
 def choose_by_bytes(name: str, size_bytes: int, given: Engine, what: str) -> tuple[Engine, str]:
-    """The engine for work whose bytes lie in the table.
+    """The engine for work of which the bytes are known.
 
     Args:
         name: `auto`, `local` or `spark`.
-        size_bytes: bytes of the files that are read.
+        size_bytes: of what is read.
         given: the engine that the table was opened with.
         what: what these bytes are, as it follows their number.
 
@@ -65,13 +59,12 @@ def choose_by_bytes(name: str, size_bytes: int, given: Engine, what: str) -> tup
     Raises:
         InvalidRequest: an unknown name.
     """
-    chosen, reason = choose_engine(name, 0, given)
-    if name != "auto":
-        return chosen, reason
-    return _by_bytes(given if isinstance(given, LocalEngine) else LocalEngine(), given, size_bytes, what)
-
-
-def _by_bytes(local: LocalEngine, given: Engine, size_bytes: int, what: str) -> tuple[Engine, str]:
+    refuse_unknown_engine(name)
+    local = _local(given)
+    if name == "local":
+        return local, "asked for"
+    if name == "spark":
+        return (given if given.name == "spark" else _spark()), "asked for"
     size = f"{size_bytes / 1_000_000:.1f} MB {what}"
     if given.name != "spark":
         return local, f"{size}, and no Spark session is open"
@@ -115,6 +108,10 @@ def choose_frame_engine(name: str, frame: Any, given: Engine) -> tuple[Engine, s
     from hudi_ops.engine.spark import SparkEngine
 
     return SparkEngine(frame.sparkSession), reason
+
+
+def _local(given: Engine) -> LocalEngine:
+    return given if isinstance(given, LocalEngine) else LocalEngine()
 
 
 def _spark() -> Engine:

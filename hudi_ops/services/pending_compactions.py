@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.errors import Busy, Cancelled, InvalidRequest, Unsupported
 from hudi_ops.services.session import Session
@@ -16,17 +14,13 @@ from hudi_ops.timeline.names import State
 from hudi_ops.timeline.state import TableState
 
 
-class Patience(Protocol):
-    """What the caller says of executors that leave no heartbeat."""
-
-    @property
-    def abandoned(self) -> bool:
-        """They have surely ended."""
-        ...
-
-
-def next_compaction(session: Session, state: TableState, how: Patience) -> Instant | None:
+def next_compaction(session: Session, state: TableState, *, abandoned: bool = False) -> Instant | None:
     """The oldest pending compaction on which nobody works; None when there is no plan.
+
+    Args:
+        session: the table's.
+        state: decides what is pending.
+        abandoned: executors of Apache Hudi's, which leave no heartbeat, have surely ended.
 
     Raises:
         Busy: there are plans, and somebody is at each of them.
@@ -38,7 +32,7 @@ def next_compaction(session: Session, state: TableState, how: Patience) -> Insta
             continue
         try:
             refuse_leased(session, state, read_lease(session.ctx.storage, one.time), one.time)
-            if not how.abandoned:
+            if not abandoned:
                 refuse_foreign_executor(session, state, one.time)
         except (Busy, InvalidRequest) as error:
             refused = refused or error
@@ -109,7 +103,7 @@ def refuse_foreign_executor(session: Session, state: TableState, instant: str) -
         instant=instant,
         expected="a plan that nobody has begun, or the word that its executor is gone",
         found="an inflight file without a heartbeat",
-        next_step="once that program has surely ended, run the same call with --abandoned (abandoned=True)",
+        next_step=f"once that program has surely ended: `hudi-ops compact TABLE --instant {instant} --abandoned` (abandoned=True)",
     )
 
 
