@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 
-READ_BYTES_PER_S = 60_000_000
+READ_BYTES_PER_S = 40_000_000
 """Stored bytes of base and log files that one core decodes and merges in a second."""
-WRITE_BYTES_PER_S = 40_000_000
+WRITE_BYTES_PER_S = 30_000_000
 """Stored bytes of a base file that one core encodes in a second."""
 SLICE_S = 0.05
 """What each slice costs besides: opening its files, marker, put."""

@@ -183,7 +183,7 @@ def test_partitions_are_chosen_by_path_or_pattern(storage: MemoryStorage) -> Non
 
 def test_estimates_follow_from_bytes_and_parallelism() -> None:
     one = estimate([(60_000_000, 0)], 1)
-    assert (one.bytes_in, one.bytes_out, one.seconds) == (60_000_000, 60_000_000, 2.75)
+    assert (one.bytes_in, one.bytes_out, one.seconds) == (60_000_000, 60_000_000, 3.75)
     assert one.memory_bytes == 60_000_000 * ARROW_PER_STORED * COPIES
     both = [(60_000_000, 0)] * 4
     assert estimate(both, 4).seconds == one.seconds
