@@ -14,8 +14,8 @@ from hudi_ops.config.table import TABLE_TYPES, WRITABLE_VERSIONS
 from hudi_ops.services.operations import DELETE_PARTITION, INGESTING, TRUNCATE
 from tests.interop import test_ping_pong, test_table_shapes
 from tests.interop.test_covering_set import AXES, covering, is_possible
-from tests.protocol import test_holes, test_simulated_pairs
-from tests.protocol.crash_table import JOBS
+from tests.protocol import test_holes, test_simulated_compactions, test_simulated_pairs
+from tests.protocol.crash_table import JOBS, LOGGED_JOBS
 
 OPERATIONS = {*INGESTING, DELETE_PARTITION.name, TRUNCATE.name}
 
@@ -75,3 +75,23 @@ def test_no_pair_of_writers_leaves_the_simulator() -> None:
     assert sum(floor for _, floor in test_simulated_pairs.FLOORS) >= 690
     assert len(test_simulated_pairs.PROOFS) == 3
     assert len(test_holes.HOLES) >= 15
+
+
+def test_no_compaction_leaves_the_simulator() -> None:
+    names = {case.name for case, _ in test_simulated_compactions.FLOORS}
+    assert names >= {
+        "ingest and planner",
+        "ingest and executor",
+        "two executors",
+        "ingest, planner and executor",
+        "overwrite and executor",
+        "ingest and resume before the slot",
+    }
+    assert len(names) >= 12
+    assert sum(floor for _, floor in test_simulated_compactions.FLOORS) >= 545
+    assert len(test_simulated_compactions.PROOFS) == 2
+
+
+def test_what_writes_log_files_is_crashed_at_every_point() -> None:
+    assert {job.operation for job in LOGGED_JOBS} == {"upsert", "insert", "delete"}
+    assert {job.table_type for job in LOGGED_JOBS} == {"MERGE_ON_READ"}
