@@ -14,7 +14,7 @@ from hudi_ops.config.table import TABLE_TYPES, WRITABLE_VERSIONS
 from hudi_ops.services.operations import DELETE_PARTITION, INGESTING, TRUNCATE
 from tests.interop import test_ping_pong, test_table_shapes
 from tests.interop.test_covering_set import AXES, covering, is_possible
-from tests.protocol import test_holes, test_simulated_compactions, test_simulated_pairs
+from tests.protocol import test_compaction_crashes, test_holes, test_simulated_compactions, test_simulated_pairs
 from tests.protocol.crash_table import JOBS, LOGGED_JOBS
 
 OPERATIONS = {*INGESTING, DELETE_PARTITION.name, TRUNCATE.name}
@@ -56,6 +56,12 @@ def test_every_operation_is_crashed_at_every_point() -> None:
     removing = {"delete_partition", "truncate"}
     assert all(job.points >= (34 if job.operation in removing else 40) for job in JOBS)
     assert all(job.writes >= (7 if job.operation in removing else 14) for job in JOBS)
+
+
+def test_plan_and_execution_of_a_compaction_are_crashed_at_every_point() -> None:
+    least = {"plan": (30, 5), "execute": (60, 14), "run": (85, 19)}
+    assert all(test_compaction_crashes.PHASES[phase] >= floor for phase, floor in least.items())
+    assert len(test_compaction_crashes.CRASHES) + len(test_compaction_crashes.ERRORS) == 7
 
 
 def test_no_pair_of_writers_leaves_the_simulator() -> None:

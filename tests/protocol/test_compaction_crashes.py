@@ -110,15 +110,16 @@ def test_ingestion_goes_on_after_every_crash(fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", ERRORS)
-def test_an_error_at_every_storage_operation_leaves_rows_and_plan(fault: Fault) -> None:
-    base, points = base_for("execute"), 0
-    (plan,) = (one.time for one in timeline_of(base).pending)
+@pytest.mark.parametrize("phase", ["plan", "execute"])
+def test_an_error_at_every_storage_operation_leaves_rows_and_plan(phase: str, fault: Fault) -> None:
+    base, points = base_for(phase), 0
+    plan = next((one.time for one in timeline_of(base).pending), "")
     for number in itertools.count(1):
         clock, storage = ManualClock(NOW_MS), base.copy()
         faulty = FaultyStorage(storage, FaultPlan.at(number, fault))
         failed = None
         try:
-            do(faulty, clock, "first", "execute")
+            do(faulty, clock, "first", phase)
         except HudiOpsError as error:
             failed = error
         if number > len(faulty.history):
@@ -129,10 +130,13 @@ def test_an_error_at_every_storage_operation_leaves_rows_and_plan(fault: Fault) 
         found = timeline_of(storage).find(plan)
         if failed is not None and found is not None and not found.is_completed:
             assert State.REQUESTED in found.states, story
-        finish(storage, clock, "second", story, late=faulty.land)
+        # A payload of a plan that was cancelled by then stays: bytes that no slot names, as of any write.
+        is_bytes_of_nobody = phase == "plan" and "/payload/" in story.splitlines()[0]
+        finish(storage, clock, "second", story, late=int if is_bytes_of_nobody else faulty.land)
         points += 1
-    print(f"error points of an execution, {fault.name}: {points}")
-    assert points >= {"ERROR_BEFORE": 60, "ERROR_AFTER": 14, "LANDS_LATER": 14}.get(fault.name, 4)
+    print(f"error points of compaction, {phase}, {fault.name}: {points}")
+    every, writes = PHASES[phase]
+    assert points >= {"ERROR_BEFORE": every, "ERROR_AFTER": writes, "LANDS_LATER": writes}.get(fault.name, 3)
 
 
 @pytest.mark.parametrize("fault", CRASHES)
