@@ -128,8 +128,7 @@ def read(
             shown = scan.to_arrow() if is_shown else None
             more = 0
             if is_shown and most is not None:
-                everything = opened.scan(scan.schema.names[:1], where, as_of, query=query)
-                more = max(0, everything.count_rows() - most)
+                more = opened.scan(scan.schema.names[:1], where, as_of, query=query).count_rows() - most
             read = scan.explain() if explain else None
             written = write_parquet(scan, output) if output is not None and read is None else 0
         names = scan.schema.names
@@ -155,7 +154,7 @@ def _tell_written(table: str, output: Path, names: list[str], rows: int, as_json
 
 def _tell_shown(names: list[str], shown: pa.Table, more: int) -> None:
     write_table(names, [list(row.values()) for row in plain_rows(shown.to_batches())])
-    if more:
+    if more > 0:
         write(f"… and {counted(more, 'more row')}; --limit shows more, --output writes all of them to a file")
 
 
