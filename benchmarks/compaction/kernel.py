@@ -20,7 +20,7 @@ from pyarrow import acero
 from benchmarks.harness import machine
 from benchmarks.harness.rows import BASE_TS, SEED, SPAN, make_keys
 from benchmarks.harness.tables import spread
-from hudi_ops.kernels.log_merge import LogEntries, Meeting, fold
+from hudi_ops.kernels.log_merge import LogEntries, Meeting
 from hudi_ops.kernels.merge import Ordering
 
 BOUND = 0.9
@@ -80,7 +80,7 @@ def _made(rows: int, batch_rows: int) -> tuple[pa.Array, pa.Array, LogEntries]:
     return (
         base_keys,
         base_ts,
-        LogEntries(base_keys.take(pa.array(touched)), ordering, kind < _DELETES, is_unconditional),
+        LogEntries(base_keys.take(pa.array(touched)), ordering, kind < _DELETES, is_unconditional, is_unconditional),
     )
 
 
@@ -101,7 +101,7 @@ def _join(base_keys: pa.Array, log_keys: pa.Array) -> pa.Table:
 def _kernel(
     base_keys: pa.Array, base_ts: pa.Array, entries: LogEntries, run_rows: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    meeting = Meeting(fold(entries, Ordering.EVENT_TIME), Ordering.EVENT_TIME)
+    meeting = Meeting(entries, Ordering.EVENT_TIME)
     for first in range(0, len(base_keys), run_rows):
         meeting.add(base_keys.slice(first, run_rows), base_ts.slice(first, run_rows))
     keep = meeting.keep_base()

@@ -1,4 +1,4 @@
-"""The log files of one slice: which record of each key is left, found with keys and ordering values alone, and then those rows."""
+"""The log files of one slice: keys, ordering values and places of all records that count first, then the rows that are wanted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hudi_ops.files.merge_rules import MergeRules
 from hudi_ops.files.runs import picked
 from hudi_ops.files.visible_blocks import BlockInstants, visible_blocks
 from hudi_ops.formats.log_blocks import BlockKind, HeaderKey
-from hudi_ops.kernels.log_merge import LogEntries, Survivors, fold
+from hudi_ops.kernels.log_merge import LogEntries
 from hudi_ops.storage.protocol import Storage
 
 Numbers = npt.NDArray[np.int64]
@@ -81,11 +81,11 @@ class LogSide:
     @property
     def records(self) -> int:
         """Rows and deletes in the blocks that count."""
-        return self._records if self.survivors is not None else 0
+        return self._records if self.entries is not None else 0
 
     @cached_property
-    def survivors(self) -> Survivors:
-        """The entry of each key that is left.
+    def entries(self) -> LogEntries:
+        """All that count, in the order in which they are merged.
 
         Raises:
             Corrupt: a block cannot be read, or a row has no record key.
@@ -109,13 +109,13 @@ class LogSide:
             parts.append(entries)
             count += len(entries)
         ordering = self._rules.ordering
-        return fold(LogEntries.joined(parts, ordering.type if ordering is not None else None), self._rules.mode)
+        return LogEntries.joined(parts, ordering.type if ordering is not None else None)
 
     def rows(self, taken: Numbers, schema: pa.Schema) -> Iterator[pa.Table]:
         """Rows of some entries, block by block.
 
         Args:
-            taken: numbers of entries that are rows, ascending; see `Survivors.places`.
+            taken: numbers of entries that are rows, ascending; see `Meeting.taken`.
             schema: the columns, in the table's types; those that a block lacks are null.
 
         Raises:

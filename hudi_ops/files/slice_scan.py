@@ -197,7 +197,7 @@ class SliceScan:
     @cached_property
     def _merged(self) -> _Merged:
         logs, rules = self._logs, self._task.rules
-        meeting = Meeting(logs.survivors, rules.mode)
+        meeting = Meeting(logs.entries, rules.mode)
         groups = self._groups_met()
         if self._base is not None and groups:
             only = self._task.instants.only
@@ -221,7 +221,7 @@ class SliceScan:
 
     def _groups_met(self) -> list[int]:
         """Row groups that log records have to meet: those that are read, and where a base row may win, all others."""
-        if self._base is None or not len(self._logs.survivors):
+        if self._base is None or not len(self._logs.entries):
             return []
         # Of a file that has none of the keys, or none of these writers' rows, nothing can be met.
         if self._task.rules.ordering is None or not self._base.may_hold_keys:

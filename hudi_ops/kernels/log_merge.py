@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hudi_ops.kernels.merge import Ordering, is_late, matches, winners_by_key
+from hudi_ops.kernels.merge import Numbers, Ordering, is_late, key_codes, pairs, winners_of
 
-Mask = npt.NDArray[np.bool_]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,7 @@ class LogEntries:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def at(self, numbers: npt.NDArray[np.int64]) -> LogEntries:
+    def at(self, numbers: Numbers) -> LogEntries:
         """Some of them, in the order of the numbers."""
         places = pa.array(numbers)
         ordering = self.ordering.take(places) if self.ordering is not None else None
@@ -69,96 +71,114 @@ class LogEntries:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Survivors:
-    """One entry for each key. `places` are the numbers of the entries; the rest is theirs, as in `LogEntries`."""
+class Meeting:
+    """Log entries among themselves and against the base rows, which come in runs; the outcome is known after the last run.
 
-    keys: pa.Array
-    places: npt.NDArray[np.int64]
-    ordering: pa.Array | None
-    is_delete: Mask
-    is_unconditional: Mask
+    Base rows are looked up in a hash table of the entries, never sorted or grouped. Entries that meet the same base row have one
+    key, so only keys that the base does not have are compared with each other.
 
-    def __len__(self) -> int:
-        return len(self.keys)
+    Should the base hold a key more than once, the entry must win against each of its rows and then replaces them all, as in
+    `plan_merge`.
 
-
-def fold(entries: LogEntries, mode: Ordering) -> Survivors:
-    """The one entry of each key that is left when the log is read to its end.
-
-    By event time the larger ordering value wins and of equal ones the later; a null loses to any value; an unconditional delete
-    wins over all before it, loses to every row after it, and is not replaced by other deletes. By commit time the later wins.
+    Args:
+        entries: of the log side.
+        mode: the table's merge mode.
 
     Source: docs/format.md §11.3.
     """
-    ordering = entries.ordering if mode is Ordering.EVENT_TIME else None
-    keys, winners = winners_by_key(entries.keys, ordering, mode, entries.of_delete_block, entries.is_unconditional)
-    values = ordering.take(pa.array(winners)) if ordering is not None else None
-    return Survivors(keys, winners, values, entries.is_delete[winners], entries.is_unconditional[winners])
 
-
-class Meeting:
-    """Survivors of the log against the base rows, which come in runs; what becomes of them is known after the last run.
-
-    The hash table is made of the survivors; base rows are looked up in it, never sorted or grouped. Should the base hold a key
-    more than once, the survivor must win against each of its rows and then replaces them all, as in `plan_merge`.
-
-    Args:
-        survivors: of the log side.
-        mode: the table's merge mode.
-    """
-
-    def __init__(self, survivors: Survivors, mode: Ordering) -> None:
-        self._survivors = survivors
-        self._ordering = survivors.ordering if mode is Ordering.EVENT_TIME else None
-        self._loses = np.zeros(len(survivors), bool)
-        self._is_known = np.zeros(len(survivors), bool)
-        self._runs: list[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int32]]] = []
+    def __init__(self, entries: LogEntries, mode: Ordering) -> None:
+        self._entries, self._mode = entries, mode
+        self._ordering = entries.ordering if mode is Ordering.EVENT_TIME else None
+        self._count = 0
+        self._rows: list[Numbers] = [np.zeros(0, np.int64)]
+        self._numbers: list[Numbers] = [np.zeros(0, np.int64)]
+        self._base_ordering: list[pa.Array] = []
 
     def add(self, base_keys: pa.Array | pa.ChunkedArray, base_ordering: pa.Array | pa.ChunkedArray | None) -> None:
         """The next base rows.
 
         Args:
-            base_keys: their record keys.
-            base_ordering: their ordering values in the table's type; None where there are none.
+            base_keys: their record keys; one that is null meets nothing.
+            base_ordering: their ordering values in the table's type; None where there are none, in all runs alike.
         """
-        rows, partners = matches(base_keys, self._survivors.keys)
-        self._is_known[partners] = True
-        if self._ordering is not None and base_ordering is not None and len(rows):
-            late = is_late(base_ordering, self._ordering, rows, partners)
-            late &= ~self._survivors.is_unconditional[partners]
-            self._loses[partners[late]] = True
-        self._runs.append((len(base_keys), rows, partners.astype(np.int32)))
+        rows, numbers = pairs(base_keys, self._entries.keys)
+        if self._ordering is not None and base_ordering is not None:
+            met = rows[_begins(rows)]
+            values = base_ordering.take(pa.array(met))
+            self._base_ordering += values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+        self._rows.append(self._count + rows)
+        self._numbers.append(numbers)
+        self._count += len(base_keys)
 
     def keep_base(self) -> Mask | None:
         """Which of all base rows stay, in the order in which they were added; None: all of them."""
-        keep = np.ones(sum(count for count, _, _ in self._runs), bool)
-        first = 0
-        for count, rows, partners in self._runs:
-            keep[first + rows[~self._loses[partners]]] = False
-            first += count
-        return None if keep.all() else keep
+        met, partners, _, loses = self._outcome
+        gone = met[~loses[partners]]
+        if not len(gone):
+            return None
+        keep = np.ones(self._count, bool)
+        keep[gone] = False
+        return keep
 
-    def taken(self) -> npt.NDArray[np.int64]:
+    def taken(self) -> Numbers:
         """Numbers of the entries whose rows are in the slice, ascending."""
-        return np.sort(self._survivors.places[~self._survivors.is_delete & ~self._loses])
+        _, _, winners, loses = self._outcome
+        return np.sort(winners[~self._entries.is_delete[winners] & ~loses[winners]])
 
     @property
     def inserted(self) -> int:
         """Rows whose key the base does not have."""
-        return int(np.count_nonzero(~self._survivors.is_delete & ~self._is_known))
+        return self._counted(is_delete=False, is_known=False)
 
     @property
     def updated(self) -> int:
         """Rows that replace a base row."""
-        return int(np.count_nonzero(~self._survivors.is_delete & self._is_known & ~self._loses))
+        return self._counted(is_delete=False, is_known=True)
 
     @property
     def deleted(self) -> int:
         """Deletes that remove a base row."""
-        return int(np.count_nonzero(self._survivors.is_delete & self._is_known & ~self._loses))
+        return self._counted(is_delete=True, is_known=True)
 
     @property
     def ignored(self) -> int:
         """Rows and deletes that lost to a base row with a larger ordering value."""
-        return int(np.count_nonzero(self._loses))
+        return int(np.count_nonzero(self._outcome[3]))
+
+    def _counted(self, *, is_delete: bool, is_known: bool) -> int:
+        _, partners, winners, loses = self._outcome
+        known = np.zeros(len(self._entries), bool)
+        known[partners] = True
+        wanted = (self._entries.is_delete == is_delete) & (known == is_known) & ~loses
+        return int(np.count_nonzero(wanted[winners]))
+
+    @cached_property
+    def _outcome(self) -> tuple[Numbers, Numbers, Numbers, Mask]:
+        """Base rows that meet an entry, ascending, and the one that is left of their key; all that are left; those that lose."""
+        entries, rows, numbers = self._entries, np.concatenate(self._rows), np.concatenate(self._numbers)
+        begins = _begins(rows)
+        # The key of an entry goes by the first base row that it meets; keys of the others are told apart by themselves.
+        codes = np.full(len(entries), -1, np.int64)
+        codes[numbers[::-1]] = (np.cumsum(begins) - 1)[::-1]
+        distinct = int(np.count_nonzero(begins))
+        met, first = rows[begins], numbers[begins]
+        alone = np.flatnonzero(codes < 0)
+        if len(alone):
+            added, count = key_codes(entries.keys if len(alone) == len(entries) else entries.keys.take(pa.array(alone)))
+            codes[alone] = distinct + added
+            distinct += count
+        masks = (entries.of_delete_block, entries.is_unconditional)
+        left = winners_of(codes, distinct, self._ordering, self._mode, *masks)
+        partners = left[codes[first]]
+        loses = np.zeros(len(entries), bool)
+        if self._ordering is not None and self._base_ordering:
+            late = is_late(pa.concat_arrays(self._base_ordering), self._ordering.take(pa.array(partners)))
+            late &= ~entries.is_unconditional[partners]
+            loses[partners[late]] = True
+        return met, partners, left[left >= 0], loses
+
+
+def _begins(rows: Numbers) -> Mask:
+    """Where a new number begins in ascending ones."""
+    return np.asarray(np.diff(rows, prepend=-1) != 0, bool)

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hudi_ops.kernels.ordering import comparable, comparable_pair
+from hudi_ops.kernels.ordering import comparable, comparable_pair, ranks
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 class Ordering(enum.Enum):
@@ -72,56 +75,73 @@ def combine(keys: pa.Array, ordering: pa.Array | None, mode: Ordering) -> pa.Arr
 
     Source: docs/format.md §11.1.
     """
-    return pa.array(np.sort(winners_by_key(keys, ordering, mode)[1]))
+    codes, distinct = key_codes(keys)
+    if distinct == len(keys):
+        return pa.array(np.arange(distinct, dtype=np.int64))
+    return pa.array(np.sort(winners_of(codes, distinct, ordering, mode)))
 
 
-def winners_by_key(
-    keys: pa.Array,
+def key_codes(keys: pa.Array) -> tuple[Numbers, int]:
+    """A number for each key, from 0 in the order of appearance, and how many there are."""
+    encoded = keys.dictionary_encode()
+    codes = encoded.indices.to_numpy(zero_copy_only=False) if len(keys) else np.empty(0, np.int32)
+    return codes.astype(np.int64), len(encoded.dictionary)
+
+
+def winners_of(
+    codes: Numbers,
+    distinct: int,
     ordering: pa.Array | None,
     mode: Ordering,
     deletes: npt.NDArray[np.bool_] | None = None,
     unconditional: npt.NDArray[np.bool_] | None = None,
-) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """As `combine`, for records of logs, of which some are deletes that no ordering value holds back.
+) -> Numbers:
+    """The winner of each key, among rows of a batch or records of a log; rules as in `combine`.
 
     Args:
-        keys: record keys without nulls.
-        ordering: ordering value per row, or None.
+        codes: number of each record's key.
+        distinct: above all of them.
+        ordering: ordering value of each record, or None.
         mode: the table's merge mode.
-        deletes: records of delete blocks; None for none.
+        deletes: which are records of delete blocks; None for none.
         unconditional: those of them that win over all before them. They lose to every row after them, and not to deletes.
 
     Returns:
-        The distinct keys, and the number of each one's winning row.
+        The number of each key's winning record; -1 for a key of which there is none.
 
     Source: docs/format.md §11.3.
     """
-    encoded = keys.dictionary_encode()
-    codes = encoded.indices.to_numpy(zero_copy_only=False) if len(keys) else np.empty(0, np.int32)
-    distinct = len(encoded.dictionary)
-    rows = np.arange(len(keys), dtype=np.int64)
-    if distinct == len(keys):
-        return encoded.dictionary, rows
-    winners = np.empty(distinct, np.int64)
-    winners[codes] = rows  # numpy keeps the last of repeated assignments: the last row of each key
-    if mode is Ordering.EVENT_TIME and ordering is not None:
-        is_contested = np.bincount(codes, minlength=distinct)[codes] > 1
-        if deletes is not None and unconditional is not None and unconditional.any():
-            is_contested &= _is_left_by_deletes(codes, distinct, deletes, unconditional)
-        contested = np.flatnonzero(is_contested)
-        values = comparable(ordering).take(pa.array(contested))
-        ranked = pa.table({"code": codes[contested], "valid": values.is_valid(), "ordering": values})
-        if unconditional is not None:
-            ranked = ranked.add_column(1, "held", pa.array(~unconditional[contested]))
-        # A null is the smallest: "valid" sorts it first, wherever Arrow would put it.
-        order = pc.sort_indices(ranked, sort_keys=[(name, "ascending") for name in ranked.column_names])
-        best = contested[order.to_numpy()]  # the sort is stable, so among equals the last row stays last
-        winners[codes[best]] = best
-    return encoded.dictionary, winners
+    winners = np.full(distinct, -1, np.int64)
+    winners[codes] = np.arange(len(codes))  # numpy keeps the last of repeated assignments: the last record of each key
+    if mode is not Ordering.EVENT_TIME or ordering is None:
+        return winners
+    contested = np.flatnonzero(np.bincount(codes, minlength=distinct)[codes] > 1)
+    if deletes is not None and unconditional is not None and unconditional[contested].any():
+        is_left = _is_left_by_deletes(codes[contested], distinct, deletes[contested], unconditional[contested])
+        contested = contested[is_left]
+    # By key, and in their order within a key: among equals the last record is assigned last.
+    contested = contested[np.argsort(codes[contested], kind="stable")]
+    values = comparable(ordering.take(pa.array(contested)))
+    # A null is less than any value, and an unconditional delete less than that.
+    level = np.asarray(values.is_valid()).astype(np.int8)
+    if unconditional is not None:
+        level[unconditional[contested]] = -1
+    is_best = _greatest_of_key(codes[contested], level)
+    contested, values = contested[is_best], values.filter(pa.array(is_best))
+    contested = contested[_greatest_of_key(codes[contested], ranks(values))]
+    winners[codes[contested]] = contested
+    return winners
+
+
+def _greatest_of_key(codes: Numbers, ranks: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
+    """Which records have the greatest rank of their key; records of one key lie together."""
+    begins = np.flatnonzero(np.diff(codes, prepend=-1))
+    greatest = np.maximum.reduceat(ranks, begins) if len(begins) else ranks
+    return np.asarray(ranks == np.repeat(greatest, np.diff(begins, append=len(codes))), bool)
 
 
 def _is_left_by_deletes(
-    codes: npt.NDArray[np.int32], distinct: int, deletes: npt.NDArray[np.bool_], unconditional: npt.NDArray[np.bool_]
+    codes: Numbers, distinct: int, deletes: npt.NDArray[np.bool_], unconditional: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
     """Which records may win: of each key the last unconditional delete, and from the first row after it on, all."""
     rows = np.arange(len(codes), dtype=np.int64)
@@ -167,10 +187,11 @@ def plan_merge(
     """
     count = len(incoming_keys)
     is_delete = _as_mask(incoming_deletes, count)
-    base_rows, partners = matches(base_keys, incoming_keys)
+    base_rows, partners = _matches(base_keys, incoming_keys)
     loses = np.zeros(count, bool)
     if mode is Ordering.EVENT_TIME and base_ordering is not None and incoming_ordering is not None and len(base_rows):
-        loses[partners[is_late(base_ordering, incoming_ordering, base_rows, partners)]] = True
+        late = is_late(base_ordering.take(pa.array(base_rows)), incoming_ordering.take(pa.array(partners)))
+        loses[partners[late]] = True
     is_known = np.zeros(count, bool)
     is_known[partners] = True
     dropped = base_rows[~loses[partners]]
@@ -214,18 +235,28 @@ def existing(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> 
         A mask over the incoming keys.
     """
     found = np.zeros(len(incoming_keys), bool)
-    found[matches(base_keys, incoming_keys)[1]] = True
+    found[_matches(base_keys, incoming_keys)[1]] = True
     return found
 
 
-def matches(
-    base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Base rows whose key is incoming, and the incoming row each one meets.
+def _matches(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> tuple[Numbers, Numbers]:
+    """Base rows whose key is incoming, ascending, and the incoming row each one meets; incoming keys come once."""
+    rows, numbers = pairs(base_keys, incoming_keys)
+    partners = np.full(len(base_keys), -1, np.int64)
+    partners[rows] = numbers
+    base_rows = np.flatnonzero(partners >= 0)
+    return base_rows, partners[base_rows]
+
+
+def pairs(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> tuple[Numbers, Numbers]:
+    """Base rows and incoming rows with one key, each pair once.
 
     Args:
-        base_keys: record keys of the base file, in any order.
-        incoming_keys: each once, no nulls.
+        base_keys: record keys of the base file, in any order; a null has no partner.
+        incoming_keys: no nulls.
+
+    Returns:
+        Numbers of base rows, ascending, and of incoming ones.
     """
     from pyarrow import acero  # imports pandas, which the package does without until it works
 
@@ -235,37 +266,32 @@ def matches(
         incoming_keys = incoming_keys.cast(base_keys.type)
     sides = [
         acero.Declaration(
-            "table_source", acero.TableSourceNodeOptions(pa.table({"key": keys, name: np.arange(len(keys))}))
+            "table_source",
+            acero.TableSourceNodeOptions(pa.table({"key": keys, name: np.arange(len(keys), dtype=np.int32)})),
         )
         for keys, name in ((base_keys, "base"), (incoming_keys, "incoming"))
     ]
     how = acero.HashJoinNodeOptions("inner", ["key"], ["key"], left_output=["base"], right_output=["incoming"])
     # Measured against `index_in`: as fast for short keys, a quarter faster for UUIDs, a third where few keys come in.
     joined = acero.Declaration("hashjoin", how, sides).to_table(use_threads=False)
-    partners = np.full(len(base_keys), -1, np.int64)
-    partners[joined.column("base").to_numpy()] = joined.column("incoming").to_numpy()
-    base_rows = np.flatnonzero(partners >= 0)
-    return base_rows, partners[base_rows]
+    rows, numbers = (joined.column(name).to_numpy().astype(np.int64) for name in ("base", "incoming"))
+    if (np.diff(rows) < 0).any():  # it gives them in the order of the base, but does not promise to
+        order = np.argsort(rows, kind="stable")
+        rows, numbers = rows[order], numbers[order]
+    return rows, numbers
 
 
-def is_late(
-    base_ordering: pa.Array | pa.ChunkedArray,
-    incoming_ordering: pa.Array,
-    base_rows: npt.NDArray[np.int64],
-    partners: npt.NDArray[np.int64],
-) -> npt.NDArray[np.bool_]:
-    """Per match, whether the incoming row is older than the base row.
+def is_late(base_ordering: pa.Array | pa.ChunkedArray, incoming_ordering: pa.Array) -> npt.NDArray[np.bool_]:
+    """Per pair, whether the incoming row is older than the base row.
 
     Args:
-        base_ordering: ordering values of the base.
-        incoming_ordering: ordering values of the incoming rows.
-        base_rows: base rows that meet an incoming one.
-        partners: the incoming row that each one meets.
+        base_ordering: ordering values of base rows.
+        incoming_ordering: those of the incoming rows that they meet.
 
     Raises:
         InvalidRequest: the ordering values of both sides cannot be compared. Raised by `comparable_pair`.
     """
-    old, new = comparable_pair(base_ordering.take(pa.array(base_rows)), incoming_ordering.take(pa.array(partners)))
+    old, new = comparable_pair(base_ordering, incoming_ordering)
     is_older = pc.fill_null(pc.less(new, old), False)
     is_missing = pc.and_(new.is_null(), old.is_valid())
     return np.asarray(pc.or_(is_older, is_missing), bool)

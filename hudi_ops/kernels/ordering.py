@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,6 +26,20 @@ def comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     numbers = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
     bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.int64)
     return pa.array(np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits), mask=missing)
+
+
+def ranks(values: pa.Array) -> npt.NDArray[np.generic]:
+    """Whole numbers that order as `comparable` values do; that of a null says nothing."""
+    is_kind = pa.types
+    if is_kind.is_null(values.type):
+        return np.zeros(len(values), np.int8)
+    if is_kind.is_boolean(values.type):
+        values = values.cast(pa.uint8())
+    elif is_kind.is_temporal(values.type) and values.type.bit_width in {32, 64}:
+        values = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    if is_kind.is_integer(values.type):
+        return np.asarray(pc.fill_null(values, 0))
+    return np.asarray(pc.rank(values, "ascending", tiebreaker="dense"))
 
 
 def comparable_pair(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Unsupported
-from hudi_ops.kernels.log_merge import LogEntries, Meeting, Survivors, fold
+from hudi_ops.kernels.log_merge import LogEntries, Meeting
 from hudi_ops.kernels.merge import Ordering
 from hudi_ops.kernels.ordering import ordering_of_deletes
 
@@ -28,8 +28,12 @@ def entries(*records: tuple[str, int | None, str]) -> LogEntries:
     )
 
 
-def left(survivors: Survivors) -> dict[str, int]:
-    return dict(zip(survivors.keys.to_pylist(), survivors.places.tolist(), strict=True))
+def left(records: LogEntries, mode: Ordering) -> dict[str, int]:
+    """The place of what is left of each key, where nothing else was; deletes are shown as rows."""
+    shown = LogEntries(
+        records.keys, records.ordering, np.zeros(len(records), bool), records.of_delete_block, records.is_unconditional
+    )
+    return {records.keys[place].as_py(): place for place in Meeting(shown, mode).taken().tolist()}
 
 
 @pytest.mark.parametrize(
@@ -66,24 +70,24 @@ def left(survivors: Survivors) -> dict[str, int]:
 )
 def test_by_event_time_the_larger_value_is_left(records: Sequence[tuple[str, int | None, str]], place: int) -> None:
     others = [("a", 1, "row"), *records, ("z", None, "always")]
-    assert left(fold(entries(*others), EVENT)) == {"a": 0, "k": place + 1, "z": len(others) - 1}
-    assert left(fold(entries(*others), COMMIT)) == {"a": 0, "k": len(records), "z": len(others) - 1}
+    assert left(entries(*others), EVENT) == {"a": 0, "k": place + 1, "z": len(others) - 1}
+    assert left(entries(*others), COMMIT) == {"a": 0, "k": len(records), "z": len(others) - 1}
 
 
 def test_without_ordering_values_the_later_is_left() -> None:
     records = LogEntries(pa.array(["a", "b", "a"]), None, np.array([True, False, False]), *[np.zeros(3, bool)] * 2)
-    assert left(fold(records, EVENT)) == {"a": 2, "b": 1}
+    assert left(records, EVENT) == {"a": 2, "b": 1}
 
 
 def test_nothing_is_left_of_no_records() -> None:
-    survivors = fold(LogEntries.joined([], pa.int64()), EVENT)
-    meeting = Meeting(survivors, EVENT)
+    nothing = LogEntries.joined([], pa.int64())
+    meeting = Meeting(nothing, EVENT)
     meeting.add(pa.array(["a"]), pa.array([1]))
-    assert (len(survivors), meeting.keep_base(), meeting.taken().tolist()) == (0, None, [])
+    assert (len(nothing), meeting.keep_base(), meeting.taken().tolist()) == (0, None, [])
 
 
-def met(survivors: Survivors, base: Sequence[tuple[str, int | None]], mode: Ordering, runs: int = 1) -> Meeting:
-    meeting = Meeting(survivors, mode)
+def met(records: LogEntries, base: Sequence[tuple[str, int | None]], mode: Ordering, runs: int = 1) -> Meeting:
+    meeting = Meeting(records, mode)
     for part in np.array_split(np.arange(len(base)), runs):
         keys = pa.array([base[at][0] for at in part], pa.string())
         meeting.add(keys, pa.array([base[at][1] for at in part], pa.int64()))
@@ -92,19 +96,16 @@ def met(survivors: Survivors, base: Sequence[tuple[str, int | None]], mode: Orde
 
 @pytest.mark.parametrize("runs", [1, 3])
 def test_what_is_left_meets_the_base(runs: int) -> None:
-    survivors = fold(
-        entries(
-            ("late", 1, "row"),
-            ("equal", 5, "row"),
-            ("new", 1, "row"),
-            ("gone", 6, "delete"),
-            ("kept", 4, "delete"),
-            ("always", None, "always"),
-            ("unknown", 1, "delete"),
-            ("null", None, "row"),
-            ("over null", None, "row"),
-        ),
-        EVENT,
+    records = entries(
+        ("late", 1, "row"),
+        ("equal", 5, "row"),
+        ("new", 1, "row"),
+        ("gone", 6, "delete"),
+        ("kept", 4, "delete"),
+        ("always", None, "always"),
+        ("unknown", 1, "delete"),
+        ("null", None, "row"),
+        ("over null", None, "row"),
     )
     base = [
         ("x", 1),
@@ -116,7 +117,7 @@ def test_what_is_left_meets_the_base(runs: int) -> None:
         ("null", 5),
         ("over null", None),
     ]
-    meeting = met(survivors, base, EVENT, runs)
+    meeting = met(records, base, EVENT, runs)
     keep = meeting.keep_base()
     assert keep is not None
     assert [key for (key, _), stays in zip(base, keep, strict=True) if stays] == ["x", "late", "kept", "null"]
@@ -125,7 +126,7 @@ def test_what_is_left_meets_the_base(runs: int) -> None:
 
 
 def test_by_commit_time_the_log_wins() -> None:
-    meeting = met(fold(entries(("a", 1, "row"), ("b", 1, "delete")), COMMIT), [("a", 5), ("b", 5), ("c", 5)], COMMIT)
+    meeting = met(entries(("a", 1, "row"), ("b", 1, "delete")), [("a", 5), ("b", 5), ("c", 5)], COMMIT)
     keep = meeting.keep_base()
     assert keep is not None
     assert (keep.tolist(), meeting.taken().tolist()) == ([False, False, True], [0])
@@ -133,16 +134,15 @@ def test_by_commit_time_the_log_wins() -> None:
 
 def test_a_row_after_an_unconditional_delete_loses_to_a_newer_base_row() -> None:
     """As in both other readers: the delete is forgotten, and the old base row is back."""
-    survivors = fold(entries(("k", None, "always"), ("k", 3, "row")), EVENT)
-    meeting = met(survivors, [("k", 5)], EVENT)
+    meeting = met(entries(("k", None, "always"), ("k", 3, "row")), [("k", 5)], EVENT)
     assert (meeting.keep_base(), meeting.taken().tolist(), meeting.ignored) == (None, [], 1)
 
 
 def test_a_key_that_the_base_holds_twice_is_replaced_whole_or_not() -> None:
     both = [("k", 1), ("k", 9)]
-    loses = met(fold(entries(("k", 5, "row")), EVENT), both, EVENT, 2)
+    loses = met(entries(("k", 5, "row")), both, EVENT, 2)
     assert (loses.keep_base(), loses.taken().tolist()) == (None, [])
-    wins = met(fold(entries(("k", 9, "row")), EVENT), both, EVENT, 2)
+    wins = met(entries(("k", 9, "row")), both, EVENT, 2)
     keep = wins.keep_base()
     assert keep is not None
     assert (keep.tolist(), wins.taken().tolist()) == ([False, False], [0])
