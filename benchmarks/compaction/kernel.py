@@ -77,11 +77,14 @@ def _made(rows: int, batch_rows: int) -> tuple[pa.Array, pa.Array, LogEntries]:
     kind = rng.random(count)
     is_unconditional = kind < _UNCONDITIONAL
     ordering = pa.array(ts, mask=is_unconditional)
-    return (
-        base_keys,
-        base_ts,
-        LogEntries(base_keys.take(pa.array(touched)), ordering, kind < _DELETES, is_unconditional),
+    entries = LogEntries(
+        keys=base_keys.take(pa.array(touched)),
+        ordering=ordering,
+        is_delete=kind < _DELETES,
+        of_delete_block=kind < _DELETES,
+        is_unconditional=is_unconditional,
     )
+    return base_keys, base_ts, entries
 
 
 def _join(base_keys: pa.Array, log_keys: pa.Array) -> pa.Table:
@@ -118,8 +121,12 @@ def _is_right(base_ts: pa.Array, entries: LogEntries, joined: pa.Table, stays: n
     for row, numbers in by_row.items():
         best = -1
         for number in sorted(numbers):
-            loses = best >= 0 and ts[number] is not None and ts[best] is not None and ts[number] < ts[best]
-            best = best if loses else number
+            if best >= 0 and ts[number] is not None:
+                # Only a row comes after an unconditional delete, whatever its value; else the larger value stays.
+                loses = entries.is_delete[number] if ts[best] is None else ts[number] < ts[best]
+                best = best if loses else number
+            else:
+                best = number
         if ts[best] is None or ts[best] >= at[row]:
             kept[row] = False
             if not entries.is_delete[best]:
