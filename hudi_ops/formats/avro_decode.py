@@ -23,6 +23,9 @@ _INT_RANGE: Final = (-(2**31), 2**31 - 1)
 _IDLE_ITEMS_MAX: Final = 1 << 16
 """Items that take no bytes (lists of nulls) in one list: their number is bound by nothing in the file."""
 
+_IDLE_ITEMS_AT_ONCE_MAX: Final = 1 << 22
+"""The same, of all lists of a column that are read together: each takes some bytes of memory, and none in the file."""
+
 _FEW_LANES: Final = 16
 _TURNS_BEFORE_LEAPS: Final = 256
 """Items are found turn by turn in all lists together, until no more than a few lists are left, of many items each."""
@@ -269,7 +272,10 @@ class Decoder:
         """`counts` items in each lane, those of a lane together: one array for each child."""
         least = sum(child.min_bytes for child in node.children)
         limit = (lanes.end - lanes.at) // least if least else np.full(len(lanes), _IDLE_ITEMS_MAX)
-        self._check(counts <= limit, lanes, "more items than it has bytes for", "items within the record")
+        is_good = counts <= limit
+        if not least:
+            is_good &= np.cumsum(np.minimum(counts, limit)) <= _IDLE_ITEMS_AT_ONCE_MAX
+        self._check(is_good, lanes, "more items than it has bytes for", "items within the record")
         owner = np.repeat(np.arange(len(lanes)), counts)
         inner = Lanes(self._item_starts(node, lanes, counts), lanes.end[owner], lanes.record[owner])
         columns = [self.read(child, inner, wanted) for child in node.children]
