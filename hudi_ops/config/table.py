@@ -149,14 +149,15 @@ class TableConfig(BaseModel):
 class TableFacts(BaseModel):
     """What a writer must know and Apache Hudi does not store; kept in the commit log.
 
-    `buckets` is the count of the simple bucket index, `hash_fields` the fields its hash is taken of. `encodes_key_names` says
+    `index` is `other` for tables of Apache Hudi whose index is its own: we service them, and write no rows. `buckets` is the count of
+    the simple bucket index (0 with another one), `hash_fields` the fields its hash is taken of. `encodes_key_names` says
     whether record keys read `field:value`; None: as table version and key generator have it. `timezone` is the zone of the
     instants, as in the IANA data base, of tables whose properties say no more than LOCAL.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    index: Literal["simple_bucket"] = "simple_bucket"
+    index: Literal["simple_bucket", "other"] = "simple_bucket"
     buckets: int
     hash_fields: tuple[str, ...]
     encodes_key_names: bool | None = None

@@ -51,11 +51,12 @@ class MergeRules:
             schema: its columns, without meta columns.
 
         Raises:
-            Unsupported: rows are merged by a class of Java's, by several ordering fields, or column by column.
+            Unsupported: rows are merged by a class of Java's, by several ordering fields, by one within a struct, or column by
+                column; or keys are made of fields that the table does not have, or has within a struct.
 
         Source: docs/format.md §11.
         """
-        _refuse_unknown(config)
+        _refuse_unknown(config, schema)
         names = schema.names
         by = config.ordering_fields[0] if config.ordering_fields else None
         is_by_event = config.merge_mode == "EVENT_TIME_ORDERING" and by in names
@@ -103,7 +104,9 @@ def _distinct(fields: list[pa.Field]) -> pa.Schema:
     return pa.schema(list({field.name: field for field in fields}.values()))
 
 
-def _refuse_unknown(config: TableConfig) -> None:
+def _refuse_unknown(config: TableConfig, schema: pa.Schema) -> None:
+    within = [name for name in config.ordering_fields if name not in schema.names and _is_nested(name, schema)]
+    missing = [name for name in config.record_key_fields if name not in schema.names]
     partial = config.raw.get(_PARTIAL_UPDATE, "").strip().upper()
     reason = ""
     if config.merge_mode == "CUSTOM":
@@ -113,6 +116,11 @@ def _refuse_unknown(config: TableConfig) -> None:
         reason = f"hoodie.record.merge.mode=CUSTOM, payload class {payload or 'unknown'}"
     elif len(config.ordering_fields) > 1:
         reason = f"several ordering fields: {', '.join(config.ordering_fields)}"
+    elif config.merge_mode == "EVENT_TIME_ORDERING" and within:
+        # One that is nowhere decides nothing; this one does, for every other reader.
+        reason = f"an ordering field within a struct: {within[0]}"
+    elif not config.populate_meta_fields and missing:
+        reason = f"record keys made of {missing[0]}, which is no column of the table"
     elif partial not in {"", "NONE"}:
         reason = f"{_PARTIAL_UPDATE}={partial}"
     if reason:
@@ -123,6 +131,11 @@ def _refuse_unknown(config: TableConfig) -> None:
             found=reason,
             next_step="compact the table with Apache Hudi, or read only its base files with query='read_optimized'",
         )
+
+
+def _is_nested(name: str, schema: pa.Schema) -> bool:
+    root, dot, _ = name.partition(".")
+    return bool(dot) and root in schema.names
 
 
 def _marker(config: TableConfig, schema: pa.Schema) -> tuple[str, str] | None:

@@ -36,6 +36,8 @@ class Form(Enum):
 
 
 _PRIMITIVE: Final = {form.value: form for form in Form if form not in {Form.FIXED, Form.ENUM, Form.RECORD, Form.UNION}}
+COLUMNS_MAX: Final = 1 << 16
+"""Values that a record may consist of: names that stand for records make them many in few bytes of schema."""
 _MIN_BYTES: Final = {Form.NULL: 0, Form.FLOAT: 4, Form.DOUBLE: 8}
 
 
@@ -84,7 +86,7 @@ def record_of(schema: str, path: str) -> Node:
 
     Raises:
         Corrupt: not JSON, not the schema of a record, or a record with two fields of one name.
-        Unsupported: a record that contains itself.
+        Unsupported: a record that contains itself, or has very many columns.
     """
     try:
         return _compiled(schema)
@@ -99,7 +101,22 @@ def record_of(schema: str, path: str) -> Node:
 @lru_cache(maxsize=64)
 def _compiled(schema: str) -> Node:
     to_arrow(schema)  # whatever is wrong with a schema is said there
-    return _Builder().build(json.loads(schema), "")
+    node = _Builder().build(json.loads(schema), "")
+    if (columns := _columns(node, {})) > COLUMNS_MAX:
+        raise Unsupported(
+            "The Avro schema of a log block has more columns than are read",
+            expected=f"at most {COLUMNS_MAX}, those of nested records counted",
+            found=str(columns),
+            next_step="run `hudi-ops verify` on the table",
+        )
+    return node
+
+
+def _columns(node: Node, known: dict[int, int]) -> int:
+    """Values that are no records, each time that they occur; a node that occurs again is not walked again."""
+    if id(node) not in known:
+        known[id(node)] = max(1, sum(_columns(child, known) for child in node.children))
+    return known[id(node)]
 
 
 class _Builder:

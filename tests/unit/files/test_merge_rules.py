@@ -80,12 +80,18 @@ def test_a_table_that_names_no_mode_has_that_of_its_payload(payload: str, mode: 
     [
         ({"hoodie.record.merge.mode": "CUSTOM", "hoodie.compaction.payload.class": "a.B"}, "a.B"),
         ({"hoodie.table.ordering.fields": "ts,id"}, "several ordering fields: ts, id"),
+        (
+            {"hoodie.table.ordering.fields": "s.at", "hoodie.record.merge.mode": "EVENT_TIME_ORDERING"},
+            "within a struct: s.at",
+        ),
+        ({"hoodie.populate.meta.fields": "false", "hoodie.table.recordkey.fields": "s.at"}, "keys made of s.at"),
         ({"hoodie.table.partial.update.mode": "IGNORE_DEFAULTS"}, "IGNORE_DEFAULTS"),
     ],
 )
 def test_what_is_not_known_is_refused(properties: dict[str, str], says: str) -> None:
+    nested = SCHEMA.append(pa.field("s", pa.struct([("at", pa.int64())])))
     with pytest.raises(Unsupported) as refused:
-        rules(**properties)
+        rules(nested, **properties)
     assert says in refused.value.found
     assert refused.value.table == "t"
     assert "compact" in refused.value.next_step

@@ -326,3 +326,24 @@ def test_lists_made_to_take_long_or_much_are_refused():
     with pytest.raises(Corrupt, match=PATH):
         read({"type": "array", "items": "null"}, *([long(60_000) + b"\x00"] * 1000))
     assert read({"type": "array", "items": "null"}, long(3) + b"\x00", b"\x00") == [[None] * 3, []]
+
+
+def test_many_short_lists_of_nothing_take_no_memory_without_end() -> None:
+    # 50 kB of records, 650 million items: each list alone is below the bound.
+    schema = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "array", "items": "null"}}]}'
+    record = b"\x80\xfd\x07\x00"  # 65,344 items, then the end of the list
+    content = struct.pack(">ii", 3, 10_000) + (struct.pack(">i", len(record)) + record) * 10_000
+    with pytest.raises(Corrupt, match="damaged") as error:
+        AvroRows(content, schema, "f").table()
+    assert "more items" in str(error.value.found)
+
+
+def test_a_small_schema_that_stands_for_very_many_columns_is_refused() -> None:
+    schema = '{"type": "record", "name": "r0", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "int"}]}'
+    for level in range(1, 40):
+        schema = (
+            f'{{"type": "record", "name": "r{level}", "fields": '
+            f'[{{"name": "a", "type": {schema}}}, {{"name": "b", "type": "r{level - 1}"}}]}}'
+        )
+    with pytest.raises(Unsupported, match="more columns"):
+        AvroRows(struct.pack(">ii", 3, 0), schema, "f")
