@@ -34,7 +34,6 @@ def test_a_table_shows_what_the_model_shows(shape: Shape, steps: list[Step]) -> 
             faulty = FaultyStorage(storage.copy(clock), FaultPlan.at(number, Fault.CRASH_AFTER), only_mutations=True)
             with contextlib.suppress(Crash):
                 Table(simulated_context(faulty, clock, "dead")).ingest(rows)
-            print("FIRED", faulty.fired[:1]) if False else None
             if not faulty.fired or ("put:" in faulty.fired[0] and ".hoodie" not in faulty.fired[0]):
                 break
         faulty = FaultyStorage(storage, FaultPlan.at(number, Fault.CRASH_AFTER), only_mutations=True)
