@@ -138,6 +138,7 @@ class Table(ReadableTable, CompactableTable):
         buckets: int | None = None,
         hash_fields: Sequence[str] | None = None,
         timezone: str | None = None,
+        services_only: bool = False,
         locks: LockProvider | None = None,
         engine: Engine | None = None,
         conflicts: ConflictSettings | None = None,
@@ -151,6 +152,7 @@ class Table(ReadableTable, CompactableTable):
                 keys in their files, and kept in the commit log from the first write on.
             hash_fields: the key fields whose values name the bucket; None: all of them.
             timezone: for tables whose instants are in local time: the zone of the machines that write it, as `Europe/Berlin`.
+            services_only: adopt a table whose index is another one: Apache Hudi writes its rows, we compact it.
             locks: the table lock; None: one that holds inside this process only.
             engine: runs the work; None: threads of this process.
             conflicts: how this writer gets along with others: who gives way, how early, how often it tries; None: the defaults.
@@ -160,7 +162,7 @@ class Table(ReadableTable, CompactableTable):
             InvalidRequest: the path is not a table, or there is no such format.
             Unsupported: its version cannot be opened.
         """
-        terms = Terms(buckets, tuple(hash_fields) if hash_fields is not None else None, timezone)
+        terms = Terms(buckets, tuple(hash_fields) if hash_fields is not None else None, timezone, services_only)
         table = cls(context_of(path, locks, engine), terms, conflicts, log_format)
         load_config(table._ctx.storage)
         return table

@@ -149,8 +149,8 @@ class TableConfig(BaseModel):
 class TableFacts(BaseModel):
     """What a writer must know and Apache Hudi does not store; kept in the commit log.
 
-    `index` is `other` for tables of Apache Hudi whose index is its own: we service them, and write no rows. `buckets` is the count of
-    the simple bucket index (0 with another one), `hash_fields` the fields its hash is taken of. `encodes_key_names` says
+    `index` is `other` for tables of Apache Hudi whose index is its own: we service them, and write no rows. `buckets` is the count
+    of the simple bucket index (0 with another one), `hash_fields` the fields its hash is taken of. `encodes_key_names` says
     whether record keys read `field:value`; None: as table version and key generator have it. `timezone` is the zone of the
     instants, as in the IANA data base, of tables whose properties say no more than LOCAL.
     """
@@ -162,6 +162,11 @@ class TableFacts(BaseModel):
     hash_fields: tuple[str, ...]
     encodes_key_names: bool | None = None
     timezone: str = "UTC"
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether rows can be written: their file group follows from their key."""
+        return self.index == "simple_bucket"
 
 
 def _inferred_mode(raw: Mapping[str, str], ordering: tuple[str, ...]) -> MergeMode:

@@ -38,7 +38,7 @@ from hudi_ops.services.replace import replaced_by
 from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.services.session import Session
 from hudi_ops.services.tag_tasks import SourceSummary
-from hudi_ops.services.writable import refuse_unwritable
+from hudi_ops.services.writable import refuse_other_index, refuse_unwritable
 from hudi_ops.timeline.footprint import TAKEN_KEY
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
@@ -108,6 +108,7 @@ def _ingest_into(
     session: Session, state: TableState, read_s: float, batch: Batch, engine: Engine, reason: str, started_s: float
 ) -> IngestResult:
     refuse_unwritable(state.config)
+    refuse_other_index(state)
     change = columns_after(session, state, batch, engine)
     schema = change.schema
     with tagged(engine, state, batch, schema) as scattered:

@@ -71,7 +71,8 @@ def verify_table(storage: Storage, *, deep: bool = False, clock: Clock | None = 
     if logged is not None:
         check_agreement(logged, findings)
         check_fleet(logged, findings)
-    facts = logged.log.properties.facts if logged is not None else None
+    known = logged.log.properties.facts if logged is not None else None
+    facts = known if known is not None and known.takes_rows else None
     check_base_files(subject, facts, findings)
     check_log_files(subject, facts, findings)
     if subject.history is not None and subject.history.note:

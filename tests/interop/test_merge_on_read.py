@@ -17,6 +17,7 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.config.write_settings import LogFormat
+from hudi_ops.errors import Unsupported
 from hudi_ops.index.simple_bucket import Tagger
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.verify import verify_table
@@ -225,5 +226,67 @@ def test_the_table_stays_one(
         game.turn(table, number * 10, ours=(number % 2 == 0) == we_begin)
         game.check(table, hudi_rs)
     assert {play.split()[0] for play in game.played} == {"we", "they"}
+    report = verify_table(table.context.storage, deep=True)
+    assert report.ok, [str(finding) for finding in report.findings]
+
+
+@pytest.mark.parametrize(("index", "log_format"), [("SIMPLE", "avro"), ("BLOOM", "parquet")])
+def test_tables_of_another_index_are_compacted_for_apache_hudi(
+    index: str, log_format: str, tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: HudiRsReader
+) -> None:
+    path = tmp_path / "t"
+    options = {
+        "hoodie.table.name": "t",
+        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.partitionpath.field": "part",
+        "hoodie.datasource.write.precombine.field": "ts",
+        "hoodie.index.type": index,
+        "hoodie.logfile.data.block.format": log_format,
+    }
+    held: dict[str, int] = {}
+
+    def written(numbers: range, time: int, operation: str = "upsert", mode: str = "append") -> None:
+        rows = [
+            {"id": f"k{n:03d}", "part": "xy"[n % 2], "value": n, "ts": time, "_hoodie_is_deleted": None}
+            for n in numbers
+        ]
+        apache_hudi.write(path, pa.Table.from_pylist(rows, SCHEMA), operation, mode=mode, options=options)
+        for one in rows:
+            held[one["id"]] = time
+            if operation == "delete":
+                del held[one["id"]]
+
+    def check(table: Table) -> None:
+        ours = table.read()
+        assert dict(zip(ours["id"].to_pylist(), ours["ts"].to_pylist(), strict=True)) == held
+        assert ours.num_rows == len(held)
+        for read in (apache_hudi.read, hudi_rs):
+            assert_same_rows(read(path), ours, with_meta=True)
+
+    written(range(60), 1, mode="overwrite")
+    written(range(30), 2)
+    written(range(5), 3, "delete")
+    refused = Table.open(str(path), buckets=4)
+    with pytest.raises(Unsupported, match="services-only"):
+        refused.compact()
+    table = Table.open(str(path), services_only=True)
+    adoption = table.adopt()
+    assert (adoption.adopted, adoption.index) == (True, "other")
+    assert table.compact().slices == 2
+    assert table.scan(query="read_optimized").count_rows() == len(held)
+    check(table)
+    with pytest.raises(Unsupported, match="adopted for services only"):
+        table.ingest(pa.Table.from_pylist([], SCHEMA))
+    written(range(3, 80), 4)
+    written(range(10, 20), 4)
+    check(table)
+    apache_hudi.sql(f"CALL run_compaction(op=>'schedule', path=>'{path}', options=>'{AT_ONCE}')")
+    (planned,) = load_timeline(table.context.storage, table.config).pending
+    again = Table.open(str(path))  # the commit log says the rest
+    assert again.execute_compaction(planned.time).instant == planned.time
+    check(again)
+    written(range(50, 90), 5)
+    check(again)
     report = verify_table(table.context.storage, deep=True)
     assert report.ok, [str(finding) for finding in report.findings]
