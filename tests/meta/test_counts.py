@@ -94,7 +94,7 @@ def test_no_compaction_leaves_the_simulator() -> None:
         "ingest and resume before the slot",
     }
     assert len(names) >= 12
-    assert sum(floor for _, floor in test_simulated_compactions.FLOORS) >= 545
+    assert sum(floor for _, floor in test_simulated_compactions.FLOORS) >= 525
     assert len(test_simulated_compactions.PROOFS) == 2
 
 
