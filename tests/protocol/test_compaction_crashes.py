@@ -1,7 +1,8 @@
 """Crash and fail a compaction at every storage operation of plan and execution: rows never change, and another actor finishes it.
 
 After each end a reader merges what is left and sees the model's rows. Then, once the dead executor's lease has expired, another
-process compacts: afterwards no log file is left, `verify` finds nothing, and no file is there that no completed instant accounts for.
+process compacts: afterwards no log file is left, `verify` finds nothing, and no file is there that no completed instant accounts
+for.
 """
 
 from __future__ import annotations
