@@ -7,9 +7,9 @@ brought up to date in its slot, the log files below its instant that are looked 
 | bounds | plain run | soak |
 |---|---|---|
 | preemptions alone | one, every case | two, every case |
-| one fault of any kind | three cases | every case |
-| preemptions and a death, a pause or a lock lost in silence | one, one case | two, every case |
-| two preemptions and a fault of any kind, drawn by seed | 50 seeds for one case | 2,000 for every case |
+| one fault | a death, a pause or a lock lost in silence, two cases | any kind, every case |
+| a preemption and a death, a pause or a lock lost in silence | the lock, one case | every case |
+| two preemptions and a fault of any kind, drawn by seed | 30 seeds for one case | 2,000 for every case |
 """
 
 from __future__ import annotations
@@ -80,20 +80,21 @@ def test_no_schedule_of_a_compaction_loses_a_row(case: Case, floor: int) -> None
     assert explored(case, preemptions=2 if SOAK else 1, faults=0) >= floor * (6 if SOAK else 1)
 
 
-@pytest.mark.parametrize("case", ALL if SOAK else [PLANNER, EXECUTOR, EXECUTORS], ids=str)
+@pytest.mark.parametrize("case", ALL if SOAK else [PLANNER, EXECUTORS], ids=str)
 def test_no_single_fault_of_a_compaction_loses_a_row(case: Case) -> None:
-    assert explored(case, preemptions=0, faults=1) >= 35
+    troubled = case if SOAK else replace(case, troubles=case.troubles & DEADLY)
+    assert explored(troubled, preemptions=0, faults=1) >= 35
 
 
 @pytest.mark.parametrize("case", ALL if SOAK else [EXECUTORS], ids=str)
-def test_no_death_pause_or_lost_lock_amid_preemptions_loses_a_row(case: Case) -> None:
-    deadly = replace(case, troubles=case.troubles & DEADLY)
-    assert explored(deadly, preemptions=2 if SOAK else 1, faults=1) >= 200
+def test_no_death_pause_or_lost_lock_amid_a_preemption_loses_a_row(case: Case) -> None:
+    deadly = replace(case, troubles=case.troubles & (DEADLY if SOAK else {Event.LOCK_LOST}))
+    assert explored(deadly, preemptions=1, faults=1) >= 60
 
 
 @pytest.mark.parametrize("case", ALL if SOAK else [THREE], ids=str)
 def test_no_drawn_schedule_of_a_compaction_loses_a_row(case: Case) -> None:
-    seeds = range(2_000 if SOAK else 50)
+    seeds = range(2_000 if SOAK else 30)
     found = walk(case.scenario, case.check, seeds, preemptions=2, faults=1)
     print(f"{case}, seeds {seeds.start} to {seeds.stop - 1}, 2 preemptions, 1 fault: {found}")
     assert found.schedules == len(seeds)
