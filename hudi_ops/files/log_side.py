@@ -12,10 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.config.columns import COMMIT_TIME
+from hudi_ops.errors import Corrupt
 from hudi_ops.files.base_file import conform
 from hudi_ops.files.log_entries import entries_of_deletes, entries_of_rows
 from hudi_ops.files.log_file import LogBlock, LogFileReader
 from hudi_ops.files.merge_rules import MergeRules
+from hudi_ops.files.names import parse_data_file
 from hudi_ops.files.runs import picked
 from hudi_ops.files.visible_blocks import BlockInstants, visible_blocks
 from hudi_ops.formats.log_blocks import BlockKind, HeaderKey
@@ -65,6 +67,8 @@ class LogSide:
     ) -> None:
         self._rules, self._keys, self._kept, self._instants = rules, keys, kept, instants
         readers = [LogFileReader(storage, path) for path in paths]
+        for reader in readers:
+            _refuse_other_writers(reader, instants, rules.table)
         self.corrupt_blocks = sum(reader.corrupt_blocks for reader in readers)
         """Stretches that are no whole blocks; they are passed over, as Apache Hudi does."""
         everything = [block for reader in readers for block in reader.blocks]
@@ -164,6 +168,28 @@ class LogSide:
             return numbers
         of_keys = np.flatnonzero(np.asarray(pc.is_in(entries.keys, pa.array(self._keys, pa.string()))))
         return of_keys if numbers is None else np.intersect1d(of_keys, numbers)
+
+
+def _refuse_other_writers(reader: LogFileReader, instants: BlockInstants, table: str) -> None:
+    """Headers have no checksum: a block whose instant is damaged would be passed over, as one of a write that never completed.
+
+    Raises:
+        Corrupt: a block of another writer than the file's.
+    """
+    named = parse_data_file(reader.path.rpartition("/")[2])
+    if named is None or named.instant not in instants.named:
+        return
+    for block in reader.blocks:
+        if block.kind is not BlockKind.COMMAND and block.instant != named.instant:
+            raise Corrupt(
+                f"the log file {reader.path} has a block of another writer, at offset {block.offset}",
+                table=table,
+                instant=named.instant,
+                expected=f"blocks of {named.instant}, as its name says",
+                found=block.instant,
+                next_step="run `hudi-ops verify`; restore the file from a copy",
+                path=reader.path,
+            )
 
 
 def _some_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -24,12 +24,14 @@ class BlockInstants:
         completed: request times of the completed writes, in layout 1, whose file names do not tell the writers; else None.
         start: in layout 1, where the active timeline begins; what is older counts as completed.
         only: of these alone, for changes; None: of all.
+        named: completed delta commits, in layout 2: a log file that carries one of them holds blocks of no other writer.
     """
 
     latest: str
     completed: frozenset[str] | None = None
     start: str = ""
     only: frozenset[str] | None = None
+    named: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -38,7 +40,8 @@ class BlockInstants:
         """Those of a table, at one reading of its timeline."""
         completed = [one.time for one in timeline.completed_writes if as_of is None or one.time <= as_of]
         known = frozenset(completed) if config.layout == 1 else None
-        return cls(max(completed, default=""), known, timeline.start, only)
+        own = (one.time for one in timeline.completed_writes if one.kind == "deltacommit" and config.layout == 2)
+        return cls(max(completed, default=""), known, timeline.start, only, frozenset(own))
 
     def show(self, instant: str) -> bool:
         """Whether what this writer wrote counts."""

@@ -16,6 +16,7 @@ from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.plans import CompactionPlan, PlannedSlice, read_plan
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.slices import merge_order
 
 _CANCEL = "the plan can never be executed: `hudi-ops rollback TABLE {}` takes it off, and its log files wait for the next plan"
 
@@ -175,4 +176,5 @@ def _input(number: int, one: PlannedSlice, sizes: dict[str, int]) -> SliceInput:
         is_log = named is not None and named.is_log
         files.append(DataFile(one.partition_path, path, one.file_id, time, sizes[path], is_log))
     base = files[0] if one.base_file else None
-    return SliceInput(number, one.partition_path, one.file_id, base, tuple(files[1:] if one.base_file else files))
+    # Whoever made the plan may name them in another order; records of one key are merged in this one.
+    return SliceInput(number, one.partition_path, one.file_id, base, merge_order(files[1:] if base else files))

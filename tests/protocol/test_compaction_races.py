@@ -17,10 +17,20 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.names import State, completed_name, inflight_name, instant_of_ms, requested_name
+from hudi_ops.timeline.plan_bytes import encode_compaction
 from hudi_ops.timeline.plans import CompactionPlan, read_plan
 from hudi_ops.verify import verify_table
-from tests.protocol.compaction_table import AFTER_FOURTH, FOURTH, MODEL, log_files, make_logged, merged, table_of
-from tests.protocol.crash_table import START_MS, rows, unaccounted
+from tests.protocol.compaction_table import (
+    AFTER_FOURTH,
+    FOURTH,
+    MERGE_ON_READ,
+    MODEL,
+    log_files,
+    make_logged,
+    merged,
+    table_of,
+)
+from tests.protocol.crash_table import FIRST, START_MS, rows, unaccounted
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.test_strangers import Meanwhile
 
@@ -301,6 +311,23 @@ def test_a_plan_without_a_slot_is_executed_all_the_same() -> None:
     done = table_of(storage, clock, "executor").execute_compaction()
     assert (done.instant, done.slices, done.epoch) == (time, 2, 1)
     settled(storage, clock, MODEL)
+
+
+def test_log_files_are_merged_in_their_order_whatever_the_plans_is() -> None:
+    batches = [rows(("k0", "p0", value, 2, None)) for value in (100, 101, 102)]
+    storage, clock = make_logged(MERGE_ON_READ, FIRST, *batches), ManualClock(NOW_MS, tick_ms=1)
+    instant = planned(storage, clock)
+    timeline = timeline_of(storage)
+    found = timeline.find(instant, "compaction")
+    assert found is not None
+    plan = read_plan(storage, timeline, found)
+    assert isinstance(plan, CompactionPlan)
+    turned = tuple(replace(one, log_files=one.log_files[::-1]) for one in plan.slices)
+    assert turned != plan.slices
+    storage.put(timeline.path(found.file_name), encode_compaction(replace(plan, slices=turned)))
+    assert merged(storage, clock)["k0"] == 102
+    table_of(storage, clock, "executor").execute_compaction(instant)
+    assert merged(storage, clock)["k0"] == 102
 
 
 def test_recovery_leaves_a_plan_and_a_live_executor_alone() -> None:

@@ -92,8 +92,10 @@ def config(layout: int) -> TableConfig:
 def test_instants_of_a_timeline() -> None:
     names = ["1_2.deltacommit", "3_9.deltacommit", "5.deltacommit.inflight", "6_7.commit"]
     timeline = timeline_of([file for name in names if (file := parse_file_name(name, 2))], ".hoodie/timeline", 2)
-    assert BlockInstants.of(config(2), timeline) == BlockInstants("6", None, "1")
-    assert BlockInstants.of(config(2), timeline, as_of="4") == BlockInstants("3", None, "1")
+    assert BlockInstants.of(config(2), timeline) == BlockInstants("6", None, "1", None, frozenset({"1", "3"}))
+    assert BlockInstants.of(config(2), timeline, as_of="4") == BlockInstants(
+        "3", None, "1", None, frozenset({"1", "3"})
+    )
     names = ["1.deltacommit", "3.deltacommit", "5.deltacommit.inflight"]
     timeline = timeline_of([file for name in names if (file := parse_file_name(name, 1))], ".hoodie", 1)
     assert BlockInstants.of(config(1), timeline) == BlockInstants("3", frozenset({"1", "3"}), "1")

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.errors import InvalidRequest
+from hudi_ops.errors import Corrupt, InvalidRequest
 from hudi_ops.files.slice_scan import SliceTask
 from tests.interop.compare import assert_same_rows
 
@@ -91,3 +91,18 @@ def test_as_of_every_delta_commit(table: Table) -> None:
     for time in times:
         seen = table.read(as_of=time)["_hoodie_commit_time"].unique().to_pylist()
         assert max(seen) == time
+
+
+def test_a_block_whose_instant_is_damaged_is_told_and_not_passed_over(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), ("value", pa.int64())])
+    table = Table.create(str(tmp_path / "t"), name="t", table_type="mor", record_key=["id"], schema=schema)
+    table.ingest(pa.table({"id": ["a"], "value": [1]}))
+    instant = table.ingest(pa.table({"id": ["a"], "value": [2]})).instant
+    assert instant is not None
+    (log,) = (tmp_path / "t").glob(".*.log.*")
+    whole = log.read_bytes()
+    log.write_bytes(whole.replace(instant.encode(), f"9{instant[1:]}".encode(), 1))
+    with pytest.raises(Corrupt, match="another writer"):
+        table.read()
+    log.write_bytes(whole)
+    assert table.read(["id", "value"]).to_pylist() == [{"id": "a", "value": 2}]
