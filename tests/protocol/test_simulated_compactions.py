@@ -7,7 +7,7 @@ brought up to date in its slot, the log files below its instant that are looked 
 | bounds | plain run | soak |
 |---|---|---|
 | preemptions alone | one, every case | two, every case |
-| one fault | a death, a pause or a lock lost in silence, two cases | any kind, every case |
+| one fault | a death or a lock lost in silence, two cases | any kind, every case |
 | a preemption and a death, a pause or a lock lost in silence | the lock, one case | every case |
 | two preemptions and a fault of any kind, drawn by seed | 30 seeds for one case | 2,000 for every case |
 """
@@ -82,7 +82,7 @@ def test_no_schedule_of_a_compaction_loses_a_row(case: Case, floor: int) -> None
 
 @pytest.mark.parametrize("case", ALL if SOAK else [PLANNER, EXECUTORS], ids=str)
 def test_no_single_fault_of_a_compaction_loses_a_row(case: Case) -> None:
-    troubled = case if SOAK else replace(case, troubles=case.troubles & DEADLY)
+    troubled = case if SOAK else replace(case, troubles=frozenset({Fault.CRASH_AFTER, Event.LOCK_LOST}))
     assert explored(troubled, preemptions=0, faults=1) >= 35
 
 
