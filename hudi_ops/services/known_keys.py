@@ -35,7 +35,11 @@ def first_known(task: BucketTask, keys: pa.Array) -> str | None:
 
 
 def _held(task: BucketTask) -> pa.ChunkedArray:
-    """Record keys of the group's rows."""
+    """Record keys of the group's rows.
+
+    Raises:
+        Internal: there are log files, and nobody said how they are merged.
+    """
     names = (RECORD_KEY,) if task.keys is None else task.keys.fields
     if task.base is not None and not task.logs:
         return keyed(task, BaseFileReader(task.storage, task.base.path).read(names)).column(RECORD_KEY)
