@@ -232,7 +232,7 @@ def lagging_completion(storage: MemoryStorage, below: str) -> None:
     named = CommitMetadata.from_bytes(storage.get(timeline.path(writer.file_name))).stats[0]
     time, completed = (str(int(below) - less) for less in (900, 800))
     path = named.path.replace(writer.time, time)
-    storage.put(path, storage.get(named.path))
+    storage.put(path, bytes(storage.get(named.path)).replace(writer.time.encode(), time.encode(), 1))
     lost = replace(named, path=path, log_files=(path.rpartition("/")[2],))
     body = CommitMetadata(operation="UPSERT", stats=(lost,), extra={}).to_bytes()
     for name in (requested_name(time, "deltacommit"), inflight_name(time, "deltacommit")):
