@@ -23,7 +23,7 @@ from hudi_ops.files.slice_scan import MergeCounts, SliceScan, SliceTask
 from hudi_ops.formats import partition_metadata
 from hudi_ops.kernels.meta_columns import with_file_name
 from hudi_ops.services.compact_inputs import PlanInputs, SliceInput
-from hudi_ops.services.compaction_estimate import memory_of
+from hudi_ops.services.compaction_estimate import COPIES, memory_of
 from hudi_ops.services.merging import merging_of
 from hudi_ops.services.session import Session
 from hudi_ops.storage.claim import ensure
@@ -35,13 +35,17 @@ from hudi_ops.view.schema import table_schema
 GROUPS_IN_MEMORY = 8
 """A streamed slice may take so many times its row group: what is read, held, encoded and filtered at a time."""
 
+SAMPLED_ROWS = 1_000
+FOLDED_MAX = 20
+"""Rows may take so many times the memory that their files let expect, before anybody looks at them."""
+
 
 @dataclass(frozen=True)
 class CompactTask:
     """One slice to merge.
 
     `stored` are the columns of base files; `memory_bytes` bounds what a streamed slice holds. `streaming` was chosen by whoever
-    made the task, so that all its attempts write the same bytes.
+    made the task, by file sizes; where rows unfold to more, the task streams by itself. All its attempts write the same bytes.
     """
 
     storage: Storage
@@ -125,13 +129,14 @@ def compact_slice(task: CompactTask) -> CompactedSlice:
         NotFound: a file is gone.
         Unavailable: the storage does not answer, or the disk has no room for a slice that is larger than memory.
     """
-    scan = SliceScan(task.scan, streaming=task.streaming)
+    streaming = task.streaming or unfolds_beyond(task)
+    scan = SliceScan(task.scan, streaming=streaming)
     path = data_path(task.source.partition_path, task.file_name)
-    if not task.streaming:
+    if not streaming:
         rows = _named(task, scan.table())
         body = _encoded(task, rows, scan.counts)
         _put(task, path, body)
-        return _result(task, path, rows.num_rows, body.size, scan.counts)
+        return _result(task, path, rows.num_rows, body.size, scan.counts, streaming)
     previous = BaseFileReader(task.storage, task.source.base.path) if task.source.base is not None else None
     with BaseFileWriter(
         task.stored,
@@ -147,7 +152,20 @@ def compact_slice(task: CompactTask) -> CompactedSlice:
             writer.write(_named(task, pa.Table.from_batches([batch])))
         body = writer.finish()
         _put(task, path, body)
-        return _result(task, path, writer.rows, body.size, scan.counts)
+        return _result(task, path, writer.rows, body.size, scan.counts, streaming)
+
+
+def unfolds_beyond(task: CompactTask) -> bool:
+    """Whether a slice takes more memory than its file sizes let expect: values that repeat themselves take next to nothing there.
+
+    The first rows of the base file tell, so that every attempt finds the same. They are looked at only where the limit is near.
+    """
+    base = task.source.base
+    if base is None or FOLDED_MAX * memory_of(task.source.base_bytes, task.source.log_bytes) <= task.memory_bytes:
+        return False
+    reader = BaseFileReader(task.storage, base.path)
+    head = reader.head(SAMPLED_ROWS, task.scan.columns)
+    return bool(head.num_rows) and head.nbytes / head.num_rows * reader.rows * COPIES > task.memory_bytes
 
 
 def _brought(counts: MergeCounts) -> int:
@@ -187,7 +205,9 @@ def _put(task: CompactTask, path: str, body: pa.Buffer) -> None:
     task.storage.put(path, body)
 
 
-def _result(task: CompactTask, path: str, rows: int, size_bytes: int, counts: MergeCounts) -> CompactedSlice:
+def _result(
+    task: CompactTask, path: str, rows: int, size_bytes: int, counts: MergeCounts, streamed: bool
+) -> CompactedSlice:
     base = task.source.base
     other: dict[str, Any] = {
         "totalLogFilesCompacted": len(task.source.logs),
@@ -213,4 +233,4 @@ def _result(task: CompactTask, path: str, rows: int, size_bytes: int, counts: Me
         file_size_in_bytes=size_bytes,
         other=other,
     )
-    return CompactedSlice(stat, counts, task.streaming)
+    return CompactedSlice(stat, counts, streamed)

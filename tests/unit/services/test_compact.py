@@ -104,6 +104,19 @@ def test_a_streamed_slice_holds_what_a_whole_one_does(storage: MemoryStorage) ->
         assert twin.get(path) == again.get(path), "equal input gives equal bytes"
 
 
+def test_rows_that_unfold_beyond_the_limit_are_streamed_however_small_their_file(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
+    rows = pa.table({"id": range(4_000), "text": ["x" * 2_000] * 4_000}, schema=schema)
+    table = Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema=schema, table_type="mor")
+    table.ingest(rows)
+    table.ingest(rows.slice(0, 10))
+    result = table.compact(memory_bytes=4_000_000)
+    assert result.estimate is not None
+    assert result.estimate.memory_bytes is not None
+    assert result.estimate.memory_bytes < 4_000_000 < rows.nbytes
+    assert (result.streamed, result.rows) == (1, 4_000)
+
+
 @pytest.mark.parametrize("memory_bytes", [None, 1_000])
 def test_tables_without_meta_columns_are_compacted_too(memory_bytes: int | None) -> None:
     storage, clock = make_logged(replace(MERGE_ON_READ, meta_fields=False)), ManualClock(NOW_MS)
