@@ -1,8 +1,8 @@
 """`spark.read.format("hudi_ops")`: a Python data source for Spark. Tasks open base files with pyarrow and hand Arrow batches on.
 
-Options: `columns` (names separated by commas), `where` (a SQL condition as in `Table.read`), `as_of` (an instant or an ISO time);
-and for changes instead of all rows: `since`, `until`, `fence`, as in `Table.changes`. The table is looked at anew for each
-action; `as_of` pins it, and `until` pins changes.
+Options: `columns` (names separated by commas), `where` (a SQL condition as in `Table.read`), `as_of` (an instant or an ISO time),
+`query` (`snapshot` or `read_optimized`); and for changes instead of all rows: `since`, `until`, `fence`, as in `Table.changes`. The
+table is looked at anew for each action; `as_of` pins it, and `until` pins changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from pyspark.sql.types import StructType
 
 from hudi_ops.clock import SystemClock
 from hudi_ops.errors import InvalidRequest, NotFound, Unavailable, Unsupported
-from hudi_ops.files.scan import FileScan, FileTask
+from hudi_ops.files.scan import FileTask
+from hudi_ops.files.slice_scan import SliceTask, open_scan
 from hudi_ops.kernels import condition
 from hudi_ops.kernels.condition import Condition
 from hudi_ops.services.as_of import instant_meant
@@ -32,7 +33,7 @@ from hudi_ops.storage.protocol import Storage
 
 FORMAT = "hudi_ops"
 OF_CHANGES = ("since", "until", "fence")
-OPTIONS = ("path", "columns", "where", "as_of", *OF_CHANGES)
+OPTIONS = ("path", "columns", "where", "as_of", "query", *OF_CHANGES)
 
 TASK_BYTES = 64 << 20
 """Files are put together up to this size for one task; a larger file is a task of its own."""
@@ -67,7 +68,7 @@ def frame_of(
 
     Raises:
         InvalidRequest: an unknown column or instant, a filter that is no text, or one that does not fit.
-        Unsupported: rows lie in log files, or Spark has no type for a column.
+        Unsupported: how log files are merged is not known here, or Spark has no type for a column.
     """
     where = (wanted or {}).get("where")
     if where is not None and not isinstance(where, str):
@@ -162,7 +163,7 @@ class HudiOpsReader(DataSourceReader):  # type: ignore[misc]
         return filters
 
     def partitions(self) -> list[InputPartition]:
-        """One task for each file, or for several small ones."""
+        """One task for each file group; several small ones without log files share a task."""
         read = self._asked.read
         given = read.where if isinstance(read.where, Condition) else None
         joined = (
@@ -184,9 +185,9 @@ class HudiOpsReader(DataSourceReader):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class FilesToRead:
-    """One task: files, the columns in the types that Spark takes them in, and what to do when a file is gone."""
+    """One task: files or slices, the columns in the types that Spark takes them in, and what to do when a file is gone."""
 
-    tasks: tuple[FileTask, ...]
+    tasks: tuple[FileTask | SliceTask, ...]
     schema: pa.Schema
     if_gone: str = ""
 
@@ -200,7 +201,7 @@ class FilesToRead:
         pa.set_cpu_count(1)
         for task in self.tasks:
             try:
-                for batch in FileScan(task, streaming=True).batches():
+                for batch in open_scan(task, streaming=True).batches():
                     yield from pa.Table.from_batches([batch]).cast(self.schema).to_batches()
             except NotFound as error:
                 raise Unavailable(
@@ -250,7 +251,12 @@ class _Asked:
                 next_step="name the end of the interval by the option until",
             )
         instant = instant_meant(storage, as_of) if as_of else None
-        read = request_of(columns, options.get("where") or None, instant, None)
+        query = options.get("query") or "snapshot"
+        if of_changes and query != "snapshot":
+            raise InvalidRequest(
+                "changes are those of all files", expected="query=snapshot with changes", found=query, setting="query"
+            )
+        read = request_of(columns, options.get("where") or None, instant, None, query)
         return cls(storage, read, ChangesRequest(read, since, until, fence) if of_changes else None)
 
     def plan(self) -> ReadPlan:
@@ -271,12 +277,16 @@ def _is_set(text: str | None) -> bool:
     raise InvalidRequest("the option fence is a switch", expected="true or false", found=text, setting="fence")
 
 
-def _packed(tasks: Sequence[FileTask]) -> list[tuple[FileTask, ...]]:
-    packed: list[list[FileTask]] = []
-    size = 0
+def _packed(tasks: Sequence[FileTask | SliceTask]) -> list[tuple[FileTask | SliceTask, ...]]:
+    packed: list[list[FileTask | SliceTask]] = []
+    size = TASK_BYTES
     for task in tasks:
+        if isinstance(task, SliceTask):
+            packed.append([task])
+            size = TASK_BYTES  # full: merging is work enough for a task
+            continue
         cost = task.size_bytes + FILE_COST_BYTES
-        if not packed or size + cost > TASK_BYTES:
+        if size + cost > TASK_BYTES:
             packed.append([])
             size = 0
         packed[-1].append(task)

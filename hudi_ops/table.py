@@ -12,6 +12,7 @@ from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition
 from hudi_ops.config.table import TABLE_TYPES, TableConfig
+from hudi_ops.config.write_settings import LogFormat, checked_format
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
@@ -19,6 +20,7 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.adopt import Adoption, adopt_table
 from hudi_ops.services.adopter import Terms
 from hudi_ops.services.batch import Batch
+from hudi_ops.services.compactable import CompactableTable
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.engine_choice import EngineName, choose_engine, choose_frame_engine
 from hudi_ops.services.folder import SourceFolder, ingest_folder
@@ -40,16 +42,20 @@ from hudi_ops.view.schema import table_schema
 R = TypeVar("R")
 
 
-class Table(ReadableTable):
+class Table(ReadableTable, CompactableTable):
     """One table. Not safe for several threads; open one per thread.
 
     Use `Table.create` or `Table.open`.
     """
 
     def __init__(
-        self, ctx: TableContext, terms: Terms | None = None, conflicts: ConflictSettings | None = None
+        self,
+        ctx: TableContext,
+        terms: Terms | None = None,
+        conflicts: ConflictSettings | None = None,
+        log_format: LogFormat = "parquet",
     ) -> None:
-        super().__init__(Session(ctx, terms or Terms(), conflicts or ConflictSettings()))
+        super().__init__(Session(ctx, terms or Terms(), conflicts or ConflictSettings(), checked_format(log_format)))
         self._ctx = self._session.ctx
         self.was_created = False
         """Whether `create` made the table just now; False when an equal one was there."""
@@ -75,6 +81,7 @@ class Table(ReadableTable):
         locks: LockProvider | None = None,
         engine: Engine | None = None,
         conflicts: ConflictSettings | None = None,
+        log_format: LogFormat = "parquet",
     ) -> Self:
         """Make a table, or open the one that an equal call made.
 
@@ -97,13 +104,14 @@ class Table(ReadableTable):
             locks: the table lock; None: one that holds inside this process only.
             engine: runs the work; None: threads of this process.
             conflicts: as in `open`.
+            log_format: as in `open`.
 
         Raises:
             InvalidRequest: the definition cannot be a table, or another table lies there.
         """
         if table_type not in TABLE_TYPES:
             raise InvalidRequest(f"unknown table type {table_type!r}", expected="cow or mor", found=str(table_type))
-        table = cls(context_of(path, locks, engine), conflicts=conflicts)
+        table = cls(context_of(path, locks, engine), conflicts=conflicts, log_format=log_format)
         definition = Definition(
             name=name,
             schema=schema,
@@ -130,9 +138,11 @@ class Table(ReadableTable):
         buckets: int | None = None,
         hash_fields: Sequence[str] | None = None,
         timezone: str | None = None,
+        services_only: bool = False,
         locks: LockProvider | None = None,
         engine: Engine | None = None,
         conflicts: ConflictSettings | None = None,
+        log_format: LogFormat = "parquet",
     ) -> Self:
         """Open a table, ours or one that Apache Hudi made; the latter is adopted by the first write.
 
@@ -142,16 +152,18 @@ class Table(ReadableTable):
                 keys in their files, and kept in the commit log from the first write on.
             hash_fields: the key fields whose values name the bucket; None: all of them.
             timezone: for tables whose instants are in local time: the zone of the machines that write it, as `Europe/Berlin`.
+            services_only: adopt a table whose index is another one: Apache Hudi writes its rows, we compact it.
             locks: the table lock; None: one that holds inside this process only.
             engine: runs the work; None: threads of this process.
             conflicts: how this writer gets along with others: who gives way, how early, how often it tries; None: the defaults.
+            log_format: format of the rows in log files that this writer makes, `parquet` or `avro`; readers know both.
 
         Raises:
-            InvalidRequest: the path is not a table.
+            InvalidRequest: the path is not a table, or there is no such format.
             Unsupported: its version cannot be opened.
         """
-        terms = Terms(buckets, tuple(hash_fields) if hash_fields is not None else None, timezone)
-        table = cls(context_of(path, locks, engine), terms, conflicts)
+        terms = Terms(buckets, tuple(hash_fields) if hash_fields is not None else None, timezone, services_only)
+        table = cls(context_of(path, locks, engine), terms, conflicts, log_format)
         load_config(table._ctx.storage)
         return table
 
@@ -192,6 +204,7 @@ class Table(ReadableTable):
         where: str | None = None,
         as_of: str | None = None,
         *,
+        query: str = "snapshot",
         since: str | None = None,
         until: str | None = None,
         fence: bool = False,
@@ -206,17 +219,18 @@ class Table(ReadableTable):
             columns: names, in the order wanted; None for all, meta columns first.
             where: a SQL condition as in `read`; it leaves out partitions, files and row groups.
             as_of: as in `read`.
+            query: as in `read`.
             since: as in `changes`; `earliest` for all that the timeline tells.
             until: as in `changes`.
             fence: as in `changes`.
 
         Raises:
             InvalidRequest: as `read` and `changes` do, or changes as of an instant.
-            Unsupported: rows lie in log files, or Spark has no type for a column.
+            Unsupported: how log files are merged is not known here, or Spark has no type for a column.
         """
         from hudi_ops.datasource import frame_of
 
-        options = {"where": where, "as_of": self._instant_of(as_of), "since": since, "until": until}
+        options = {"where": where, "as_of": self._instant_of(as_of), "query": query, "since": since, "until": until}
         return frame_of(spark, self._ctx.storage, columns, {**options, "fence": "true" if fence else None})
 
     def ingest(
@@ -320,14 +334,16 @@ class Table(ReadableTable):
     def rollback(self, instant: str, *, abandoned: bool = False, dry_run: bool = False) -> RollbackResult:
         """Undo a pending write whose writer is gone; every write does so by itself where a heartbeat tells.
 
+        A compaction's plan at which nobody is can be taken off, too.
+
         Args:
-            instant: the write's request time.
+            instant: the request time of the write, or of the plan.
             abandoned: its writer has surely ended, though no heartbeat tells: a single writer of Apache Hudi makes none.
             dry_run: say what would be deleted; change nothing.
 
         Raises:
             InvalidRequest: no such instant, a completed one, or one without a heartbeat and `abandoned` was not said.
-            Unsupported: a pending service of Apache Hudi.
+            Unsupported: another pending service.
             Busy: its writer is alive, or somebody else is rolling it back.
         """
         return rollback_write(self._session, instant, abandoned=abandoned, dry_run=dry_run)

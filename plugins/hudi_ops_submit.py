@@ -59,18 +59,26 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         application: path of the application.
         application_args: its arguments; `--stop-file` is added.
         conf: Spark settings, on top of this class's own (no UI, warnings only, UTC).
+        only_if: a template; where it comes out empty the task is skipped, and nothing is submitted. None: always submitted.
         stop_grace_s: how long a stop may take before the process group is killed; below 5 s.
         kwargs: as for `SparkSubmitOperator`.
     """
 
     ui_color = "#d9ead3"
+    template_fields = (*SparkSubmitOperator.template_fields, "only_if")
 
     def __init__(
-        self, *, conf: dict[str, Any] | None = None, stop_grace_s: float = STOP_GRACE_S, **kwargs: Any
+        self,
+        *,
+        conf: dict[str, Any] | None = None,
+        only_if: str | None = None,
+        stop_grace_s: float = STOP_GRACE_S,
+        **kwargs: Any,
     ) -> None:
         super().__init__(conf={**_SPARK_DEFAULTS, **(conf or {})}, **kwargs)
         if not 0 < stop_grace_s < 5:
             raise ValueError(f"stop_grace_s must lie between 0 and 5, found {stop_grace_s}: Airflow kills after 5 s")
+        self.only_if = only_if
         self.stop_grace_s = stop_grace_s
         self._stop_file: Path | None = None
         self._result: dict[str, Any] | None = None
@@ -86,11 +94,13 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
 
         Raises:
             AirflowFailException: it failed, and trying again would not help.
-            AirflowSkipException: it was cancelled.
+            AirflowSkipException: it was cancelled, or there is nothing to do.
             AirflowException: it failed, and may be tried again.
             KeyboardInterrupt: passed on, once the application has ended.
             SystemExit: passed on, once the application has ended.
         """
+        if self.only_if is not None and not self.only_if.strip():
+            raise AirflowSkipException("nothing to do: the task before it said so")
         control = Path(tempfile.mkdtemp(prefix="hudi-ops-"))
         try:
             self._stop_file = control / "stop"

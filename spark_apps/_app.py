@@ -60,7 +60,7 @@ class StopRequest:
             self._was_obeyed = True
             raise Cancelled(
                 f"stopped on request before {step}; nothing was committed",
-                next_step="run it again when it is wanted: files that were not taken are still waiting",
+                next_step="run it again when it is wanted: what was not taken, or planned and not executed, is still waiting",
             )
 
 
@@ -137,6 +137,11 @@ class ArgumentParser(argparse.ArgumentParser):
             InvalidRequest: always.
         """
         raise InvalidRequest(f"{self.prog}: {message}", next_step=f"{self.prog} --help")
+
+
+def bound(text: str) -> int | None:
+    """A number; empty, as a form leaves it, for none."""
+    return int(text) if text else None
 
 
 def run(app: str, work: Callable[[], dict[str, Any]]) -> NoReturn:

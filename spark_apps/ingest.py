@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from _app import ArgumentParser, StoppableLocks, StopRequest, SubmittedSpark, run
+from _app import ArgumentParser, StoppableLocks, StopRequest, SubmittedSpark, bound, run
 
 from hudi_ops import Table
 from hudi_ops.concurrency.open_lock import lock_of
@@ -49,11 +49,6 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def bound(text: str) -> int | None:
-    """A number; empty, as a form leaves it, for none."""
-    return int(text) if text else None
-
-
 def source_folder(given: str, location: TableLocation, tables_file: str | None) -> str:
     """The folder to ingest: as given (relative to tables.yaml, whatever the working directory), or as declared.
 
@@ -89,7 +84,12 @@ def work() -> dict[str, Any]:
     locks = StoppableLocks(lock_of(location), stop)
     engine = SubmittedSpark(f"hudi-ops ingest {location.name}", stop)
     table = Table.open(
-        location.path, buckets=location.declared_buckets, locks=locks, engine=engine, conflicts=location.conflicts
+        location.path,
+        buckets=location.declared_buckets,
+        locks=locks,
+        engine=engine,
+        conflicts=location.conflicts,
+        log_format=location.log_format,
     )
     try:
         stop.check("the first file was read")

@@ -24,7 +24,7 @@ import pyarrow as pa
 from benchmarks.concurrency.cases import CASES, Case, Run
 from benchmarks.concurrency.contender import SCHEMA
 from benchmarks.concurrency.report import report
-from benchmarks.ingest import machine
+from benchmarks.harness import machine
 from hudi_ops import Table
 from hudi_ops.testing.zookeeper import EmbeddedZooKeeper
 

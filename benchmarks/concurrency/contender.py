@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.concurrency.measured import MeasuredLock, kind_of
-from benchmarks.ingest.storage_calls import CountingStorage
+from benchmarks.harness.storage_calls import CountingStorage
 from hudi_ops.concurrency.in_process import in_process_lock
 from hudi_ops.concurrency.zookeeper import ZooKeeperLock
 from hudi_ops.context import TableContext

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any
 
-from benchmarks.ingest.session import start_session
+from benchmarks.harness.session import start_session
 
 _REFUSED = ("HoodieWriteConflictException", "HoodieLockException", "HoodieHeartbeatException")
 GIVE_UP_AFTER = 100

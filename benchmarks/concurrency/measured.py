@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.ingest.storage_calls import CountingStorage
+from benchmarks.harness.storage_calls import CountingStorage
 
 # What a path is, by the first pattern that fits.
 _KINDS = (

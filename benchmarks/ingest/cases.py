@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.ingest.data import PARTITIONS
+from benchmarks.harness.comparison import Process
+from benchmarks.harness.rows import PARTITIONS
 
 SINGLE = "one"
 """The case of one row into a hundred: it costs the protocol alone."""
@@ -21,6 +22,7 @@ class Case:
         batch: rows that are written.
         groups: file groups of a bucketed table. Fewer than there are partitions: the table has no partitions.
         operation: `upsert`, `insert` or `bulk_insert`.
+        table_type: `cow` (copy-on-write) or `mor` (merge-on-read).
     """
 
     name: str
@@ -28,6 +30,7 @@ class Case:
     batch: str
     groups: int
     operation: str
+    table_type: str = "cow"
 
     @property
     def is_partitioned(self) -> bool:
@@ -37,16 +40,17 @@ class Case:
     @property
     def layout(self) -> str:
         """Cases of one layout begin from one prepared table."""
-        return f"{self.base or 'empty'}-{self.groups}"
+        return f"{self.table_type}-{self.base or 'empty'}-{self.groups}"
 
     def settings(self) -> dict[str, Any]:
         """What an engine process needs to know."""
         buckets = self.groups // len(PARTITIONS) if self.is_partitioned else self.groups
         return {
+            "table_type": self.table_type,
             "partitioned": self.is_partitioned,
             "buckets": buckets,
             "operation": self.operation,
-            "in_memory": self.name == SINGLE,
+            "in_memory": self.batch == SINGLE,
         }
 
 
@@ -59,6 +63,9 @@ CASES = (
     Case("upd-256", "bulk", "upd", 256, "upsert"),
     Case("few", "bulk", "few", 256, "upsert"),
     Case(SINGLE, "hundred", SINGLE, 8, "upsert"),
+    Case("mor-mix", "bulk", "mix", 16, "upsert", "mor"),
+    Case("mor-upd", "bulk", "upd", 16, "upsert", "mor"),
+    Case("mor-one", "hundred", SINGLE, 8, "upsert", "mor"),
 )
 
 
@@ -70,31 +77,34 @@ class Variant:
     title: str
     engine: str
     options: tuple[tuple[str, Any], ...] = ()
+    table_types: tuple[str, ...] = ("cow", "mor")
 
     def takes(self, case: Case) -> bool:
         """Whether the variant takes part: only bucketed tables are made with other numbers of file groups."""
+        if case.table_type not in self.table_types:
+            return False
         return self.name != "hudi-bloom" or case.groups == 16 or case.name == SINGLE
 
 
+_COW, _MOR = ("cow",), ("mor",)
 VARIANTS = (
     Variant("hudi", "Apache Hudi, bucket index", "hudi", (("index", "BUCKET"),)),
-    Variant("hudi-bloom", "Apache Hudi, bloom index", "hudi", (("index", "BLOOM"),)),
+    Variant("hudi-bloom", "Apache Hudi, bloom index", "hudi", (("index", "BLOOM"),), _COW),
+    Variant(
+        "hudi-parquet", "Apache Hudi, bucket index, Parquet in its logs", "hudi", (("log_format", "parquet"),), _MOR
+    ),
     Variant("spark", "hudi_ops, Spark engine", "spark"),
     Variant("local", "hudi_ops, local engine", "local"),
-    Variant("local-bare", "hudi_ops, local engine, no meta columns", "local", (("meta_fields", False),)),
+    Variant("local-bare", "hudi_ops, local engine, no meta columns", "local", (("meta_fields", False),), _COW),
     Variant("delta", "delta-rs, tuned", "delta"),
     Variant("floor", "pyarrow floor", "floor", (("meta_fields", True),)),
-    Variant("floor-bare", "pyarrow floor, no meta columns", "floor", (("meta_fields", False),)),
+    Variant("floor-bare", "pyarrow floor, no meta columns", "floor", (("meta_fields", False),), _COW),
 )
 
-MODULES = {
-    "hudi": ["benchmarks.ingest.run_hudi"],
-    "spark": ["benchmarks.ingest.run_ours", "--engine", "spark"],
-    "local": ["benchmarks.ingest.run_ours", "--engine", "local"],
-    "delta": ["benchmarks.ingest.run_delta"],
-    "floor": ["benchmarks.ingest.run_floor"],
+PROCESSES = {
+    "hudi": Process(("benchmarks.ingest.run_hudi",), on_spark=True),
+    "spark": Process(("benchmarks.ingest.run_ours", "--engine", "spark"), on_spark=True),
+    "local": Process(("benchmarks.ingest.run_ours", "--engine", "local")),
+    "delta": Process(("benchmarks.ingest.run_delta",)),
+    "floor": Process(("benchmarks.ingest.run_floor",)),
 }
-"""Module and arguments of each engine's process."""
-
-ON_SPARK = frozenset({"hudi", "spark"})
-"""Engines that need the interpreter with Spark; the others run on the one that runs the benchmark."""

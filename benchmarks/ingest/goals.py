@@ -1,47 +1,13 @@
-"""The goals, and what came of each: one line a goal and case, met or missed."""
+"""The goals of the ingest benchmark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import median
-from typing import Any
-
+from benchmarks.harness.goals import Goal
 from benchmarks.ingest.cases import SINGLE
-
-Run = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Goal:
-    """`figure` of `over` by that of `under`, paired by round; the median must be at least, or at most, `bound`.
-
-    Without `over` the median of the figure itself is judged.
-    """
-
-    text: str
-    cases: tuple[str, ...]
-    under: str
-    figure: str
-    bound: float
-    over: str = ""
-    is_floor: bool = True
-
-    def values(self, runs: Sequence[Run], case: str) -> list[float]:
-        """One value a round in which both took part."""
-        under = _by_round(runs, case, self.under, self.figure)
-        if not self.over:
-            return list(under.values())
-        over = _by_round(runs, case, self.over, self.figure)
-        return [over[number] / max(under[number], 1e-9) for number in sorted(over.keys() & under.keys())]
-
-    def is_met(self, values: Sequence[float]) -> bool:
-        """Whether the median keeps the bound."""
-        return median(values) >= self.bound if self.is_floor else median(values) <= self.bound
-
 
 _UPSERTS = ("mix", "upd", "upd-1", "upd-256")
 _WRITES = ("bulk", *_UPSERTS, "ins")
+_APPENDS = ("mor-mix", "mor-upd")
 
 GOALS = (
     Goal("local, CPU: at least 8x Apache Hudi (bucket)", _UPSERTS, "local", "cpu_s", 8.0, over="hudi"),
@@ -78,20 +44,7 @@ GOALS = (
         over="local",
         is_floor=False,
     ),
+    Goal("merge-on-read, local, CPU: at least 8x Apache Hudi", _APPENDS, "local", "cpu_s", 8.0, over="hudi"),
+    Goal("merge-on-read, local, wall: at least 3x delta-rs MERGE", _APPENDS, "local", "wall_s", 3.0, over="delta"),
+    Goal("merge-on-read, Spark, CPU: at least 2.5x Apache Hudi", _APPENDS, "spark", "cpu_s", 2.5, over="hudi"),
 )
-
-
-def verdicts(runs: Sequence[Run]) -> str:
-    """Markdown: a line per goal and case that was measured."""
-    lines = ["| goal | case | measured (min-max) | |", "|---|---|---|---|"]
-    for goal in GOALS:
-        for case in goal.cases:
-            values = goal.values(runs, case)
-            if values:
-                found = f"**{median(values):.3g}** ({min(values):.3g}-{max(values):.3g})"
-                lines.append(f"| {goal.text} | `{case}` | {found} | {'met' if goal.is_met(values) else '**missed**'} |")
-    return "\n".join(lines)
-
-
-def _by_round(runs: Sequence[Run], case: str, variant: str, figure: str) -> dict[int, float]:
-    return {run["round"]: float(run[figure]) for run in runs if (run["case"], run["variant"]) == (case, variant)}

@@ -1,16 +1,14 @@
-"""Process of Apache Hudi's own Spark writer: copy-on-write, bucket or bloom index, no metadata table."""
+"""Process of Apache Hudi's own Spark writer: bucket or bloom index, no metadata table."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ingest.data import ORDERING, PARTITION, RECORD_KEY
-from benchmarks.ingest.serve import Job, arguments, serve
-from benchmarks.ingest.session import PARALLELISM, start_session
-
-_KEY_GENERATORS = {True: "SimpleKeyGenerator", False: "NonpartitionedKeyGenerator"}
+from benchmarks.harness.hudi_options import versions, write_options
+from benchmarks.harness.serve import arguments, serve
+from benchmarks.harness.session import start_session
+from benchmarks.ingest.job import Job
 
 
 class ApacheHudi:
@@ -22,9 +20,7 @@ class ApacheHudi:
 
     def versions(self) -> dict[str, str]:
         """Bundle, Spark and Java."""
-        bundle = re.sub(r"^hudi-|\.jar$", "", Path(self._jar).name)
-        java = self._spark._jvm.System.getProperty("java.version")
-        return {"apache_hudi": bundle, "spark": self._spark.version, "java": java}
+        return versions(self._spark, self._jar)
 
     def prepare(self, job: Job) -> None:
         """The base rows into a new table; a table without rows is made by its first write."""
@@ -40,36 +36,11 @@ class ApacheHudi:
         self._spark.stop()
 
     def _write(self, job: Job, operation: str, mode: str) -> None:
+        options = write_options(
+            operation, job.table_type, partitioned=job.partitioned, buckets=job.buckets, **job.options
+        )
         rows = self._spark.read.parquet(job.source)
-        rows.write.format("hudi").options(**_options(job, operation)).mode(mode).save(job.table)
-
-
-def _options(job: Job, operation: str) -> dict[str, str]:
-    options = {
-        "hoodie.table.name": "trips",
-        "hoodie.datasource.write.recordkey.field": RECORD_KEY,
-        "hoodie.datasource.write.partitionpath.field": PARTITION if job.partitioned else "",
-        "hoodie.datasource.write.keygenerator.class": f"org.apache.hudi.keygen.{_KEY_GENERATORS[job.partitioned]}",
-        "hoodie.datasource.write.precombine.field": ORDERING,
-        "hoodie.datasource.write.table.type": "COPY_ON_WRITE",
-        "hoodie.datasource.write.operation": operation,
-        "hoodie.table.timeline.timezone": "UTC",
-        "hoodie.index.type": job.options["index"],
-        "hoodie.metadata.enable": "false",
-        "hoodie.parquet.compression.codec": "zstd",
-        "hoodie.clean.automatic": "false",
-        "hoodie.archive.automatic": "false",
-        "hoodie.upsert.shuffle.parallelism": str(PARALLELISM),
-        "hoodie.insert.shuffle.parallelism": str(PARALLELISM),
-        "hoodie.bulkinsert.shuffle.parallelism": str(PARALLELISM),
-    }
-    if job.options["index"] == "BUCKET":
-        options |= {
-            "hoodie.index.bucket.engine": "SIMPLE",
-            "hoodie.bucket.index.num.buckets": str(job.buckets),
-            "hoodie.bucket.index.hash.field": RECORD_KEY,
-        }
-    return options
+        rows.write.format("hudi").options(**options).mode(mode).save(job.table)
 
 
 def main() -> None:
@@ -80,7 +51,7 @@ def main() -> None:
     def start() -> ApacheHudi:
         return ApacheHudi(start_session("apache-hudi", options.jar, options.work, options.driver_memory), options.jar)
 
-    serve(start)
+    serve(start, Job)
 
 
 if __name__ == "__main__":

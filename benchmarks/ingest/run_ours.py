@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.ingest.data import ORDERING, PARTITION, RECORD_KEY
-from benchmarks.ingest.serve import Job, arguments, serve
-from benchmarks.ingest.session import start_session
-from benchmarks.ingest.storage_calls import CountingStorage
+from benchmarks.harness.rows import ORDERING, PARTITION, RECORD_KEY
+from benchmarks.harness.serve import arguments, serve
+from benchmarks.harness.session import start_session
+from benchmarks.harness.storage_calls import CountingStorage
+from benchmarks.ingest.job import Job
 from hudi_ops import Table
 from hudi_ops.concurrency.in_process import in_process_lock
 from hudi_ops.context import TableContext
@@ -45,6 +46,7 @@ class Ours:
             schema=self._schema,
             partition_by=[PARTITION] if job.partitioned else [],
             ordering=ORDERING,
+            table_type=job.table_type,
             buckets=job.buckets,
             **job.options,
         )
@@ -91,7 +93,7 @@ def main() -> None:
             return Ours(schema)
         return Ours(schema, start_session("ours", options.jar, options.work, options.driver_memory))
 
-    serve(start)
+    serve(start, Job)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ table changes, unless its metadata table is dropped. Doing it again changes noth
 hudi-ops adopt /data/trips --buckets 16
 hudi-ops adopt /data/trips --buckets 16 --timezone Europe/Berlin
 hudi-ops adopt /data/trips --buckets 16 --drop-metadata-table --dry-run
+hudi-ops adopt /data/trips --services-only      # a table with Apache Hudi's simple, bloom or another index
 """
 
 
@@ -46,6 +47,13 @@ def adopt(
             "it again.",
         ),
     ] = False,
+    services_only: Annotated[
+        bool,
+        typer.Option(
+            "--services-only",
+            help="Its index is another one: Apache Hudi writes its rows, hudi-ops compacts it and removes partitions.",
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything; change nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -53,7 +61,9 @@ def adopt(
     location = locate(table)
     fields = split_names(hash_fields, "--hash-fields")
     with (
-        open_table(location, buckets=buckets, hash_fields=fields, timezone=timezone) as opened,
+        open_table(
+            location, buckets=buckets, hash_fields=fields, timezone=timezone, services_only=services_only
+        ) as opened,
         working(f"adopting {location.name}"),
     ):
         done = opened.adopt(drop_metadata_table=drop_metadata_table, dry_run=dry_run).as_dict()
@@ -68,10 +78,10 @@ def _text(done: dict[str, Any]) -> str:
         if done["adopted"]
         else ""
     )
-    text = (
-        f"{done['table']} {what}: {counted(done['buckets'], 'bucket')} by {', '.join(done['hash_fields'])}{checked}; "
-        f"instants in {done['timezone']}"
-    )
+    index = f"{counted(done['buckets'], 'bucket')} by {', '.join(done['hash_fields'])}{checked}"
+    if done["index"] == "other":
+        index = "for services only, its rows are written by Apache Hudi"
+    text = f"{done['table']} {what}: {index}; instants in {done['timezone']}"
     if done["dropped"]:
         text += f"\n  metadata table ({', '.join(done['dropped'])}) {would}dropped"
     return text

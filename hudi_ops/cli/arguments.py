@@ -74,6 +74,7 @@ def open_table(
     buckets: int | None = None,
     hash_fields: tuple[str, ...] | None = None,
     timezone: str | None = None,
+    services_only: bool = False,
 ) -> Iterator[Table]:
     """The table at a location, with its lock; let go of at the end.
 
@@ -82,6 +83,7 @@ def open_table(
         buckets: for tables that Apache Hudi made; None: what `tables.yaml` says.
         hash_fields: as in `Table.open`.
         timezone: as in `Table.open`.
+        services_only: as in `Table.open`.
 
     Raises:
         InvalidRequest: no table lies there.
@@ -95,8 +97,10 @@ def open_table(
         buckets=location.declared_buckets if buckets is None else buckets,
         hash_fields=hash_fields,
         timezone=timezone,
+        services_only=services_only,
         locks=lock_of(location),
         conflicts=location.conflicts,
+        log_format=location.log_format,
     )
     try:
         yield table

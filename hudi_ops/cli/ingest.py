@@ -157,6 +157,8 @@ def _ingest_text(result: dict[str, Any]) -> str:
         return f"{result['table']}: {result['note']}"
     files = f" from {counted(result['files'], 'file')}" if result["files"] else ""
     counts = ", ".join(f"{result[what]:,} {what}" for what in ("inserted", "updated", "deleted", "ignored"))
+    if result["logged"]:
+        counts += f", {result['logged']:,} to log files"
     notes = [*result["schema_changes"], *([result["note"]] if result["note"] else [])]
     note = "".join(f"\n  {line}" for line in notes)
     replaced = f", {counted(result['replaced'], 'file group')} replaced" if result["replaced"] else ""

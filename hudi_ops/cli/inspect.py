@@ -26,7 +26,8 @@ from hudi_ops.cli.row_files import check_output, write_checkpoint, write_parquet
 from hudi_ops.errors import Corrupt
 
 if TYPE_CHECKING:
-    from hudi_ops.services.scan import Scan
+    import pyarrow as pa
+
     from hudi_ops.table import Table
 
 TERMINAL_ROWS = 20
@@ -85,6 +86,13 @@ def read(
     as_of: Annotated[
         str | None, typer.Option(metavar="TIME", help="An instant or an ISO time: read the table as it was then.")
     ] = None,
+    query: Annotated[
+        str,
+        typer.Option(
+            metavar="QUERY",
+            help="snapshot: all rows in their newest state; read_optimized: of base files alone, without what lies in log files.",
+        ),
+    ] = "snapshot",
     limit: Annotated[int | None, typer.Option(help="At most so many rows. Default on a terminal: 20.")] = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE.parquet", help="Write the rows to this file instead of printing them.")
@@ -104,7 +112,7 @@ def read(
     """Print rows of a table, or write them to a Parquet file.
 
     Raises:
-        InvalidRequest: an unknown column or instant, a filter that does not parse, or no such output.
+        InvalidRequest: an unknown column, instant or query, a filter that does not parse, or no such output.
     """
     location = locate(table)
     wanted = split_names(columns, "--columns")
@@ -114,30 +122,40 @@ def read(
     most = TERMINAL_ROWS if limit is None and is_shown else limit
     with open_table(location) as opened:
         with working(f"reading {location.name}"):
-            scan = opened.scan(list(wanted or columns_of(opened, meta)), where, as_of, most)
+            scan = opened.scan(list(wanted or columns_of(opened, meta)), where, as_of, most, query=query)
             # Taken before the rows: what completes meanwhile comes after it.
             checkpoint = scan.checkpoint if checkpoint_file is not None else None
             shown = scan.to_arrow() if is_shown else None
-            more = _rows_left(opened, scan, where, as_of, most) if is_shown else 0
+            more = 0
+            if is_shown and most is not None:
+                more = max(0, opened.scan(scan.schema.names[:1], where, as_of, query=query).count_rows() - most)
             read = scan.explain() if explain else None
             written = write_parquet(scan, output) if output is not None and read is None else 0
         names = scan.schema.names
         if read is not None:
             write_json({"table": location.name, **read.as_dict()}) if as_json else write(str(read))
         elif output is not None:
-            facts = {"table": location.name, "output": str(output), "columns": names, "row_count": written}
-            said = f"{counted(written, 'row')} of {location.name} written to {output}, {sized(output.stat().st_size)}"
-            write_json(facts) if as_json else write(said)
+            _tell_written(location.name, output, names, written, as_json)
         elif as_json:
             write_json_with_rows({"table": location.name, "columns": names}, plain_rows(scan.to_batches()))
         elif shown is not None:
-            write_table(names, [list(row.values()) for row in plain_rows(shown.to_batches())])
-            if more:
-                write(f"… and {counted(more, 'more row')}; --limit shows more, --output writes all of them to a file")
+            _tell_shown(names, shown, more)
         else:
             write_lines(plain_rows(scan.to_batches()))
         if checkpoint_file is not None and checkpoint is not None and not explain:
             write_checkpoint(checkpoint_file, checkpoint, output)
+
+
+def _tell_written(table: str, output: Path, names: list[str], rows: int, as_json: bool) -> None:
+    facts = {"table": table, "output": str(output), "columns": names, "row_count": rows}
+    said = f"{counted(rows, 'row')} of {table} written to {output}, {sized(output.stat().st_size)}"
+    write_json(facts) if as_json else write(said)
+
+
+def _tell_shown(names: list[str], shown: pa.Table, more: int) -> None:
+    write_table(names, [list(row.values()) for row in plain_rows(shown.to_batches())])
+    if more:
+        write(f"… and {counted(more, 'more row')}; --limit shows more, --output writes all of them to a file")
 
 
 def timeline(
@@ -208,13 +226,6 @@ def columns_of(table: Table, meta: bool) -> tuple[str, ...]:
     from hudi_ops.config.columns import META_COLUMNS
 
     return (*(META_COLUMNS if meta else ()), *table.schema.names)
-
-
-def _rows_left(table: Table, scan: Scan, where: str | None, as_of: str | None, limit: int | None) -> int:
-    """How many rows pass the filter beyond those that are shown."""
-    if limit is None:
-        return 0
-    return max(0, table.scan(scan.schema.names[:1], where, as_of).count_rows() - limit)
 
 
 def _write_rows(rows: Sequence[dict[str, Any]]) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from hudi_ops.cli import adopt, changes, create, ingest, inspect, lock, recover, remove, zookeeper
+from hudi_ops.cli import adopt, changes, compact, create, ingest, inspect, lock, recover, remove, zookeeper
 from hudi_ops.cli.arguments import as_help
 from hudi_ops.cli.output import BROKEN_PIPE_EXIT_CODE, write, write_json
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
@@ -34,6 +34,7 @@ app = typer.Typer(
 app.command(help=as_help(create.CREATE_HELP))(create.create)
 app.command(help=as_help(adopt.ADOPT_HELP))(adopt.adopt)
 app.command(help=as_help(ingest.INGEST_HELP))(ingest.ingest)
+app.command(help=as_help(compact.COMPACT_HELP))(compact.compact)
 app.command(name="delete-partition", help=as_help(remove.DELETE_PARTITION_HELP))(remove.delete_partition)
 app.command(help=as_help(remove.TRUNCATE_HELP))(remove.truncate)
 app.command(help=as_help(recover.ROLLBACK_HELP))(recover.rollback)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from hudi_ops.concurrency.lease import Role, discard, drop_lease, lease_facts, take_lease
+from hudi_ops.concurrency.lease import LeaseRole, discard, drop_lease, lease_facts, take_lease
 from hudi_ops.concurrency.strangers import alone_with_the_clock, is_shared_with_strangers
 from hudi_ops.context import TableContext
 from hudi_ops.errors import AlreadyExists, Internal, OutcomeUnknown
@@ -53,7 +53,7 @@ class Wanted:
 
     action: str
     requested: bytes
-    role: Role
+    role: LeaseRole
     beside_strangers: bool
 
 

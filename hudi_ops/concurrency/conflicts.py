@@ -16,7 +16,10 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from hudi_ops.errors import Busy, Conflict, InvalidRequest
 from hudi_ops.timeline.footprint import Footprint
 
-Role: TypeAlias = Literal["ingest", "service"]
+Role: TypeAlias = Literal["ingest", "service", "compaction"]
+"""`service` is what replaces file groups. A `compaction` merges what its plan names into the same groups: whatever completes
+meanwhile lies upon its result, so that it meets nobody, and nobody meets it (docs/protocol.md §17)."""
+
 Stage: TypeAlias = Literal["completed", "planned", "running"]
 
 UNKNOWN = "everything: its write set cannot be told"

@@ -31,7 +31,7 @@ from hudi_ops.timeline.footprint import (
 )
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log_head import reaching_back
-from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State, inflight_name
+from hudi_ops.timeline.names import MERGING_ACTIONS, REWRITING_ACTIONS, WRITE_ACTIONS, State, inflight_name
 from hudi_ops.timeline.plans import read_plan
 from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import CommitReader, TableState
@@ -48,7 +48,7 @@ class ContenderReader:
     _published: dict[str, PlanEntry] = field(default_factory=dict)
 
     def completed_since(self, begun: TableState, mine: Contender, now: TableState) -> Iterator[Contender]:
-        """Every write that completed since an attempt began, with a slot or without, in no order.
+        """Every write that completed since an attempt began, with a slot or without, in no order; ingestion does not meet merges.
 
         Args:
             begun: the state that the attempt began from.
@@ -63,6 +63,8 @@ class ContenderReader:
             if one.time == instant or lies_behind(one, seen, instant):
                 continue
             metadata = self.commits.metadata(now.timeline, one)
+            if mine.role == "ingest" and metadata is not None and metadata.is_merge:
+                continue
             pointer = Pointer.decode(metadata.extra) if metadata is not None else None
             found = Contender(
                 one.time,
@@ -79,18 +81,20 @@ class ContenderReader:
                 entry = read_slot(self.storage, pointer.slot)
                 found = replace(found, owner=entry.owner if entry is not None else "")
             yield found
-        yield from self._archived_since(begun, instant, now)
+        yield from self._archived_since(begun, mine, now)
         yield from lost_from_sight(self.storage, begun, now)
 
-    def _archived_since(self, begun: TableState, instant: str, now: TableState) -> Iterator[Contender]:
+    def _archived_since(self, begun: TableState, mine: Contender, now: TableState) -> Iterator[Contender]:
         """What completed with a slot and was taken off the timeline meanwhile: the log still has it."""
         for slot, entry in now.log.completes():
-            if slot <= begun.log.head or entry.instant == instant or entry.action == "rollback":
+            if slot <= begun.log.head or entry.instant == mine.instant or entry.action == "rollback":
                 continue
             if (
                 now.timeline.find(entry.instant, entry.action) is not None
                 or entry.action not in WRITE_ACTIONS | REWRITING_ACTIONS
             ):
+                continue
+            if mine.role == "ingest" and entry.action in MERGING_ACTIONS:
                 continue
             try:
                 found = footprint_of(CommitMetadata.from_bytes(self.storage.get(entry.payload), entry.payload))

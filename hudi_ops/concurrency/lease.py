@@ -26,7 +26,7 @@ BEAT_INTERVAL_S = 30.0
 EXPIRY_MS = 120_000
 """Apache Hudi's default judgement: two missed beats of 60 s."""
 
-Role = Literal["write", "plan", "execute", "rollback"]
+LeaseRole = Literal["write", "plan", "execute", "rollback"]
 """What the owner does with the instant: write it, plan a service, execute what was planned, or undo another one by it."""
 
 
@@ -63,7 +63,7 @@ class Renewal:
         beaten_s: the monotonic clock just before the lease was taken, or last renewed.
     """
 
-    def __init__(self, ctx: TableContext, instant: str, role: Role, beaten_s: float) -> None:
+    def __init__(self, ctx: TableContext, instant: str, role: LeaseRole, beaten_s: float) -> None:
         self.storage = ctx.storage
         self.clock = ctx.clock
         self.instant = instant
@@ -128,12 +128,12 @@ def lease_path(instant: str) -> str:
     return f"{FOLDER}/{instant}"
 
 
-def lease_facts(ctx: TableContext, role: Role) -> dict[str, Any]:
+def lease_facts(ctx: TableContext, role: LeaseRole) -> dict[str, Any]:
     """What a lease says of its owner; the same with every beat."""
     return {"owner": asdict(ctx.owner), "role": role, "lock": lock_of_table(ctx).address}
 
 
-def take_lease(ctx: TableContext, instant: str, role: Role = "write") -> bool:
+def take_lease(ctx: TableContext, instant: str, role: LeaseRole = "write") -> bool:
     """Create the lease of a new instant; False when the instant is taken already."""
     body = _content(lease_facts(ctx, role), ctx.clock.now_ms(), ctx.ids.new_id())
     try:
@@ -147,7 +147,7 @@ def take_lease(ctx: TableContext, instant: str, role: Role = "write") -> bool:
     return True
 
 
-def inherit_lease(ctx: TableContext, instant: str, role: Role) -> None:
+def inherit_lease(ctx: TableContext, instant: str, role: LeaseRole) -> None:
     """Put our name on the lease of an instant whose owner is gone. A failure is logged: a TAKEOVER decides, not the lease."""
     try:
         ctx.storage.put(lease_path(instant), _content(lease_facts(ctx, role), ctx.clock.now_ms()))

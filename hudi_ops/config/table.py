@@ -21,6 +21,12 @@ BUCKETS_MAX = 100_000
 TableType = Literal["COPY_ON_WRITE", "MERGE_ON_READ"]
 MergeMode = Literal["COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING", "CUSTOM"]
 
+_MODE_OF_PAYLOAD: dict[str, MergeMode] = {
+    "OverwriteWithLatestAvroPayload": "COMMIT_TIME_ORDERING",
+    "DefaultHoodieRecordPayload": "EVENT_TIME_ORDERING",
+    "EventTimeAvroPayload": "EVENT_TIME_ORDERING",
+}
+
 TABLE_TYPES: dict[str, TableType] = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 
 
@@ -123,7 +129,7 @@ class TableConfig(BaseModel):
             merge_mode=_choice(
                 raw,
                 "hoodie.record.merge.mode",
-                "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING",
+                _inferred_mode(raw, ordering),
                 ("COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING", "CUSTOM"),
                 path,
             ),
@@ -143,18 +149,32 @@ class TableConfig(BaseModel):
 class TableFacts(BaseModel):
     """What a writer must know and Apache Hudi does not store; kept in the commit log.
 
-    `buckets` is the count of the simple bucket index, `hash_fields` the fields its hash is taken of. `encodes_key_names` says
+    `index` is `other` for tables of Apache Hudi whose index is its own: we service them, and write no rows. `buckets` is the count
+    of the simple bucket index (0 with another one), `hash_fields` the fields its hash is taken of. `encodes_key_names` says
     whether record keys read `field:value`; None: as table version and key generator have it. `timezone` is the zone of the
     instants, as in the IANA data base, of tables whose properties say no more than LOCAL.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    index: Literal["simple_bucket"] = "simple_bucket"
+    index: Literal["simple_bucket", "other"] = "simple_bucket"
     buckets: int
     hash_fields: tuple[str, ...]
     encodes_key_names: bool | None = None
     timezone: str = "UTC"
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether rows can be written: their file group follows from their key."""
+        return self.index == "simple_bucket"
+
+
+def _inferred_mode(raw: Mapping[str, str], ordering: tuple[str, ...]) -> MergeMode:
+    """The merge mode of a table that does not name it, as in version 6: its payload class tells, whatever strategy it names."""
+    payload = raw.get("hoodie.compaction.payload.class", "").rpartition(".")[2]
+    if payload:
+        return _MODE_OF_PAYLOAD.get(payload, "CUSTOM")
+    return "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING"
 
 
 def _csv(raw: Mapping[str, str], key: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition
 from hudi_ops.config.table import BUCKETS_MAX
+from hudi_ops.config.write_settings import LogFormat
 from hudi_ops.errors import InvalidRequest
 
 ENVIRONMENT_VARIABLE = "HUDI_OPS_TABLES"
@@ -60,6 +61,7 @@ class TableDeclaration(_Model):
     source: str | None = Field(
         default=None, min_length=1, description="Folder that ingestion takes files from by default."
     )
+    log_format: LogFormat = Field(default="parquet", description="Rows in log files: parquet or avro.")
     conflicts: ConflictSettings = Field(
         default=ConflictSettings(),
         description="How its writers get along: strategy, early_detection, retries, wait_s, …",
@@ -130,6 +132,11 @@ class TableLocation(_Model):
     def conflicts(self) -> ConflictSettings | None:
         """What `tables.yaml` says of writers that meet; None for a bare path."""
         return self.declaration.conflicts if self.declaration is not None else None
+
+    @property
+    def log_format(self) -> LogFormat:
+        """Format of the rows in log files that its writers make."""
+        return self.declaration.log_format if self.declaration is not None else "parquet"
 
     @property
     def declared_buckets(self) -> int | None:

@@ -28,7 +28,7 @@ BLOOM_HEADROOM = 1.5
 
 ROW_GROUP_ROWS = 1_000_000
 
-_MODERN_CALENDAR = {"org.apache.spark.version": "3.5.0"}
+MODERN_CALENDAR = {"org.apache.spark.version": "3.5.0"}
 """Tells Spark, and so Apache Hudi, that old dates are in the proleptic Gregorian calendar, as Arrow's are. Without this key
 they refuse to read any date before 1582, such as the sentinel 0001-01-01; Hudi's own rewritten files carry it too."""
 
@@ -186,6 +186,23 @@ def stored_schema(schema: pa.Schema, meta_fields: bool) -> pa.Schema:
     return with_meta(schema) if meta_fields else pa.schema(list(schema))
 
 
+def stored_avro_schema(schema: pa.Schema, table_name: str, meta_fields: bool) -> str:
+    """The Avro schema, as JSON, that the footer of a base file and the headers of log blocks carry.
+
+    Args:
+        schema: the table's own columns.
+        table_name: names the record.
+        meta_fields: `hoodie.populate.meta.fields`: whether the five columns are in front.
+
+    Source: docs/format.md §4.
+    """
+    record = to_avro(schema, table_name)
+    if meta_fields:
+        meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
+        record = {**record, "fields": [*meta, *record["fields"]]}
+    return json.dumps(record, separators=(",", ":"))
+
+
 def bloom_of(
     keys: pa.ChunkedArray, fpp: float, carried: BloomFilter | None, added: pa.ChunkedArray | None
 ) -> BloomFilter:
@@ -230,7 +247,7 @@ def encode_base_file(
         bloom=bloom_of(keys, settings.bloom_fpp, carried, added_keys) if keys is not None else None,
         min_key=bounds[0] if bounds else None,
         max_key=bounds[1] if bounds else None,
-        avro_schema=json.dumps(_avro_of(data_schema, table_name, keys is not None), separators=(",", ":")),
+        avro_schema=stored_avro_schema(data_schema, table_name, keys is not None),
     )
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -244,13 +261,5 @@ def encode_base_file(
         write_page_index=False,
     ) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
-        writer.add_key_value_metadata(parquet_footer.encode(footer) | _MODERN_CALENDAR)
+        writer.add_key_value_metadata(parquet_footer.encode(footer) | MODERN_CALENDAR)
     return sink.getvalue()
-
-
-def _avro_of(schema: pa.Schema, table_name: str, meta_fields: bool) -> dict[str, object]:
-    record = to_avro(schema, table_name)
-    if not meta_fields:
-        return record
-    meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
-    return {**record, "fields": [*meta, *record["fields"]]}

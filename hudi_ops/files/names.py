@@ -8,27 +8,66 @@ from dataclasses import dataclass
 
 _BASE = re.compile(r"(?P<file_id>[^_]+)_(?P<token>\d+-\d+-\d+)_(?P<instant>\d+)\.(?P<format>parquet|hfile|orc)")
 _LOG = re.compile(
-    r"\.(?P<file_id>[^_]+)_(?P<instant>[^._]*)\.log\.(?P<version>\d+)(?:_(?P<token>\d+-\d+-\d+))?(?:\.cdc)?"
+    r"\.(?P<file_id>[^_]+)_(?P<instant>[^._]*)\.log\.(?P<version>\d+)(?:_(?P<token>\d+-\d+-\d+))?(?P<cdc>\.cdc)?"
 )
 _NAMESPACE = uuid.UUID("8f3d3a2e-5d0f-4c55-9a51-7f0c1f4be9a4")
 
 
 @dataclass(frozen=True, slots=True)
 class DataFileName:
-    """What a data file's name says; `instant` is the request time of its writer (of its base file, for version 6 logs)."""
+    """What a data file's name says; `instant` is the request time of its writer (of its base file, for version 6 logs).
+
+    `version` counts the log files of one instant from 1 (of one slice, in version 6), and is 0 of a base file; `token` is the
+    writer's, empty where the name has none.
+    """
 
     file_id: str
     instant: str
     is_log: bool
+    version: int = 0
+    token: str = ""
+    is_cdc: bool = False
 
 
 def parse_data_file(name: str) -> DataFileName | None:
     """Read a base or log file name; None for anything else that lies in a partition."""
     match = _BASE.fullmatch(name)
     if match:
-        return DataFileName(match["file_id"], match["instant"], is_log=False)
+        return DataFileName(match["file_id"], match["instant"], is_log=False, token=match["token"])
     match = _LOG.fullmatch(name)
-    return DataFileName(match["file_id"], match["instant"], is_log=True) if match else None
+    if match is None:
+        return None
+    return DataFileName(
+        match["file_id"],
+        match["instant"],
+        is_log=True,
+        version=int(match["version"]),
+        token=match["token"] or "",
+        is_cdc=match["cdc"] is not None,
+    )
+
+
+def log_order(name: DataFileName) -> tuple[str, int, str, bool]:
+    """Sort key of the log files of a slice: the order in which they are merged, that of requests, not of completions.
+
+    Source: docs/format.md §6.1.
+    """
+    return name.instant, name.version, name.token, name.is_cdc
+
+
+def log_file_name(file_id: str, instant: str, version: int, token: str) -> str:
+    """Name of a log file.
+
+    >>> log_file_name("00000000-29e7-46c2-bb51-410f3cddd473-0", "20261121021726755", 1, "0-1830-3504")
+    '.00000000-29e7-46c2-bb51-410f3cddd473-0_20261121021726755.log.1_0-1830-3504'
+
+    Args:
+        file_id: of the file group.
+        instant: request time of the delta commit that writes it.
+        version: 1 for the first file of that instant in the group.
+        token: three numbers with hyphens.
+    """
+    return f".{file_id}_{instant}.log.{version}_{token}"
 
 
 def base_file_name(file_id: str, group_number: int, epoch: int, instant: str) -> str:

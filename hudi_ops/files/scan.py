@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -63,6 +64,9 @@ class FileScan:
             self._file = pq.ParquetFile(source, buffer_size=_READ_BUFFER_BYTES if streaming else 0, pre_buffer=False)
         except (pa.ArrowInvalid, OSError) as error:
             fail_reading(task.path, error)
+        keys = pa.array(task.keys, pa.string()) if task.keys is not None else None
+        self.may_hold_keys = keys is None or may_hold_keys(self._file, keys, task.path)
+        """Whether one of the record keys that are wanted may be in it."""
         self.row_groups = self._possible()
         """Numbers of the row groups that may hold wanted rows."""
 
@@ -76,8 +80,15 @@ class FileScan:
         """Rows in the row groups that are read."""
         return sum(int(self._file.metadata.row_group(number).num_rows) for number in self.row_groups)
 
-    def table(self) -> pa.Table:
+    def count(self) -> int:
+        """How many wanted rows there are; without a condition the footer tells. Raises as `batches` does."""
+        return self.rows if self._task.condition is None else sum(batch.num_rows for batch in self.batches())
+
+    def table(self, keep: npt.NDArray[np.bool_] | None = None) -> pa.Table:
         """The wanted rows at once.
+
+        Args:
+            keep: which rows of the row groups that are read are there at all; None: all of them.
 
         Raises:
             Corrupt: a page cannot be decoded.
@@ -88,17 +99,47 @@ class FileScan:
             read = self._file.read_row_groups(self.row_groups, columns=self._stored())
         except (pa.ArrowInvalid, OSError) as error:
             fail_reading(self._task.path, error)
-        return self._wanted(read)
+        return self._wanted(read if keep is None else read.filter(pa.array(keep)))
 
-    def batches(self, batch_rows: int | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, batch_rows: int | None = None, keep: npt.NDArray[np.bool_] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """The wanted rows in batches, none of them empty; same errors as `table`.
 
         Args:
             batch_rows: rows that are decoded at a time; None: as many as take `BATCH_BYTES`.
+            keep: as in `table`.
         """
         names = self._stored()
         size = min(batch_rows or BATCH_ROWS_MAX, self._rows_of(BATCH_BYTES, names))
-        source = self._file.iter_batches(size, row_groups=self.row_groups, columns=names)
+        first = 0
+        for batch in self._read(size, self.row_groups, names):
+            read = pa.Table.from_batches([batch])
+            if keep is not None:
+                read = read.filter(pa.array(keep[first : first + batch.num_rows]))
+                first += batch.num_rows
+            rows = self._wanted(read)
+            del batch, read
+            yield from (one for one in rows.to_batches() if one.num_rows)
+
+    def columns(self, schema: pa.Schema, row_groups: Sequence[int], batch_rows: int) -> Iterator[pa.Table]:
+        """Some columns of all rows of some row groups, whatever is wanted of them; same errors as `table`.
+
+        Args:
+            schema: the columns, in the table's types; those that the file lacks are null.
+            row_groups: their numbers, ascending.
+            batch_rows: rows that are decoded at a time.
+        """
+        names = [name for name in schema.names if name in self._file.schema_arrow.names]
+        for batch in self._read(batch_rows, row_groups, names):
+            yield conform(pa.Table.from_batches([batch]), schema, self._task.path)
+
+    def rows_in(self, row_group: int) -> int:
+        """Rows of a row group."""
+        return int(self._file.metadata.row_group(row_group).num_rows)
+
+    def _read(self, batch_rows: int, row_groups: Sequence[int], names: list[str]) -> Iterator[pa.RecordBatch]:
+        source = self._file.iter_batches(batch_rows, row_groups=list(row_groups), columns=names)
         while True:
             try:
                 batch = next(source, None)
@@ -106,13 +147,12 @@ class FileScan:
                 fail_reading(self._task.path, error)
             if batch is None:
                 return
-            rows = self._wanted(pa.Table.from_batches([batch]))
+            yield batch
             del batch
-            yield from (one for one in rows.to_batches() if one.num_rows)
 
     def _possible(self) -> list[int]:
         task, everything = self._task, list(range(self._file.metadata.num_row_groups))
-        if task.keys is not None and not may_hold_keys(self._file, pa.array(task.keys, pa.string()), task.path):
+        if not self.may_hold_keys:
             return []
         if task.condition is None:
             return everything

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,6 @@ from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.kernels.keys import KeySpec, PartitionSpec, partition_paths, record_keys
 from hudi_ops.kernels.split import GroupSlice, split_groups
 from hudi_ops.timeline.footprint import BUCKET_DIGITS
-from hudi_ops.view.file_group import DataFile
 
 _BLOCK_BYTES_MAX = 1 << 30
 
@@ -116,23 +116,40 @@ def bucket_of(file_id: str) -> int | None:
     return int(digits) if len(digits) == BUCKET_DIGITS and digits.isdecimal() else None
 
 
-def groups_by_bucket(files: Iterable[DataFile], table: str) -> dict[tuple[str, int], DataFile]:
-    """The visible base file of each (partition path, bucket).
+class InGroup(Protocol):
+    """Whatever belongs to a file group: a slice, or one of its files."""
+
+    @property
+    def partition_path(self) -> str:
+        """Its partition."""
+        ...
+
+    @property
+    def file_id(self) -> str:
+        """Its file group."""
+        ...
+
+
+G = TypeVar("G", bound=InGroup)
+
+
+def groups_by_bucket(members: Iterable[G], table: str) -> dict[tuple[str, int], G]:
+    """The one member of each (partition path, bucket), where there is one of each file group.
 
     Raises:
         Corrupt: two live file groups of one bucket, or a group without a bucket: the index cannot route to either.
     """
-    found: dict[tuple[str, int], DataFile] = {}
-    for file in files:
-        bucket = bucket_of(file.file_id)
-        other = found.get((file.partition_path, bucket)) if bucket is not None else None
+    found: dict[tuple[str, int], G] = {}
+    for one in members:
+        bucket = bucket_of(one.file_id)
+        other = found.get((one.partition_path, bucket)) if bucket is not None else None
         if bucket is None or other is not None:
             raise Corrupt(
-                f"{file.path} does not fit the table's bucket index",
+                f"file group {one.file_id} in partition {one.partition_path or '.'} does not fit the table's bucket index",
                 table=table,
                 expected="one live file group per bucket, its id beginning with eight digits",
-                found=f"also {other.path}" if other is not None else file.file_id,
+                found=f"also file group {other.file_id}" if other is not None else one.file_id,
                 next_step="run `hudi-ops verify`",
             )
-        found[file.partition_path, bucket] = file
+        found[one.partition_path, bucket] = one
     return found

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hudi_ops.kernels.ordering import comparable, comparable_pair
+from hudi_ops.kernels.key_widths import narrowed
+from hudi_ops.kernels.ordering import comparable, comparable_pair, ranks
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 class Ordering(enum.Enum):
@@ -72,26 +76,83 @@ def combine(keys: pa.Array, ordering: pa.Array | None, mode: Ordering) -> pa.Arr
 
     Source: docs/format.md §11.1.
     """
-    encoded = keys.dictionary_encode()
-    codes, distinct = (
-        (encoded.indices.to_numpy(zero_copy_only=False), len(encoded.dictionary))
-        if isinstance(encoded, pa.DictionaryArray)
-        else (np.empty(0, np.int32), 0)
-    )
-    rows = np.arange(len(keys), dtype=np.int64)
+    codes, distinct = key_codes(keys)
     if distinct == len(keys):
-        return pa.array(rows)
-    winners = np.empty(distinct, np.int64)
-    winners[codes] = rows  # numpy keeps the last of repeated assignments: the last row of each key
-    if mode is Ordering.EVENT_TIME and ordering is not None:
-        contested = np.flatnonzero(np.bincount(codes, minlength=distinct)[codes] > 1)
-        values = comparable(ordering).take(pa.array(contested))
-        ranked = pa.table({"code": codes[contested], "valid": values.is_valid(), "ordering": values})
-        # A null is the smallest: "valid" sorts it first, wherever Arrow would put it.
-        order = pc.sort_indices(ranked, sort_keys=[(name, "ascending") for name in ranked.column_names])
-        best = contested[order.to_numpy()]  # the sort is stable, so among equals the last row stays last
-        winners[codes[best]] = best
-    return pa.array(np.sort(winners))
+        return pa.array(np.arange(distinct, dtype=np.int64))
+    return pa.array(np.sort(winners_of(codes, distinct, ordering, mode)))
+
+
+def key_codes(keys: pa.Array) -> tuple[Numbers, int]:
+    """A number for each key, from 0 in the order of appearance, and how many there are."""
+    encoded = keys.dictionary_encode()
+    codes = encoded.indices.to_numpy(zero_copy_only=False) if len(keys) else np.empty(0, np.int32)
+    return codes.astype(np.int64), len(encoded.dictionary)
+
+
+def winners_of(
+    codes: Numbers,
+    distinct: int,
+    ordering: pa.Array | None,
+    mode: Ordering,
+    deletes: npt.NDArray[np.bool_] | None = None,
+    unconditional: npt.NDArray[np.bool_] | None = None,
+) -> Numbers:
+    """The winner of each key, among rows of a batch or records of a log; rules as in `combine`.
+
+    Args:
+        codes: number of each record's key.
+        distinct: above all of them.
+        ordering: ordering value of each record, or None.
+        mode: the table's merge mode.
+        deletes: which are records of delete blocks; None for none.
+        unconditional: those of them that win over all before them. They lose to every row after them, and not to deletes.
+
+    Returns:
+        The number of each key's winning record; -1 for a key of which there is none.
+
+    Source: docs/format.md §11.3.
+    """
+    winners = np.full(distinct, -1, np.int64)
+    winners[codes] = np.arange(len(codes))  # numpy keeps the last of repeated assignments: the last record of each key
+    if mode is not Ordering.EVENT_TIME or ordering is None:
+        return winners
+    contested = np.flatnonzero(np.bincount(codes, minlength=distinct)[codes] > 1)
+    if deletes is not None and unconditional is not None and unconditional[contested].any():
+        is_left = _is_left_by_deletes(codes[contested], distinct, deletes[contested], unconditional[contested])
+        contested = contested[is_left]
+    # By key, and in their order within a key: among equals the last record is assigned last.
+    contested = contested[np.argsort(codes[contested], kind="stable")]
+    values = comparable(ordering.take(pa.array(contested)))
+    # A null is less than any value, and an unconditional delete less than that.
+    level = np.asarray(values.is_valid()).astype(np.int8)
+    if unconditional is not None:
+        level[unconditional[contested]] = -1
+    is_best = _greatest_of_key(codes[contested], level)
+    contested, values = contested[is_best], values.filter(pa.array(is_best))
+    contested = contested[_greatest_of_key(codes[contested], ranks(values))]
+    winners[codes[contested]] = contested
+    return winners
+
+
+def _greatest_of_key(codes: Numbers, ranks: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
+    """Which records have the greatest rank of their key; records of one key lie together."""
+    begins = np.flatnonzero(np.diff(codes, prepend=-1))
+    greatest = np.maximum.reduceat(ranks, begins) if len(begins) else ranks
+    return np.asarray(ranks == np.repeat(greatest, np.diff(begins, append=len(codes))), bool)
+
+
+def _is_left_by_deletes(
+    codes: Numbers, distinct: int, deletes: npt.NDArray[np.bool_], unconditional: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Which records may win: of each key the last unconditional delete, and from the first row after it on, all."""
+    rows = np.arange(len(codes), dtype=np.int64)
+    cut = np.full(distinct, -1, np.int64)
+    cut[codes[unconditional]] = rows[unconditional]
+    behind = rows > cut[codes]
+    first = np.where(cut < 0, -1, len(codes))
+    some = np.flatnonzero(behind & ~deletes & (cut[codes] >= 0))[::-1]
+    first[codes[some]] = some  # in falling order: the smallest number is assigned last
+    return np.asarray((rows == cut[codes]) | (behind & (rows >= first[codes])), bool)
 
 
 def plan_merge(
@@ -130,7 +191,8 @@ def plan_merge(
     base_rows, partners = _matches(base_keys, incoming_keys)
     loses = np.zeros(count, bool)
     if mode is Ordering.EVENT_TIME and base_ordering is not None and incoming_ordering is not None and len(base_rows):
-        loses[partners[_is_late(base_ordering, incoming_ordering, base_rows, partners)]] = True
+        late = is_late(base_ordering.take(pa.array(base_rows)), incoming_ordering.take(pa.array(partners)))
+        loses[partners[late]] = True
     is_known = np.zeros(count, bool)
     is_known[partners] = True
     dropped = base_rows[~loses[partners]]
@@ -178,27 +240,61 @@ def existing(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> 
     return found
 
 
-def _matches(
-    base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Base rows whose key is incoming, and the incoming row each one meets."""
+def _matches(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> tuple[Numbers, Numbers]:
+    """Base rows whose key is incoming, ascending, and the incoming row each one meets; incoming keys come once."""
+    rows, numbers = pairs(base_keys, incoming_keys)
+    partners = np.full(len(base_keys), -1, np.int64)
+    partners[rows] = numbers
+    base_rows = np.flatnonzero(partners >= 0)
+    return base_rows, partners[base_rows]
+
+
+def pairs(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> tuple[Numbers, Numbers]:
+    """Base rows and incoming rows with one key, each pair once.
+
+    Args:
+        base_keys: record keys of the base file, in any order; a null has no partner.
+        incoming_keys: no nulls.
+
+    Returns:
+        Numbers of base rows, ascending, and of incoming ones.
+    """
+    from pyarrow import acero  # imports pandas, which the package does without until it works
+
     if pa.types.is_dictionary(base_keys.type):
         base_keys = base_keys.cast(base_keys.type.value_type)
-    value_set = incoming_keys if incoming_keys.type == base_keys.type else incoming_keys.cast(base_keys.type)
-    found = pc.fill_null(pc.index_in(base_keys, value_set=value_set), -1)
-    partners = found.to_numpy() if isinstance(found, pa.ChunkedArray) else found.to_numpy(zero_copy_only=False)
-    base_rows = np.flatnonzero(partners >= 0)
-    return base_rows, partners[base_rows].astype(np.int64)
+    if incoming_keys.type != base_keys.type:
+        incoming_keys = incoming_keys.cast(base_keys.type)
+    chunked = base_keys if isinstance(base_keys, pa.ChunkedArray) else pa.chunked_array([base_keys])
+    both = zip(narrowed(chunked, incoming_keys), ("base", "incoming"), strict=True)
+    sides = [
+        acero.Declaration(
+            "table_source",
+            acero.TableSourceNodeOptions(pa.table({"key": keys, name: np.arange(len(keys), dtype=np.int32)})),
+        )
+        for keys, name in both
+    ]
+    how = acero.HashJoinNodeOptions("inner", ["key"], ["key"], left_output=["base"], right_output=["incoming"])
+    # Measured against `index_in`: as fast for short keys, a quarter faster for UUIDs, a third where few keys come in.
+    joined = acero.Declaration("hashjoin", how, sides).to_table(use_threads=False)
+    rows, numbers = (joined.column(name).to_numpy().astype(np.int64) for name in ("base", "incoming"))
+    if (np.diff(rows) < 0).any():  # it gives them in the order of the base, but does not promise to
+        order = np.argsort(rows, kind="stable")
+        rows, numbers = rows[order], numbers[order]
+    return rows, numbers
 
 
-def _is_late(
-    base_ordering: pa.Array | pa.ChunkedArray,
-    incoming_ordering: pa.Array,
-    base_rows: npt.NDArray[np.int64],
-    partners: npt.NDArray[np.int64],
-) -> npt.NDArray[np.bool_]:
-    """Per match, whether the incoming row is older than the base row."""
-    old, new = comparable_pair(base_ordering.take(pa.array(base_rows)), incoming_ordering.take(pa.array(partners)))
+def is_late(base_ordering: pa.Array | pa.ChunkedArray, incoming_ordering: pa.Array) -> npt.NDArray[np.bool_]:
+    """Per pair, whether the incoming row is older than the base row.
+
+    Args:
+        base_ordering: ordering values of base rows.
+        incoming_ordering: those of the incoming rows that they meet.
+
+    Raises:
+        InvalidRequest: the ordering values of both sides cannot be compared. Raised by `comparable_pair`.
+    """
+    old, new = comparable_pair(base_ordering, incoming_ordering)
     is_older = pc.fill_null(pc.less(new, old), False)
     is_missing = pc.and_(new.is_null(), old.is_valid())
     return np.asarray(pc.or_(is_older, is_missing), bool)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hudi_ops.errors import InvalidRequest
+from hudi_ops.errors import InvalidRequest, Unsupported
 
 
 def comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -25,6 +26,20 @@ def comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     numbers = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
     bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.int64)
     return pa.array(np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits), mask=missing)
+
+
+def ranks(values: pa.Array) -> npt.NDArray[np.generic]:
+    """Whole numbers that order as `comparable` values do; that of a null says nothing."""
+    is_kind = pa.types
+    if is_kind.is_null(values.type):
+        return np.zeros(len(values), np.int8)
+    if is_kind.is_boolean(values.type):
+        values = values.cast(pa.uint8())
+    elif is_kind.is_temporal(values.type) and values.type.bit_width in {32, 64}:
+        values = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    if is_kind.is_integer(values.type):
+        return np.asarray(pc.fill_null(values, 0))
+    return np.asarray(pc.rank(values, "ascending", tiebreaker="dense"))
 
 
 def comparable_pair(
@@ -54,3 +69,33 @@ def comparable_pair(
             next_step="Deliver the ordering field in the table's type.",
         ) from error
     return comparable(base), comparable(converted)
+
+
+def ordering_of_deletes(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Ordering values of a delete block in the type of the table's column.
+
+    A delete carries one of few types: times may come as the whole number that they are, and decimals come with 15 digits after
+    the point.
+
+    Args:
+        values: as the block has them.
+        kind: the column's type.
+
+    Raises:
+        Unsupported: they do not fit the column.
+
+    Source: docs/format.md §11.3.
+    """
+    try:
+        if pa.types.is_integer(values.type) and pa.types.is_temporal(kind):
+            width = pa.int32() if kind.bit_width == 32 else pa.int64()
+            return values.cast(width).cast(kind)
+        # A time is given in microseconds whatever the column's unit.
+        return values.cast(kind, safe=not (pa.types.is_temporal(values.type) and pa.types.is_temporal(kind)))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise Unsupported(
+            f"the ordering values of deletes do not fit the table's ordering field: {error}",
+            expected=str(kind),
+            found=str(values.type),
+            next_step="compact the table with the program that wrote the deletes",
+        ) from error

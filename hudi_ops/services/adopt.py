@@ -27,6 +27,7 @@ class Adoption:
     path: str
     adopted: bool
     table_id: str
+    index: str
     buckets: int
     hash_fields: tuple[str, ...]
     timezone: str
@@ -76,6 +77,7 @@ def adopt_table(session: Session, *, drop: bool = False, dry_run: bool = False) 
         path=ctx.storage.uri,
         adopted=log is None,
         table_id=entry.table_id,
+        index=entry.facts.index,
         buckets=entry.facts.buckets,
         hash_fields=entry.facts.hash_fields,
         timezone=entry.facts.timezone if config.is_in_local_time else "UTC",

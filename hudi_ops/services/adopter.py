@@ -47,12 +47,14 @@ _OTHER_INDEXES = (".hoodie/.bucket_index", ".hoodie/.hashing_meta")
 class Terms:
     """What a caller says of a table that another program made; None where the caller says nothing.
 
-    `hash_fields` default to the record key's; `timezone` is needed for tables in local time only.
+    `hash_fields` default to the record key's; `timezone` is needed for tables in local time only. `services_only`: the index is
+    Apache Hudi's own, so that rows are written by it alone.
     """
 
     buckets: int | None = None
     hash_fields: tuple[str, ...] | None = None
     timezone: str | None = None
+    services_only: bool = False
 
 
 @dataclass
@@ -74,7 +76,7 @@ class Adopter:
         """
         refuse_unwritable(config)
         _refuse_first_write(config, timeline)
-        facts = self._facts(config, timeline)
+        facts = _of_services(config) if self.terms.services_only else self._facts(config, timeline)
         zone = self.zone(config, None)
         self._refuse_future(config, timeline, zone)
         table_id = self.ctx.ids.new_id()
@@ -244,9 +246,15 @@ class Adopter:
                 found=f"{held}, of a consistent or partition-level bucket index"
                 if held
                 else f"{other.path if other is not None else ''}, of another index (simple, bloom, record)",
-                next_step="go on writing it with Apache Hudi; or copy its rows into a table with a simple bucket index",
+                next_step="go on writing it with Apache Hudi, and `hudi-ops adopt TABLE --services-only` to have it compacted; "
+                "or copy its rows into a table with a simple bucket index",
                 file=held or (other.path if other is not None else ""),
             )
+
+
+def _of_services(config: TableConfig) -> TableFacts:
+    """Facts of a table whose rows Apache Hudi alone writes."""
+    return TableFacts(index="other", buckets=0, hash_fields=config.record_key_fields)
 
 
 def _refuse_first_write(config: TableConfig, timeline: Timeline) -> None:

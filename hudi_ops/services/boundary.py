@@ -23,14 +23,14 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Kept:
+class HistoryFile:
     """A history file that was written: its path, and the request times of the instants that it keeps."""
 
     path: str
     instants: frozenset[str]
 
 
-def archive_boundary(session: Session, boundary: str, history: Kept) -> bool:
+def archive_boundary(session: Session, boundary: str, history: HistoryFile) -> bool:
     """Decide that instants up to a boundary leave the active timeline, and remove their files.
 
     Args:
@@ -104,7 +104,7 @@ def pending_before_start(timeline: Timeline, boundary: str) -> list[Instant]:
     return [one for one in timeline.pending if one.time <= boundary or (one.is_write and one.time < start)]
 
 
-def refuse_missing_history(session: Session, state: TableState, history: Kept) -> None:
+def refuse_missing_history(session: Session, state: TableState, history: HistoryFile) -> None:
     """Refuse an ARCHIVE whose history file is not there: the slot must not name what may never be.
 
     Raises:
@@ -138,7 +138,7 @@ def refuse_pending_below(state: TableState, boundary: str) -> None:
         )
 
 
-def refuse_not_kept(state: TableState, boundary: str, history: Kept) -> None:
+def refuse_not_kept(state: TableState, boundary: str, history: HistoryFile) -> None:
     """Refuse to archive what completed after the history was written.
 
     Raises:

@@ -3,6 +3,9 @@
 This is Apache Hudi's incremental query: of each row the newest state among the files that those writes wrote, if one of them wrote
 the row itself. Rows that a write only carried over are none of its changes, and deleted rows leave nothing to be found
 (docs/format.md §9.7). What makes the order safe to rely on: docs/protocol.md §15.
+
+Records of log files are merged among those of the interval's writes alone, never with older rows: one that loses to an older row
+with a larger ordering value comes, and a delete removes rows of the interval only.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from hudi_ops.concurrency.lease import list_leases
 from hudi_ops.config.columns import COMMIT_TIME
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, NotFound, Unavailable, Unsupported
+from hudi_ops.files.visible_blocks import BlockInstants
 from hudi_ops.kernels.condition import member
 from hudi_ops.services.checkpoints import (
     BEGIN_ANEW,
@@ -28,7 +32,7 @@ from hudi_ops.services.checkpoints import (
     refuse_other_table,
     table_id_of,
 )
-from hudi_ops.services.read import Opened, ReadPlan, ReadRequest, Wanted, refuse_logs
+from hudi_ops.services.read import Opened, ReadPlan, ReadRequest, Wanted
 from hudi_ops.services.scan import Scan
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
@@ -38,7 +42,7 @@ from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.names import WRITE_ACTIONS
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.view.changes import CompletedWrite, changed_slices
+from hudi_ops.view.changes import CompletedWrite, changed_slices, resizes_named
 from hudi_ops.view.schema import table_schema
 
 
@@ -136,7 +140,7 @@ def plan_changes(
 
     Raises:
         InvalidRequest: a wrong column, filter, beginning or end; or the table no longer tells all that completed since then.
-        Unsupported: the table has no meta columns, or rows that changed lie in log files.
+        Unsupported: the table has no meta columns, or how its log files are merged is not known here.
         Unavailable: instants were archived faster than they could be read.
     """
     config = load_config(storage)
@@ -243,15 +247,36 @@ def _plan_files(storage: Storage, opened: Opened, request: ReadRequest, writes: 
     plain = table_schema(config, opened.timeline, opened.commits)
     only = member(COMMIT_TIME, [one.time for one in writes]) if writes else None
     wanted = Wanted.of(config, plain, request, only)
-    slices = changed_slices(writes, logs_name_their_base=config.layout == 1)
+    is_layout_1 = config.layout == 1
+    earlier = [] if is_layout_1 else _resizes(storage, opened, writes)
+    slices = changed_slices(writes, logs_name_their_base=is_layout_1, earlier=earlier)
     touched = sorted({one.partition_path for one in slices})
     keep, _ = wanted.partitions(config)
     kept = list(compress(touched, keep(touched))) if keep is not None and touched else touched
     read = [one for one in slices if one.partition_path in frozenset(kept)]
-    refuse_logs(config, read)
-    tasks = tuple(wanted.task(storage, one.base) for one in read if one.base is not None)
+    instants = BlockInstants.of(config, opened.timeline, only=frozenset(one.time for one in writes))
+    tasks = wanted.tasks(storage, config, read, instants)
     skipped = tuple(one for one in touched if one not in frozenset(kept))
     return ReadPlan(config.name, wanted.output, tasks, request.limit, tuple(kept), skipped)
+
+
+def _resizes(storage: Storage, opened: Opened, writes: Sequence[CompletedWrite]) -> list[CompletedWrite]:
+    """The resizes that log files of the writes are named after, as far as they completed by the end of the interval."""
+    named, end = resizes_named(writes), max((one.completion_time for one in writes), default="")
+    found = []
+    for time in named:
+        instant = opened.timeline.find(time)
+        metadata = opened.commits.metadata(opened.timeline, instant) if instant and instant.is_completed else None
+        if instant is not None and metadata is not None and instant.completion_time <= end:
+            found.append(CompletedWrite(time, instant.completion_time, instant.action, metadata))
+    left = frozenset(time for time in named if opened.timeline.find(time) is None)
+    archived = load_history(storage, opened.config, with_content=True, only=left).instants if left else ()
+    for one in archived:
+        completed = one.completion_time or one.time
+        if one.action in WRITE_ACTIONS and completed <= end:
+            metadata = CommitMetadata.from_bytes(one.metadata or b"", f"archived {one.time}")
+            found.append(CompletedWrite(one.time, completed, one.action, metadata))
+    return found
 
 
 def _covered(write: CompletedWrite) -> CoveredInstant:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -26,8 +26,8 @@ from hudi_ops.concurrency.transaction import Decided, Prepare
 from hudi_ops.errors import Busy, Conflict
 from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import pointers
+from hudi_ops.services.seen import seen_by
 from hudi_ops.services.session import Session
-from hudi_ops.services.void import seen_by
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.entries import Complete, Entry
@@ -43,7 +43,7 @@ class Write:
     """What an attempt wants to complete: its operation as Apache Hudi names it, its files, its extra metadata, and its schema.
 
     `replaced` are the file ids that it hides, by partition path; None for all but replace commits. `schema` holds the table's
-    columns from this write on; None: as they are, word for word.
+    columns from this write on; None: as they are, word for word. `compacted` says that it merged slices, each within its group.
     """
 
     operation: str
@@ -52,10 +52,17 @@ class Write:
     sources: frozenset[str] = frozenset()
     replaced: Mapping[str, tuple[str, ...]] | None = None
     schema: pa.Schema | None = None
+    compacted: bool = False
 
     def metadata(self, extra: Mapping[str, str]) -> CommitMetadata:
         """What the completed file says."""
-        return CommitMetadata(operation=self.operation, stats=tuple(self.stats), extra=extra, replaced=self.replaced)
+        return CommitMetadata(
+            operation=self.operation,
+            stats=tuple(self.stats),
+            extra=extra,
+            replaced=self.replaced,
+            compacted=self.compacted,
+        )
 
 
 @dataclass(frozen=True)
@@ -67,14 +74,23 @@ class Ahead:
     looked_at: frozenset[str] = frozenset()
 
 
-def complete_write(session: Session, attempt: Attempt, write: Write, *, role: Role = "ingest") -> Complete:
+def complete_write(
+    session: Session,
+    attempt: Attempt,
+    write: Write,
+    *,
+    role: Role = "ingest",
+    check: Callable[[TableState], None] = lambda state: None,
+) -> Complete:
     """Decide that an attempt's files count, and apply it; its markers and lease are the caller's to clear.
 
     Args:
         session: the table.
         attempt: whose files they are.
         write: what completes.
-        role: `service` for what rewrites rows that are there; the session's strategy says to whom it gives way.
+        role: `service` for what replaces file groups: the session's strategy says to whom it gives way; `compaction` for what
+            merges the slices of a plan, which meets nobody.
+        check: what a service itself asks of the state in which it completes, raising `Conflict`; called under the lock.
 
     Raises:
         Conflict: something that overlaps completed first or has to be given way to, or the table's settings or columns changed;
@@ -94,12 +110,10 @@ def complete_write(session: Session, attempt: Attempt, write: Write, *, role: Ro
         refuse_starting(session.ctx, state, attempt.instant)
         refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
         _refuse_vanished(attempt, state)
-        _refuse_changed_schema(session, attempt, state)
-        others = session.contenders
-        refuse_completed(mine, others.completed_since(attempt.begun, mine, state))
-        refuse_planned(mine, others.plans(state, mine, _waited_for(write)), session.strategy)
-        if session.strategy.looks_at_running(role):
-            refuse_running(mine, others.running(session.ctx, state, attempt.instant, ahead.looked_at), session.strategy)
+        check(state)
+        if role != "compaction":
+            _refuse_changed_schema(session, attempt, state)
+            _refuse_met(session, attempt, write, mine, ahead, state)
         now_ms = session.ctx.clock.now_ms()
         completion = next_after(known_times(state.timeline, state.log), now_ms, state.config.name, state.zone)
         body = _metadata(session, state, slot, write, ahead).to_bytes()
@@ -125,6 +139,22 @@ def complete_write(session: Session, attempt: Attempt, write: Write, *, role: Ro
         )
     session.drop_lost_payloads(attempt.instant, decided, alone=attempt.epoch == 0)
     return decided.entry
+
+
+def _refuse_met(
+    session: Session, attempt: Attempt, write: Write, mine: Contender, ahead: Ahead, state: TableState
+) -> None:
+    """Check a write against all that it may not pass.
+
+    Raises:
+        Conflict: something that overlaps completed first, or has to be given way to.
+        Busy: a plan that touches the same file groups is pending.
+    """
+    others, strategy = session.contenders, session.strategy
+    refuse_completed(mine, others.completed_since(attempt.begun, mine, state))
+    refuse_planned(mine, others.plans(state, mine, _waited_for(write)), strategy)
+    if strategy.looks_at_running(mine.role):
+        refuse_running(mine, others.running(session.ctx, state, attempt.instant, ahead.looked_at), strategy)
 
 
 def _decide_once_started(session: Session, attempt: Attempt, prepare: Prepare, purpose: str) -> Decided | None:
@@ -158,6 +188,8 @@ def read_ahead(session: Session, attempt: Attempt, write: Write, mine: Contender
     else:
         # For ingestion not even a listing: it was read when the attempt was put on the timeline.
         state = attempt.seen or attempt.begun
+    if mine.role == "compaction":
+        return Ahead(state.log.head, session.newest_extra(state))
     for _ in others.completed_since(attempt.begun, mine, state):
         pass
     for _ in others.plans(state, mine, _waited_for(write), reach_back=True):

@@ -162,7 +162,7 @@ def describe_table(storage: Storage) -> TableSummary:
         merge_mode=config.merge_mode,
         columns=_columns(config, timeline, commits),
         index=facts.index if facts is not None else "",
-        buckets=facts.buckets if facts is not None else None,
+        buckets=facts.buckets if facts is not None and facts.takes_rows else None,
         hash_fields=facts.hash_fields if facts is not None else (),
         timezone=_zone(config, facts),
         commit_log=_log_state(storage, log),

@@ -1,4 +1,4 @@
-"""Which engine runs an ingest, and why: Spark pays only when the work outweighs what it costs to hand it out."""
+"""Which engine runs the work, and why: Spark pays only when the work outweighs what it costs to hand it out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hudi_ops.errors import InvalidRequest
 EngineName = Literal["auto", "local", "spark"]
 
 LOCAL_BYTES_MAX = 512 * 1024 * 1024
-"""Incoming bytes up to which one process is taken: below it, handing work to Spark costs more than the work."""
+"""Bytes up to which one process is taken: below it, handing work to Spark costs more than the work."""
 
 
 def choose_engine(name: str, incoming_bytes: int | None, given: Engine) -> tuple[Engine, str]:
@@ -29,19 +29,46 @@ def choose_engine(name: str, incoming_bytes: int | None, given: Engine) -> tuple
     Raises:
         InvalidRequest: an unknown name.
     """
+    if name == "auto" and incoming_bytes is None:
+        return _local(given), "a stream, which passes through this process anyway"
+    return choose_by_bytes(name, incoming_bytes or 0, given, "incoming")
+
+
+def refuse_unknown_engine(name: str) -> None:
+    """To be asked before anything is begun.
+
+    Raises:
+        InvalidRequest: there is no such engine.
+    """
     if name not in get_args(EngineName):
         raise InvalidRequest(f"unknown engine {name!r}", expected="auto, local or spark", found=name)
-    local = given if isinstance(given, LocalEngine) else LocalEngine()
+
+
+def choose_by_bytes(name: str, size_bytes: int, given: Engine, what: str) -> tuple[Engine, str]:
+    """The engine for work of which the bytes are known.
+
+    Args:
+        name: `auto`, `local` or `spark`.
+        size_bytes: of what is read.
+        given: the engine that the table was opened with.
+        what: what these bytes are, as it follows their number.
+
+    Returns:
+        The engine, and the reason for people.
+
+    Raises:
+        InvalidRequest: an unknown name.
+    """
+    refuse_unknown_engine(name)
+    local = _local(given)
     if name == "local":
         return local, "asked for"
     if name == "spark":
         return (given if given.name == "spark" else _spark()), "asked for"
-    if incoming_bytes is None:
-        return local, "a stream, which passes through this process anyway"
-    size = f"{incoming_bytes / 1_000_000:.1f} MB incoming"
+    size = f"{size_bytes / 1_000_000:.1f} MB {what}"
     if given.name != "spark":
         return local, f"{size}, and no Spark session is open"
-    if incoming_bytes <= LOCAL_BYTES_MAX:
+    if size_bytes <= LOCAL_BYTES_MAX:
         return local, f"{size}, at most {LOCAL_BYTES_MAX // 1_000_000} MB: one process is faster than handing it out"
     return given, f"{size}, more than {LOCAL_BYTES_MAX // 1_000_000} MB"
 
@@ -62,7 +89,8 @@ def choose_frame_engine(name: str, frame: Any, given: Engine) -> tuple[Engine, s
     Raises:
         InvalidRequest: an unknown name, or `spark` over Spark Connect.
     """
-    local, reason = choose_engine("local" if name in get_args(EngineName) else name, None, given)
+    refuse_unknown_engine(name)
+    local, reason = choose_engine("local", None, given)
     if name == "local":
         return local, reason
     if not has_executors(frame):
@@ -80,6 +108,10 @@ def choose_frame_engine(name: str, frame: Any, given: Engine) -> tuple[Engine, s
     from hudi_ops.engine.spark import SparkEngine
 
     return SparkEngine(frame.sparkSession), reason
+
+
+def _local(given: Engine) -> LocalEngine:
+    return given if isinstance(given, LocalEngine) else LocalEngine()
 
 
 def _spark() -> Engine:

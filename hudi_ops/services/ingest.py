@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,25 +21,28 @@ from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupport
 from hudi_ops.files.names import bucket_file_id
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.kernels.merge import Operation, Ordering
+from hudi_ops.services.append_tasks import write_bucket
 from hudi_ops.services.batch import Batch, is_read_once, tagged
 from hudi_ops.services.begin import begin_watched
 from hudi_ops.services.commit import Write, complete_write
 from hudi_ops.services.create import ensure_first_commit
 from hudi_ops.services.evolve import columns_after
+from hudi_ops.services.known_keys import find_duplicates
 from hudi_ops.services.ledger import POINTER_PREFIX, ledger_path
 from hudi_ops.services.live_groups import live_buckets
-from hudi_ops.services.merge_tasks import BucketResult, BucketTask, find_duplicates, merge_and_write
+from hudi_ops.services.merge_tasks import BucketResult, BucketTask
+from hudi_ops.services.merging import merging_of
 from hudi_ops.services.operations import INSERT, INSERT_OVERWRITE_TABLE, Replaces
 from hudi_ops.services.recover import is_due, ready, recover
 from hudi_ops.services.replace import replaced_by
 from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.services.session import Session
 from hudi_ops.services.tag_tasks import SourceSummary
-from hudi_ops.services.writable import refuse_unwritable
+from hudi_ops.services.writable import refuse_other_index, refuse_unwritable
 from hudi_ops.timeline.footprint import TAKEN_KEY
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.schema import table_schema
+from hudi_ops.view.slices import Slice
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +54,8 @@ YOUNG_S = 1.0
 class IngestResult:
     """What an ingest did. `instant` is None when there was nothing to do; bytes are of the files written; times in seconds.
 
-    `replaced` counts the file groups that an overwrite hid; their rows count as neither updated nor deleted.
+    `replaced` counts the file groups that an overwrite hid; their rows count as neither updated nor deleted. `logged` counts rows
+    and deletes that went to log files of a merge-on-read table: what they meet shows when the group is read or compacted.
     """
 
     table: str
@@ -66,6 +70,7 @@ class IngestResult:
     updated: int = 0
     deleted: int = 0
     ignored: int = 0
+    logged: int = 0
     file_groups: int = 0
     replaced: int = 0
     bytes_written: int = 0
@@ -88,16 +93,13 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
     """
     read_s = session.ctx.clock.monotonic_s()
     state = session.loader.resume() if not is_due(session) and not is_read_once(batch) else session.loader.load()
-    if session.loader.has_left(state) and state.config.table_type == "MERGE_ON_READ":
-        # Log files of Apache Hudi's since would be found out too late: they are refused before anything is written.
-        state = session.loader.load()
     try:
         return _ingest_into(session, state, read_s, batch, engine, reason, started_s)
     except (InvalidRequest, Unsupported):
         if not session.loader.has_left(state):
             raise
-        # Refused upon what this session's last write left, before anything was read: others may have added the column, deleted
-        # the key or compacted the log files since. Nothing of it was begun: whatever begins reads the state first, or clears it.
+        # Refused upon what this session's last write left, before anything was read: others may have added the column or deleted
+        # the key since. Nothing of it was begun: whatever begins reads the state first, or clears it.
         read_s = session.ctx.clock.monotonic_s()
         return _ingest_into(session, session.loader.load(), read_s, batch, engine, reason, started_s)
 
@@ -106,6 +108,7 @@ def _ingest_into(
     session: Session, state: TableState, read_s: float, batch: Batch, engine: Engine, reason: str, started_s: float
 ) -> IngestResult:
     refuse_unwritable(state.config)
+    refuse_other_index(state)
     change = columns_after(session, state, batch, engine)
     schema = change.schema
     with tagged(engine, state, batch, schema) as scattered:
@@ -132,7 +135,7 @@ def _ingest_into(
                 tasks = _bucket_tasks(session, attempt, batch, schema, groups)
                 replaced = replaced_by(session, attempt.begun, operation, (path for path, _ in groups))
                 keeper.check()
-                merge = watch.over(merge_and_write, keeper.check) if engine.name == "local" else merge_and_write
+                merge = watch.over(write_bucket, keeper.check) if engine.name == "local" else write_bucket
                 results: list[BucketResult] = scattered.gather(merge, [(task.key, task) for task in tasks])
                 written += [result.stat.path for result in results if result.stat is not None]
                 keeper.check()
@@ -156,6 +159,7 @@ def _ingest_into(
         updated=sum(result.updated for result in results),
         deleted=sum(result.deleted for result in results),
         ignored=sum(result.ignored for result in results),
+        logged=sum(result.logged for result in results),
         file_groups=sum(result.stat is not None for result in results),
         replaced=sum(map(len, (replaced or {}).values())),
         bytes_written=sum(result.stat.file_size_in_bytes for result in results if result.stat is not None),
@@ -174,41 +178,56 @@ def nothing_new(session: Session, batch: Batch, engine: Engine, reason: str, not
 def _bucket_tasks(
     session: Session, attempt: Attempt, batch: Batch, schema: pa.Schema, groups: Sequence[tuple[str, int]]
 ) -> list[BucketTask]:
-    """One task a bucket, upon the base files that are visible in the state the attempt began from."""
+    """One task a bucket, upon the slices that are visible in the state the attempt began from."""
     state = attempt.begun
     # What an overwrite writes has no base: even a bucket that exists gets a file group of its own.
-    live: dict[tuple[str, int], DataFile] = {}
+    live: dict[tuple[str, int], Slice] = {}
     if batch.operation.replaces is Replaces.NOTHING:
         live = live_buckets(session, state, groups)
-    keys = computed_keys(state.config, state.log.properties.facts)
+    template = replace(
+        _bucket_template(session, state, schema),
+        operation=batch.operation.kernel or Operation.UPSERT,
+        instant=attempt.instant,
+        epoch=attempt.epoch,
+    )
     tasks = []
-    for partition, bucket in groups:
-        base = live.get((partition, bucket))
-        fresh_id = bucket_file_id(state.log.table_id, partition, bucket, attempt.instant)
-        tasks.append(
-            BucketTask(
-                storage=session.ctx.storage,
-                table_name=state.config.name,
-                schema=schema,
-                ordering=next(iter(state.config.ordering_fields), None),
-                mode=Ordering(state.config.merge_mode),
-                operation=batch.operation.kernel or Operation.UPSERT,
-                partition_path=partition,
-                bucket=bucket,
-                file_id=base.file_id if base is not None else fresh_id,
-                base=base,
-                instant=attempt.instant,
-                epoch=attempt.epoch,
-                keys=keys,
-            )
-        )
+    for group in groups:
+        task = _bucket_task(template, group, live.get(group))
+        fresh_id = bucket_file_id(state.log.table_id, *group, attempt.instant)
+        tasks.append(task if task.file_id else replace(task, file_id=fresh_id))
     return tasks
+
+
+def _bucket_template(session: Session, state: TableState, schema: pa.Schema) -> BucketTask:
+    """What the tasks of all buckets share."""
+    merging = merging_of(state, schema) if state.config.table_type == "MERGE_ON_READ" else None
+    return BucketTask(
+        storage=session.ctx.storage,
+        table_name=state.config.name,
+        schema=schema,
+        ordering=next(iter(state.config.ordering_fields), None),
+        mode=Ordering(state.config.merge_mode),
+        operation=Operation.INSERT,
+        partition_path="",
+        bucket=0,
+        file_id="",
+        base=None,
+        log_format=session.log_format if merging is not None else None,
+        merging=merging,
+        keys=computed_keys(state.config, state.log.properties.facts),
+    )
+
+
+def _bucket_task(template: BucketTask, group: tuple[str, int], found: Slice | None) -> BucketTask:
+    """One bucket as it is; `found` is its slice, None for a bucket without one."""
+    base, logs, file_id = (found.base, found.logs, found.file_id) if found is not None else (None, (), "")
+    return replace(template, partition_path=group[0], bucket=group[1], base=base, logs=logs, file_id=file_id)
 
 
 def _markers(attempt: Attempt, tasks: Sequence[BucketTask], results: Sequence[BucketResult]) -> list[str]:
     """Markers of tasks that ran once each, in this process."""
     return [
-        marker_path(attempt.instant, result.stat.path, replaces=task.base is not None)
+        marker_path(attempt.instant, result.stat.path, replaces=task.base is not None and not task.is_appended)
         for task, result in zip(tasks, results, strict=True)
         if result.stat is not None
     ]
@@ -252,38 +271,16 @@ def _refuse_before_it_begins(
     scattered: Scattered,
     groups: Sequence[tuple[str, int]],
 ) -> None:
-    """What a listing tells against the batch is told before an instant is taken, where a table can have it at all."""
-    is_insert = batch.operation is INSERT
-    if is_insert or (batch.operation.replaces is Replaces.NOTHING and state.config.table_type == "MERGE_ON_READ"):
-        live = live_buckets(session, state, groups)
-        if is_insert:
-            _refuse_duplicates(session, state, schema, scattered, live, groups)
+    """What the table tells against the batch is told before an instant is taken: an insert must not write a key twice.
 
-
-def _refuse_duplicates(
-    session: Session,
-    state: TableState,
-    schema: pa.Schema,
-    scattered: Scattered,
-    live: Mapping[tuple[str, int], DataFile],
-    groups: Sequence[tuple[str, int]],
-) -> None:
-    tasks = [
-        BucketTask(
-            storage=session.ctx.storage,
-            table_name=state.config.name,
-            schema=schema,
-            ordering=None,
-            mode=Ordering.COMMIT_TIME,
-            operation=Operation.INSERT,
-            partition_path=partition,
-            bucket=bucket,
-            file_id="",
-            base=live.get((partition, bucket)),
-            keys=computed_keys(state.config, state.log.properties.facts),
-        )
-        for partition, bucket in groups
-    ]
+    Raises:
+        InvalidRequest: names the key.
+    """
+    if batch.operation is not INSERT:
+        return
+    live = live_buckets(session, state, groups)
+    template = _bucket_template(session, state, schema)
+    tasks = [_bucket_task(template, group, live.get(group)) for group in groups]
     for task, key in zip(tasks, scattered.gather(find_duplicates, [(t.key, t) for t in tasks]), strict=True):
         if key is not None:
             raise InvalidRequest(

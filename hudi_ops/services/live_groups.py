@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Unsupported
 from hudi_ops.index.simple_bucket import groups_by_bucket
 from hudi_ops.services.session import Session
-from hudi_ops.timeline.footprint import BUCKET_DIGITS
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import StorageListing
 from hudi_ops.view.slices import Slice, is_partitioned, visible_slices
 
@@ -32,8 +30,8 @@ def live_slices(session: Session, state: TableState, partitions: Sequence[str] |
 
 def live_buckets(
     session: Session, state: TableState, groups: Sequence[tuple[str, int]]
-) -> dict[tuple[str, int], DataFile]:
-    """The base file of each bucket in the partitions of a write.
+) -> dict[tuple[str, int], Slice]:
+    """The slice of each bucket in the partitions of a write.
 
     Args:
         session: the table.
@@ -41,55 +39,29 @@ def live_buckets(
         groups: (partition path, bucket) of everything that is to be written.
 
     Raises:
-        Unsupported: one of these buckets has log files; or a file group is of a bucket that the table does not have.
+        Unsupported: a file group is of a bucket that the table does not have.
         Corrupt: two file groups of one bucket. Raised by `groups_by_bucket`.
     """
     slices = live_slices(session, state, sorted({partition for partition, _ in groups}))
-    _refuse_log_files(state, slices, groups)
-    live = groups_by_bucket((one.base for one in slices if one.base is not None), state.config.name)
+    live = groups_by_bucket(slices, state.config.name)
     _refuse_other_count(state, live)
     return live
 
 
-def _refuse_log_files(state: TableState, slices: Iterable[Slice], groups: Sequence[tuple[str, int]]) -> None:
-    """A new base file would hide what the log files of its group hold.
-
-    Raises:
-        Unsupported: names the first such file group, and how many there are.
-
-    Source: docs/format.md §9.2.
-    """
-    wanted = {(partition, f"{bucket:0{BUCKET_DIGITS}d}") for partition, bucket in groups}
-    logged = [one for one in slices if one.logs and (one.partition_path, one.file_id[:BUCKET_DIGITS]) in wanted]
-    if not logged:
-        return
-    first = logged[0]
-    count = sum(len(one.logs) for one in logged)
-    raise Unsupported(
-        f"file group {first.file_id} in partition {first.partition_path or '.'} has {len(first.logs)} log files, which cannot be "
-        "merged yet",
-        table=state.config.name,
-        expected="base files only in the file groups that the batch touches",
-        found=f"{count} log files in {len(logged)} of its {len(groups)} file groups",
-        next_step="compact the table with Apache Hudi, then run the same call again",
-        file_groups=[f"{one.partition_path or '.'}/{one.file_id}" for one in logged[:20]],
-    )
-
-
-def _refuse_other_count(state: TableState, live: dict[tuple[str, int], DataFile]) -> None:
+def _refuse_other_count(state: TableState, live: dict[tuple[str, int], Slice]) -> None:
     """Another program counts otherwise, perhaps since before the table was adopted: what either writes the other misses.
 
     Raises:
         Unsupported: a file group of a bucket that the table does not have.
     """
     buckets = state.log.properties.facts.buckets
-    other = next((file for (_, bucket), file in live.items() if bucket >= buckets), None)
+    other = next((one for (_, bucket), one in live.items() if bucket >= buckets), None)
     if other is not None:
         raise Unsupported(
-            f"{other.path} is of a bucket that a table of {buckets} buckets does not have",
+            f"file group {other.file_id} in partition {other.partition_path or '.'} is of a bucket that a table of {buckets} "
+            "buckets does not have",
             table=state.config.name,
             expected=f"buckets 0 to {buckets - 1}, as the commit log says",
             found=other.file_id,
             next_step="run `hudi-ops verify`, and give all writers of the table one hoodie.bucket.index.num.buckets",
-            file=other.path,
         )

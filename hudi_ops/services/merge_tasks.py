@@ -1,27 +1,28 @@
-"""The second tasks of an ingest, run by any engine: look for keys that are there, merge and write a bucket.
+"""The second task of an ingest, run by any engine: merge a bucket into its base file, and write the next one.
 
-They run on executors: everything they need comes in their input, and what they made goes back as a value.
+It runs on executors: everything it needs comes in its input, and what it made goes back as a value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import pyarrow as pa
 
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import FILE_NAME, IS_DELETED, RECORD_KEY
+from hudi_ops.config.write_settings import LogFormat
 from hudi_ops.errors import Conflict, NotFound
 from hudi_ops.files.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, stored_schema
+from hudi_ops.files.merge_rules import MergeRules
 from hudi_ops.files.names import base_file_name, data_path
 from hudi_ops.files.repeated_columns import concat_rows, decoded
 from hudi_ops.files.runs import joined, picked
+from hudi_ops.files.visible_blocks import BlockInstants
 from hudi_ops.formats import partition_metadata
 from hudi_ops.kernels.hashing import group_hash
 from hudi_ops.kernels.keys import KeySpec, record_keys
-from hudi_ops.kernels.merge import MergePlan, Operation, Ordering, combine, existing, plan_append, plan_merge
+from hudi_ops.kernels.merge import MergePlan, Operation, Ordering, combine, plan_append, plan_merge
 from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
 from hudi_ops.services.tag_tasks import chunk_key
 from hudi_ops.storage.claim import ensure
@@ -35,8 +36,9 @@ from hudi_ops.view.file_group import DataFile
 class BucketTask:
     """One bucket to merge and write.
 
-    `base` is its visible base file, None for its first; `file_id` names the group that is written. `keys` says how record keys are
-    made in a table without meta columns; None: base files have them in a column.
+    `base` is its visible base file, None for its first, and `logs` are the log files upon it; `file_id` names the group that is
+    written. `keys` says how record keys are made in a table without meta columns; None: base files have them in a column.
+    In a merge-on-read table `log_format` is that of log files, and `merging` says how they are merged; both None elsewhere.
     """
 
     storage: Storage
@@ -53,6 +55,14 @@ class BucketTask:
     epoch: int = 0
     settings: WriterSettings = field(default_factory=WriterSettings)
     keys: KeySpec | None = None
+    logs: tuple[DataFile, ...] = ()
+    log_format: LogFormat | None = None
+    merging: tuple[MergeRules, BlockInstants] | None = None
+
+    @property
+    def is_appended(self) -> bool:
+        """Whether the rows go to a log file: the group is there, and those who read the table merge."""
+        return self.log_format is not None and (self.base is not None or bool(self.logs))
 
     @property
     def key(self) -> str:
@@ -67,28 +77,17 @@ class BucketTask:
 
 @dataclass(frozen=True)
 class BucketResult:
-    """What a bucket's task did; `stat` is None when nothing had to be written."""
+    """What a bucket's task did; `stat` is None when nothing had to be written.
+
+    `logged` counts rows and deletes of a log file of which nobody looked up what they meet.
+    """
 
     stat: WriteStat | None
     inserted: int
     updated: int
     deleted: int
     ignored: int
-
-
-def find_duplicates(task: BucketTask, tables: Sequence[pa.Table]) -> str | None:
-    """A record key that an insert must not write: the bucket has it, or the rows hold it twice. None when all are new."""
-    keys = pa.concat_tables(tables).column(RECORD_KEY).combine_chunks()
-    winners = combine(keys, None, Ordering.COMMIT_TIME)
-    if len(winners) < len(keys):
-        twice = np.setdiff1d(np.arange(len(keys)), winners.to_numpy())
-        return str(keys[int(twice[0])])
-    if task.base is None:
-        return None
-    names = (RECORD_KEY,) if task.keys is None else task.keys.fields
-    held = _keyed(task, BaseFileReader(task.storage, task.base.path).read(names))
-    known = existing(held.column(RECORD_KEY), keys)
-    return str(keys[int(np.flatnonzero(known)[0])]) if known.any() else None
+    logged: int = 0
 
 
 def merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
@@ -154,14 +153,14 @@ def _heads(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) 
         return pa.table({})  # nothing decides: whatever is there is carried over
     keys = (RECORD_KEY,) if task.keys is None else task.keys.fields
     if task.operation is Operation.DELETE:
-        return _keyed(task, decoded(reader.read(keys), keys))
+        return keyed(task, decoded(reader.read(keys), keys))
     # Nearly every upsert rewrites its bucket: one pass over the file, instead of one over its keys and one over the rest.
     names = [name for name in task.stored.names if name != FILE_NAME]
     by = [task.ordering] if task.ordering is not None and task.ordering in incoming.column_names else []
-    return _keyed(task, decoded(reader.read(names), [*keys, *by]))
+    return keyed(task, decoded(reader.read(names), [*keys, *by]))
 
 
-def _keyed(task: BucketTask, rows: pa.Table) -> pa.Table:
+def keyed(task: BucketTask, rows: pa.Table) -> pa.Table:
     """Rows of the base with their record keys: as they are stored, or made anew of their fields."""
     if task.keys is None or task.base is None:
         return rows
@@ -173,24 +172,24 @@ def _keyed(task: BucketTask, rows: pa.Table) -> pa.Table:
 def _resolve(task: BucketTask, incoming: pa.Table, heads: pa.Table | None) -> tuple[pa.Table, MergePlan]:
     """One winner per incoming key, and what it does to the base."""
     if task.operation is Operation.APPEND:
-        deletes = _array(incoming, IS_DELETED if IS_DELETED in incoming.column_names else None)
+        deletes = optional_column(incoming, IS_DELETED if IS_DELETED in incoming.column_names else None)
         return incoming, plan_append(incoming.num_rows, deletes)
     ordering = task.ordering if task.ordering in incoming.column_names else None
-    winners = combine(_array(incoming, RECORD_KEY), _array(incoming, ordering), task.mode)
+    winners = combine(column_of(incoming, RECORD_KEY), optional_column(incoming, ordering), task.mode)
     if len(winners) < incoming.num_rows:
         incoming = picked(incoming, winners)
     if task.operation is Operation.DELETE:
         # A delete by key says nothing of event time: it removes whatever is there.
         deletes, ordering = pa.repeat(True, incoming.num_rows), None
     else:
-        deletes = _array(incoming, IS_DELETED if IS_DELETED in incoming.column_names else None)
+        deletes = optional_column(incoming, IS_DELETED if IS_DELETED in incoming.column_names else None)
     if heads is None:
         base_keys, base_ordering = pa.array([], pa.string()), None
     else:
         base_keys = heads.column(RECORD_KEY)
         base_ordering = heads.column(ordering) if ordering in heads.column_names else None
-    keys = _array(incoming, RECORD_KEY)
-    return incoming, plan_merge(base_keys, base_ordering, keys, _array(incoming, ordering), deletes, task.mode)
+    keys = column_of(incoming, RECORD_KEY)
+    return incoming, plan_merge(base_keys, base_ordering, keys, optional_column(incoming, ordering), deletes, task.mode)
 
 
 def _fresh_rows(task: BucketTask, rows: pa.Table, name: str) -> pa.Table:
@@ -202,7 +201,7 @@ def _fresh_rows(task: BucketTask, rows: pa.Table, name: str) -> pa.Table:
         return plain
     return add_meta_columns(
         plain,
-        keys=_array(rows, RECORD_KEY),
+        keys=column_of(rows, RECORD_KEY),
         partition_path=task.partition_path,
         instant=task.instant,
         file_name=name,
@@ -252,8 +251,12 @@ def _stat(task: BucketTask, path: str, plan: MergePlan, rows: int, size_bytes: i
     )
 
 
-def _array(rows: pa.Table, column: str | None) -> pa.Array | None:
-    if column is None:
-        return None
+def column_of(rows: pa.Table, column: str) -> pa.Array:
+    """A column in one piece."""
     combined = rows.column(column).combine_chunks()
     return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def optional_column(rows: pa.Table, column: str | None) -> pa.Array | None:
+    """A column in one piece; None when none is asked for."""
+    return column_of(rows, column) if column is not None else None

@@ -13,7 +13,7 @@ from hudi_ops.timeline.plans import (
     ReplacePlan,
     RestorePlan,
     RollbackPlan,
-    RollbackResult,
+    RolledBack,
     Savepoint,
 )
 
@@ -60,7 +60,7 @@ def _rollback_plan(said: RollbackPlan) -> str:
 
 
 @note_of.register
-def _rollback_result(said: RollbackResult) -> str:
+def _rolled_back(said: RolledBack) -> str:
     return f"rolled back {', '.join(said.targets)}: {_files(said.files)} deleted"
 
 

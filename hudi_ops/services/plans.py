@@ -1,8 +1,7 @@
-"""Plans as decisions: publish one, and take over who works on an instant. Each takes a slot.
+"""Plans as decisions: publish one in a slot.
 
 What a service plans is its own business; here is what every service shares. A plan's instant is taken inside its decision, above
-every request and completion time known, so that no later commit can fall behind it. Who works on an instant says the newest
-TAKEOVER, and gives it an epoch that nobody else has; a lease is a beat, never proof.
+every request and completion time known, so that no later commit can fall behind it. Who works on it then: `services.takeover`.
 
 Source: docs/protocol.md §14.
 """
@@ -10,26 +9,22 @@ Source: docs/protocol.md §14.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from hudi_ops.concurrency.attempt import Attempt
-from hudi_ops.concurrency.lease import EXPIRY_MS, Lease, read_lease, take_lease
-from hudi_ops.concurrency.markers import list_markers
+from hudi_ops.concurrency.lease import take_lease
 from hudi_ops.errors import Busy, Cancelled, Conflict, Internal
+from hudi_ops.services.pending_plans import pending_inputs
 from hudi_ops.services.session import Session
-from hudi_ops.services.void import pending_inputs
-from hudi_ops.timeline.entries import Cancel, Entry, Plan, Takeover
+from hudi_ops.timeline.entries import Entry, Plan
 from hudi_ops.timeline.footprint import Footprint, encode_footprint, footprint_of
-from hudi_ops.timeline.log_head import reaching_back
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
 
 INSTANTS_TRIED_MAX = 1_000
-_EPOCH = re.compile(r"_\d+-(?P<epoch>\d+)-\d+")
 
 
 @dataclass(frozen=True)
@@ -39,19 +34,25 @@ class Draft:
     `body` is the requested file, byte for byte; `footprint` what it works on, None when that cannot be told, which overlaps
     everything; `begun` the state from which its inputs were chosen; `check` what the service itself asks of the state in which the
     plan is decided, raising `Conflict` or `Busy`.
+
+    With `revise`, what completed since `begun` is no conflict: it is given the state in which the plan is decided, and gives the
+    draft that takes account of it, from what the commits say. It is called under the lock, again for each slot that was lost: it
+    lists nothing, and raises `Conflict` when nothing is left to plan.
     """
 
     body: bytes
     footprint: Footprint | None
     begun: TableState
     check: Callable[[TableState], None] = lambda state: None
+    revise: Callable[[TableState], Draft] | None = None
 
 
 @dataclass(frozen=True)
 class Planned(Attempt):
-    """A plan that is published: an attempt of which nothing but the plan exists, and its slot."""
+    """A plan that is published: an attempt of which nothing but the plan exists, its slot, and the plan's bytes."""
 
     slot: int = -1
+    body: bytes = b""
 
 
 def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
@@ -73,22 +74,27 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
         Internal: no instant was free.
     """
     leases: list[str] = []
-    chosen: list[TableState] = []
+    chosen: list[tuple[TableState, bytes]] = []
 
     def prepare(state: TableState, slot: int) -> Entry | None:
-        refuse_overtaken(session, draft, state)
-        refuse_overlapping_plan(session, draft, state)
-        draft.check(state)
+        revised = draft.revise(state) if draft.revise is not None else draft
+        if draft.revise is None:
+            refuse_overtaken(session, draft, state)
+        refuse_overlapping_plan(session, revised, state)
+        revised.check(state)
         instant = _instant(session, state, leases)
-        chosen.append(state)
+        chosen.append((state, revised.body))
         return Plan(
             **session.entry(state, f"plan {instant}"),
             instant=instant,
             action=action,
-            payload=session.put_payload(instant, slot, draft.body),
-            footprint=encode_footprint(draft.footprint),
+            payload=session.put_payload(instant, slot, revised.body),
+            footprint=encode_footprint(revised.footprint),
         )
 
+    if draft.revise is not None:
+        # Before the lock is taken: what the commits say that completed meanwhile is known then.
+        draft.revise(session.loader.load())
     try:
         decided = session.decide(prepare, f"plan a {action}")
     except (Busy, Cancelled, Conflict):
@@ -112,7 +118,8 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
             next_step="run the same call again; check the lock settings of the other writer",
         )
     logger.info("planned %s %s in slot %s", action, decided.entry.instant, decided.slot)
-    return Planned(decided.entry.instant, action, chosen[-1], slot=decided.slot)
+    begun, body = chosen[-1]
+    return Planned(decided.entry.instant, action, begun, slot=decided.slot, body=body)
 
 
 def refuse_overtaken(session: Session, draft: Draft, state: TableState) -> None:
@@ -175,95 +182,3 @@ def _instant(session: Session, state: TableState, leases: list[str]) -> str:
             return instant
         times |= {instant}
     raise Internal(f"no free instant in {INSTANTS_TRIED_MAX} tries", table=state.config.name)
-
-
-def take_over(session: Session, instant: str, action: str) -> Attempt | None:
-    """Decide that this process works on a pending instant, whoever began it.
-
-    Args:
-        session: the table's.
-        instant: request time of a pending instant.
-        action: its pending word.
-
-    Returns:
-        The attempt, with the epoch that data files must carry and that its COMPLETE is checked against; its lease is the caller's
-        to renew. None when the instant is complete.
-
-    Raises:
-        Busy: somebody's lease of it is alive; names the owner, and until when. Or the lock was not to be had.
-        Cancelled: a CANCEL names it.
-        Conflict: it is not on the timeline: its writer, or one without slots, took it off.
-        OutcomeUnknown: taken or not; the same call settles it.
-    """
-    chosen: list[TableState] = []
-
-    def prepare(state: TableState, slot: int) -> Entry | None:
-        known = reaching_back(session.ctx.storage, state.log, instant)
-        fate, found = known.fate(instant), state.timeline.find(instant, action)
-        if fate is not None and isinstance(fate[1], Cancel):
-            raise Cancelled(
-                f"{action} was cancelled: {fate[1].reason}",
-                table=state.config.name,
-                instant=instant,
-                other=fate[1].owner,
-            )
-        if fate is not None or instant <= state.log.boundary or (found is not None and found.is_completed):
-            return None
-        if found is None:
-            raise Conflict(
-                f"{action} is not on the timeline",
-                table=state.config.name,
-                instant=instant,
-                expected="a pending instant",
-                next_step="look at `hudi-ops timeline`: it was rolled back, or never begun",
-            )
-        refuse_leased(session, state, read_lease(session.ctx.storage, instant), instant)
-        newest = known.takeover(instant)
-        epoch = newest[1].epoch + 1 if newest is not None else 1
-        chosen.append(state)
-        # Not the same decision for two who try: each must know whether it is the one.
-        decision = f"takeover {instant} {epoch} {session.ctx.ids.new_id()}"
-        return Takeover(**session.entry(state, decision), instant=instant, epoch=epoch)
-
-    decided = session.decide(prepare, f"take over {action} {instant}")
-    if decided is None or not isinstance(decided.entry, Takeover):
-        return None
-    # After the slot: a lease that names us without one would be no more than a claim.
-    session.take_lease(instant, "rollback" if action == "rollback" else "execute")
-    logger.info("took over %s %s, epoch %s", action, instant, decided.entry.epoch)
-    return Attempt(instant, action, chosen[-1], decided.entry.epoch)
-
-
-def refuse_leased(session: Session, state: TableState, lease: Lease | None, instant: str) -> None:
-    """Refuse to take an instant from somebody who is at work.
-
-    Raises:
-        Busy: the lease is another's, and not dead.
-    """
-    if lease is None or lease.owner == session.ctx.owner or lease.is_dead(session.ctx.clock):
-        return
-    until_s = max(0, lease.beaten_ms + EXPIRY_MS - session.ctx.clock.now_ms()) / 1000
-    raise Busy(
-        f"{lease.owner or 'another program'} works on it",
-        table=state.config.name,
-        instant=instant,
-        expected="no live lease",
-        found=f"a lease that is good for another {until_s:.0f} s",
-        next_step="wait for it to finish; or cancel the instant, which stops it",
-        owner=str(lease.owner or ""),
-        until_ms=lease.beaten_ms + EXPIRY_MS,
-    )
-
-
-def clear_older_epochs(session: Session, attempt: Attempt) -> list[str]:
-    """Delete the data files that earlier workers on an instant announced; returns their paths.
-
-    Called after `take_over` only: once its TAKEOVER holds a slot nobody of an earlier epoch can complete.
-    """
-    deleted = []
-    for marker in list_markers(session.ctx.storage, attempt.instant):
-        found = _EPOCH.search(marker.data_path.rpartition("/")[2])
-        if found is not None and int(found["epoch"]) < attempt.epoch:
-            session.ctx.storage.delete(marker.data_path)
-            deleted.append(marker.data_path)
-    return deleted

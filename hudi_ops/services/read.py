@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, cast, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +13,10 @@ from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.files.base_file import stored_schema
+from hudi_ops.files.merge_rules import MergeRules
 from hudi_ops.files.scan import FileTask, selected
+from hudi_ops.files.slice_scan import SliceTask
+from hudi_ops.files.visible_blocks import BlockInstants
 from hudi_ops.kernels.condition import Condition, both, computed, possible_units
 from hudi_ops.services.fixed_keys import fixed_keys
 from hudi_ops.services.where import parse_where
@@ -21,11 +25,13 @@ from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.plans import CleanResult, read_result
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import Keep, StorageListing
 from hudi_ops.view.partition_values import PartitionPaths
 from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import Slice, is_partitioned, visible_slices
+
+QueryType = Literal["snapshot", "read_optimized"]
+"""The newest state of all rows; or base files alone, as the last compactions left them: faster, and older."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,7 @@ class ReadRequest:
     where: Condition | pc.Expression | None = None
     as_of: str | None = None
     limit: int | None = None
+    query: QueryType = "snapshot"
 
 
 @dataclass(frozen=True)
@@ -65,16 +72,17 @@ class ReadPlan:
     Attributes:
         table: the table's name.
         schema: of the rows that are given.
-        tasks: one for each base file, by partition and file id.
+        tasks: one for each file group, by partition and file id.
         limit: how many rows are wanted at most.
         partitions: partition paths whose files are read.
         partitions_skipped: partitions, and folders with all partitions below, that the condition excludes.
-        opened: the table as it was looked at, when the plan is for all that it showed then.
+        opened: the table as it was looked at, when the plan is for all that it showed then; None: of an earlier instant, or base
+            files alone where logs lie beside them.
     """
 
     table: str
     schema: pa.Schema
-    tasks: tuple[FileTask, ...]
+    tasks: tuple[FileTask | SliceTask, ...]
     limit: int | None = None
     partitions: tuple[str, ...] = ()
     partitions_skipped: tuple[str, ...] = ()
@@ -129,9 +137,35 @@ class Wanted:
         """Columns of the rows that are given."""
         return pa.schema([self.schema.field(name) for name in self.columns])
 
-    def task(self, storage: Storage, file: DataFile) -> FileTask:
-        """The reading of one base file."""
-        return FileTask(storage, file.path, file.size_bytes, self.needed, self.columns, self.condition, self.keys)
+    def tasks(
+        self, storage: Storage, config: TableConfig, slices: Sequence[Slice], instants: BlockInstants
+    ) -> tuple[FileTask | SliceTask, ...]:
+        """The reading of each slice, in their order.
+
+        Args:
+            storage: the table's.
+            config: its settings.
+            slices: those with neither base file nor logs are passed over.
+            instants: whose log blocks count.
+
+        Raises:
+            Unsupported: a slice has logs, and how they are merged is not known here.
+        """
+        rules = MergeRules.of(config, self._plain) if any(one.logs for one in slices) else None
+        found: list[FileTask | SliceTask] = []
+        for one in slices:
+            base, logs = one.base, tuple((log.path, log.size_bytes) for log in one.logs)
+            wanted = (self.needed, self.columns, self.condition, self.keys)
+            if logs and rules is not None:
+                path, size_bytes = (base.path, base.size_bytes) if base is not None else (None, 0)
+                found.append(SliceTask(storage, path, size_bytes, logs, rules, instants, *wanted))
+            elif base is not None:
+                found.append(FileTask(storage, base.path, base.size_bytes, *wanted))
+        return tuple(found)
+
+    @property
+    def _plain(self) -> pa.Schema:
+        return pa.schema([one for one in self.schema if one.name not in META_COLUMNS])
 
     def partitions(self, config: TableConfig) -> tuple[Keep | None, bool]:
         """Which partitions may hold wanted rows, and whether folders above partitions can be asked, too; None: all of them."""
@@ -151,7 +185,7 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
 
     Raises:
         InvalidRequest: an unknown column, a filter that does not fit its columns, or an instant from before the timeline's start.
-        Unsupported: rows of the table lie in log files, or a column is not in the files.
+        Unsupported: rows lie in log files, and how they are merged is not known here; or a column is not in the files.
     """
     opened = Opened.of(storage, commits)
     config = opened.config
@@ -162,27 +196,13 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
     listing = StorageListing(storage, is_partitioned=is_partitioned(config))
     walked = listing.walk(keep, may_prune_folders=may_prune_folders)
     slices = visible_slices(config, opened.timeline, opened.commits, walked.files, request.as_of)
-    refuse_logs(config, slices)
-    tasks = tuple(wanted.task(storage, each.base) for each in slices if each.base is not None)
-    whole = opened if request.as_of is None else None
+    is_whole = request.as_of is None
+    if request.query == "read_optimized":
+        is_whole = is_whole and not any(one.logs for one in slices)
+        slices = [replace(one, logs=()) for one in slices]
+    tasks = wanted.tasks(storage, config, slices, BlockInstants.of(config, opened.timeline, request.as_of))
+    whole = opened if is_whole else None
     return ReadPlan(config.name, wanted.output, tasks, request.limit, tuple(walked.files), walked.skipped, whole)
-
-
-def refuse_logs(config: TableConfig, slices: Sequence[Slice]) -> None:
-    """Refuse slices that have log files.
-
-    Raises:
-        Unsupported: one has.
-    """
-    logs = [log for each in slices for log in each.logs]
-    if logs:
-        raise Unsupported(
-            "this table has rows in log files, which cannot be merged yet",
-            table=config.name,
-            expected="base files only",
-            found=f"{len(logs)} log files, the first {logs[0].path}",
-            next_step="compact the table with Apache Hudi, or read it there",
-        )
 
 
 def _condition_of(request: ReadRequest, schema: pa.Schema) -> Condition | None:
@@ -271,13 +291,19 @@ def request_of(
     where: pc.Expression | str | None,
     as_of: str | None,
     limit: int | None,
+    query: str = "snapshot",
 ) -> ReadRequest:
     """A request from what callers pass: a filter as SQL text or as an expression.
 
     Raises:
-        InvalidRequest: the text is no filter, or the limit is negative.
+        InvalidRequest: the text is no filter, the limit is negative, or there is no such type of query.
     """
     if limit is not None and limit < 0:
         raise InvalidRequest("limit must not be negative", expected="0 or more", found=str(limit))
+    if query not in get_args(QueryType):
+        raise InvalidRequest(
+            f"there is no query type {query}", expected=" or ".join(get_args(QueryType)), found=query, field="query"
+        )
     condition = parse_where(where) if isinstance(where, str) else where
-    return ReadRequest(tuple(columns) if columns is not None else None, condition, as_of, limit)
+    names = tuple(columns) if columns is not None else None
+    return ReadRequest(names, condition, as_of, limit, cast(QueryType, query))

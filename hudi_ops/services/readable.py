@@ -27,6 +27,8 @@ class ReadableTable:
         where: str | pc.Expression | None = None,
         as_of: str | None = None,
         limit: int | None = None,
+        *,
+        query: str = "snapshot",
     ) -> pa.Table:
         """Rows as Arrow.
 
@@ -35,12 +37,13 @@ class ReadableTable:
             where: a SQL condition, or an Arrow expression.
             as_of: an instant (17 digits) or an ISO time: the table as of the newest write requested at or before it.
             limit: at most so many rows.
+            query: `snapshot`: all rows in their newest state; `read_optimized`: base files alone, without what lies in log files.
 
         Raises:
-            InvalidRequest: an unknown column or instant, or a filter that does not parse.
-            Unsupported: rows lie in log files.
+            InvalidRequest: an unknown column, instant or query, or a filter that does not parse.
+            Unsupported: rows lie in log files, and how they are merged is not known here.
         """
-        return self.scan(columns, where, as_of, limit).to_arrow()
+        return self.scan(columns, where, as_of, limit, query=query).to_arrow()
 
     def scan(
         self,
@@ -48,6 +51,8 @@ class ReadableTable:
         where: str | pc.Expression | None = None,
         as_of: str | None = None,
         limit: int | None = None,
+        *,
+        query: str = "snapshot",
     ) -> Scan:
         """Rows of the table as it is now, not read yet: as a stream, or for Polars, DuckDB and others; see `Scan`.
 
@@ -56,12 +61,13 @@ class ReadableTable:
             where: as in `read`; only a SQL condition leaves out partitions, files and row groups, an expression filters rows.
             as_of: as in `read`.
             limit: as in `read`.
+            query: as in `read`.
 
         Raises:
             InvalidRequest: as `read` does.
-            Unsupported: rows lie in log files.
+            Unsupported: as `read` does.
         """
-        request = request_of(columns, where, self._instant_of(as_of), limit)
+        request = request_of(columns, where, self._instant_of(as_of), limit, query)
         return Scan(plan_read(self._session.ctx.storage, request, self._session.commits), self._reading_threads)
 
     @property
@@ -84,6 +90,9 @@ class ReadableTable:
         whatever order writers finish. When the process ends in between, the same rows come again. Rows that were deleted do not
         come; `Changes.instants` counts them.
 
+        Records of log files come as they were written, merged among those of the interval only, as in Apache Hudi: one that loses
+        to an older row with a larger ordering value comes too, though `read` does not show it.
+
         Args:
             since: a checkpoint; a completion time (17 digits) or an ISO time, after which the interval begins; None or
                 `earliest`: all that the timeline tells.
@@ -96,7 +105,7 @@ class ReadableTable:
 
         Raises:
             InvalidRequest: as `read` does; or the table no longer tells all that completed since then.
-            Unsupported: the table has no meta columns, or rows that changed lie in log files.
+            Unsupported: the table has no meta columns, or how its log files are merged is not known here.
         """
         request = ChangesRequest(
             request_of(columns, where, None, limit), since, until, fence, self._session.terms.timezone

@@ -19,7 +19,7 @@ from hudi_ops.services.session import Session
 from hudi_ops.services.sweep import clear_risen, sweep
 from hudi_ops.services.void import clear_voided
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import WRITE_ACTIONS, State
+from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State
 from hudi_ops.timeline.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.rollbacks import targets_of
 from hudi_ops.timeline.state import TableState
@@ -80,6 +80,8 @@ def _recover(session: Session, state: TableState | None) -> tuple[list[Undone], 
     if undone:
         state = session.loader.load()
     for instant in state.timeline.pending:
+        if instant.action in REWRITING_ACTIONS and (done := _undo_cancelled(session, state, instant)) is not None:
+            undone.append(done)
         if instant.action not in WRITE_ACTIONS:
             continue
         lease = read_lease(session.ctx.storage, instant.time)
@@ -111,6 +113,14 @@ def finish_unfinished(session: Session) -> TableState:
         return state
     with hold_lock(session.ctx, "finish decided instants"):
         return session.finish_decided()
+
+
+def _undo_cancelled(session: Session, state: TableState, plan: Instant) -> Undone | None:
+    """Take a plan off that was cancelled and has no live executor; any other stays, for whoever executes it next."""
+    lease = read_lease(session.ctx.storage, plan.time)
+    if lease is not None and not lease.is_dead(session.ctx.clock):
+        return None
+    return roll_back(session, plan) if session.was_cancelled(state, plan.time) else None
 
 
 def _clear_if_cancelled(session: Session, state: TableState, instant: str) -> None:

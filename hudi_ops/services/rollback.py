@@ -19,7 +19,6 @@ from hudi_ops.concurrency.transaction import Decided
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import is_foreign
-from hudi_ops.services.plans import take_over
 from hudi_ops.services.rollback_files import (
     delete_files,
     delete_own_notes,
@@ -30,6 +29,7 @@ from hudi_ops.services.rollback_files import (
 )
 from hudi_ops.services.session import Session
 from hudi_ops.services.sweep import clear_risen, settle_undone
+from hudi_ops.services.takeover import take_over
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.cancelled import mark_cancelled, refuse_uncancelled
 from hudi_ops.timeline.entries import Complete, Entry

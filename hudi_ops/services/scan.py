@@ -11,7 +11,8 @@ import pyarrow as pa
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.stream import in_order
 from hudi_ops.errors import HudiOpsError, InvalidRequest, NotFound, Unavailable
-from hudi_ops.files.scan import FileScan, FileTask
+from hudi_ops.files.scan import FileTask
+from hudi_ops.files.slice_scan import SliceTask, open_scan
 from hudi_ops.services.checkpoints import checkpoint_of_all
 from hudi_ops.services.read import ReadPlan
 
@@ -32,21 +33,25 @@ class Explanation:
     Attributes:
         partitions_read: partitions whose files are looked at.
         partitions_skipped: partitions, and folders with all below them, that were left out by their paths.
-        files_read: files of which rows are read.
-        files_skipped: files whose footers say that no row passes.
+        files_read: base files of which rows are read.
+        files_skipped: base files whose footers say that no row passes.
+        log_files_read: log files, whose records are merged over the rows.
         row_groups_read: row groups that are read.
         row_groups_skipped: the other row groups of the partitions that are looked at.
-        bytes_read: size of the files that are read; of some of them, only parts are.
-        rows_at_most: rows in the row groups that are read.
+        bytes_read: size of the files that are read, log files among them; of some of them, only parts are.
+        log_bytes_read: size of the log files.
+        rows_at_most: rows in the row groups that are read, and records of the log files.
     """
 
     partitions_read: int
     partitions_skipped: int
     files_read: int
     files_skipped: int
+    log_files_read: int
     row_groups_read: int
     row_groups_skipped: int
     bytes_read: int
+    log_bytes_read: int
     rows_at_most: int
 
     def as_dict(self) -> dict[str, int]:
@@ -57,6 +62,7 @@ class Explanation:
         return (
             f"partitions  {self.partitions_read} read, {self.partitions_skipped} skipped\n"
             f"files       {self.files_read} read, {self.files_skipped} skipped\n"
+            f"log files   {self.log_files_read} read, {self.log_bytes_read} bytes\n"
             f"row groups  {self.row_groups_read} read, {self.row_groups_skipped} skipped\n"
             f"at most     {self.rows_at_most} rows in files of {self.bytes_read} bytes"
         )
@@ -82,8 +88,8 @@ class Scan:
         return self._plan.schema
 
     @property
-    def tasks(self) -> tuple[FileTask, ...]:
-        """The files, for engines that carry them elsewhere; a limit is not in them."""
+    def tasks(self) -> tuple[FileTask | SliceTask, ...]:
+        """The files and slices, for engines that carry them elsewhere; a limit is not in them."""
         return self._plan.tasks
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
@@ -158,13 +164,13 @@ class Scan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def count_rows(self) -> int:
-        """How many rows there are; without a condition the footers tell. Raises as `to_batches` does."""
+        """How many rows there are; without a condition footers tell, and keys where there are logs. Raises as `to_batches` does."""
         with _Vanishing(self._gone):
             total = sum(self._engine.map(_count, self._plan.tasks))
         return total if self._plan.limit is None else min(total, self._plan.limit)
 
     def explain(self) -> Explanation:
-        """What is read and what is left out; opens the footers of the files. Raises as `to_batches` does."""
+        """What is read and what is left out; opens footers, and reads keys of log files. Raises as `to_batches` does."""
         with _Vanishing(self._gone):
             files = self._engine.map(_look, self._plan.tasks)
         read = [one for one in files if one.row_groups]
@@ -173,11 +179,13 @@ class Scan:
             partitions_read=len(self._plan.partitions),
             partitions_skipped=len(self._plan.partitions_skipped),
             files_read=len(read),
-            files_skipped=len(files) - len(read),
+            files_skipped=sum(one.has_base for one in files) - len(read),
+            log_files_read=sum(one.logs for one in files),
             row_groups_read=groups,
             row_groups_skipped=sum(one.row_groups_in_file for one in files) - groups,
-            bytes_read=sum(one.size_bytes for one in read),
-            rows_at_most=sum(one.rows for one in read),
+            bytes_read=sum(one.base_bytes for one in read) + sum(one.log_bytes for one in files),
+            log_bytes_read=sum(one.log_bytes for one in files),
+            rows_at_most=sum(one.rows for one in files),
         )
 
     @property
@@ -185,16 +193,16 @@ class Scan:
         """Where `Table.changes` goes on after this read: everything that completed since. To be kept once the rows are.
 
         Raises:
-            InvalidRequest: the read is as of an earlier instant, or a limit cut rows off.
+            InvalidRequest: the read is as of an earlier instant, of base files beside logs, or a limit cut rows off.
         """
         self._refuse_cut()
         if self._plan.opened is None:
             raise InvalidRequest(
-                "a read as of an instant has no checkpoint: writes requested before it may complete at any time",
+                "a read as of an instant, or of base files alone, has no checkpoint: what it leaves out would never come",
                 table=self._plan.table,
                 expected="a read of the table as it is",
-                found="as_of",
-                next_step="read without as_of, or pass a completion time as `since`",
+                found="as_of, or query=read_optimized",
+                next_step="read without them, or pass a completion time as `since`",
             )
         return checkpoint_of_all(self._plan.opened).encode()
 
@@ -216,8 +224,8 @@ class Scan:
         )
 
     def _stream(self, batch_rows: int | None, threads: int) -> Iterator[pa.RecordBatch]:
-        def produce(task: FileTask) -> Iterator[pa.RecordBatch]:
-            yield from FileScan(task, streaming=True).batches(batch_rows)
+        def produce(task: FileTask | SliceTask) -> Iterator[pa.RecordBatch]:
+            yield from open_scan(task, streaming=True).batches(batch_rows)
 
         with _Vanishing(self._gone):
             yield from in_order(produce, self._plan.tasks, threads=threads, ahead=_BATCHES_AHEAD)
@@ -225,10 +233,13 @@ class Scan:
 
 @dataclass(frozen=True)
 class _Looked:
+    has_base: bool
     row_groups: int
     row_groups_in_file: int
     rows: int
-    size_bytes: int
+    base_bytes: int
+    logs: int
+    log_bytes: int
 
 
 class _Vanishing:
@@ -245,18 +256,21 @@ class _Vanishing:
             raise self._gone(error) from error
 
 
-def _read_whole(task: FileTask) -> pa.Table:
-    return FileScan(task).table()
+def _read_whole(task: FileTask | SliceTask) -> pa.Table:
+    return open_scan(task, streaming=False).table()
 
 
-def _count(task: FileTask) -> int:
-    scan = FileScan(task, streaming=True)
-    return scan.rows if task.condition is None else sum(batch.num_rows for batch in scan.batches())
+def _count(task: FileTask | SliceTask) -> int:
+    return open_scan(task, streaming=True).count()
 
 
-def _look(task: FileTask) -> _Looked:
-    scan = FileScan(task)
-    return _Looked(len(scan.row_groups), scan.row_groups_in_file, scan.rows, task.size_bytes)
+def _look(task: FileTask | SliceTask) -> _Looked:
+    scan = open_scan(task, streaming=True)
+    logs, log_bytes = (len(task.logs), task.log_bytes) if isinstance(task, SliceTask) else (0, 0)
+    has_base = not isinstance(task, SliceTask) or task.base is not None
+    return _Looked(
+        has_base, len(scan.row_groups), scan.row_groups_in_file, scan.rows, task.size_bytes - log_bytes, logs, log_bytes
+    )
 
 
 def _not_installed(package: str, error: ImportError) -> dict[str, str]:

@@ -13,11 +13,12 @@ from hudi_ops.concurrency.conflicts import ConflictStrategy, Contender, strategy
 from hudi_ops.concurrency.contenders import ContenderReader
 from hudi_ops.concurrency.early import Watch
 from hudi_ops.concurrency.keeper import Keeper
-from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, Renewal, Role, drop_lease, inherit_lease, lease_path
+from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, LeaseRole, Renewal, drop_lease, inherit_lease, lease_path
 from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.process_beats import process_beats
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
 from hudi_ops.config.conflict_settings import ConflictSettings
+from hudi_ops.config.write_settings import LogFormat
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.services.adopter import Adopter, Terms
@@ -49,12 +50,14 @@ class EntryFields(TypedDict):
 class Session:
     """One process's work on one table; not safe for several threads at once. `terms` count for tables of other programs.
 
-    `gives_way` says whether a write lets older ones that overlap finish first: it does while it may be tried again.
+    `log_format` is that of the rows in log files. `gives_way` says whether a write lets older ones that overlap finish first: it
+    does while it may be tried again.
     """
 
     ctx: TableContext
     terms: Terms = field(default_factory=Terms)
     conflicts: ConflictSettings = field(default_factory=ConflictSettings)
+    log_format: LogFormat = "parquet"
     gives_way: bool = field(default=False, init=False)
     strategy: ConflictStrategy = field(init=False)
     contenders: ContenderReader = field(init=False)
@@ -116,7 +119,7 @@ class Session:
 
     @contextmanager
     def keep(
-        self, instant: str, role: Role = "write", *, epoch: int | None = None, leased_s: float | None = None
+        self, instant: str, role: LeaseRole = "write", *, epoch: int | None = None, leased_s: float | None = None
     ) -> Iterator[Keeper]:
         """Renew an instant's lease until the context ends.
 
@@ -207,7 +210,7 @@ class Session:
         """Whether a CANCEL slot names an instant, however long ago."""
         return cancel_slot(self.ctx.storage, state, instant) is not None
 
-    def take_lease(self, instant: str, role: Role = "rollback") -> None:
+    def take_lease(self, instant: str, role: LeaseRole = "rollback") -> None:
         """Put our name on the lease of an instant whose owner is gone."""
         inherit_lease(self.ctx, instant, role)
 

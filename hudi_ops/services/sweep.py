@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from hudi_ops.concurrency.lease import EXPIRY_MS, read_lease
-from hudi_ops.concurrency.markers import FOLDER, delete_markers
+from hudi_ops.concurrency.markers import FOLDER, delete_markers, list_markers, marker_path
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import is_silent
 from hudi_ops.services.rollback_files import delete_files, delete_own_notes, delete_pending, files_of
 from hudi_ops.services.session import Session, best_effort
 from hudi_ops.timeline.cancelled import fate_of
-from hudi_ops.timeline.commit_log import POINTER_KEY
-from hudi_ops.timeline.entries import Cancel
+from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder
+from hudi_ops.timeline.entries import Cancel, Complete
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import REWRITING_ACTIONS
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -67,11 +68,57 @@ def clear_late(session: Session, state: TableState, completed: Instant) -> None:
     if metadata is None or POINTER_KEY not in metadata.extra:
         return
     named = {stat.path for stat in metadata.stats}
-    late = [path for path in files_of(session, completed.time) if path not in named]
-    delete_files(session.ctx.storage, late)
-    delete_markers(session.ctx.storage, completed.time)
+    storage = session.ctx.storage
+    late = [path for path in files_of(session, completed.time) if path not in named and storage.head(path) is not None]
+    delete_files(storage, late)
+    _drop_other_payloads(session, state, completed)
+    delete_markers(storage, completed.time)
     if late:
         logger.warning("%s was completed by another process; deleted what a late one announced: %s", completed, late)
+
+
+def settle_executed(session: Session, instant: str, named: Collection[str]) -> None:
+    """Clear the lease and the markers of a completed instant; those of earlier epochs stay for the second look.
+
+    Args:
+        session: the table's.
+        instant: one that completed.
+        named: paths of the data files that its commit names.
+    """
+    own: list[str] | None = None
+    with best_effort(instant):
+        markers = list_markers(session.ctx.storage, instant)
+        own = [
+            marker_path(instant, one.data_path, replaces=one.kind == "MERGE")
+            for one in markers
+            if one.data_path in named
+        ]
+        late = [one.data_path for one in markers if one.data_path not in named]
+        for path in late:
+            session.ctx.storage.delete(path)
+        if late:
+            session.ctx.storage.put(note_path(instant, session.ctx.clock.now_ms() + EXPIRY_MS), b"")
+    if own is not None:
+        session.settle(instant, own)
+
+
+def _settle_late_workers(session: Session, state: TableState, completed: Instant) -> None:
+    metadata = session.commits.metadata(state.timeline, completed)
+    if metadata is None or POINTER_KEY not in metadata.extra:
+        session.settle(completed.time)
+    else:
+        _drop_other_payloads(session, state, completed)
+        settle_executed(session, completed.time, [stat.path for stat in metadata.stats])
+
+
+def _drop_other_payloads(session: Session, state: TableState, completed: Instant) -> None:
+    """Remove what executors put that did not get their slot; each had a payload of its own."""
+    held = session.ctx.storage.list(payload_folder(completed.time)) if completed.action in REWRITING_ACTIONS else []
+    if len(held) < 2:
+        return
+    fate = fate_of(session.ctx.storage, state, completed.time)
+    if fate is not None and isinstance(fate[1], Complete):
+        delete_files(session.ctx.storage, [info.path for info in held if info.path != fate[1].payload])
 
 
 def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None:
@@ -99,7 +146,10 @@ def _clear_dead_of_ours(
     session: Session, state: TableState, time: str, instant: Instant | None, *, is_noted: bool
 ) -> None:
     if instant is not None and instant.is_completed:
-        session.settle(time)
+        if instant.action in REWRITING_ACTIONS:
+            _settle_late_workers(session, state, instant)
+        else:
+            session.settle(time)
     elif instant is None and is_noted:
         session.drop_name(time)
     elif instant is None:
@@ -135,7 +185,11 @@ def _clear_marked(
             if session.was_cancelled(state, time):
                 clear_risen(session, state, time)
         elif instant is not None and instant.is_completed and read_lease(session.ctx.storage, time) is None:
-            clear_late(session, state, instant)
+            until_ms = notes.get(time, ())
+            if not until_ms or until_ms[-1] <= session.ctx.clock.now_ms():
+                clear_late(session, state, instant)
+                for one in until_ms:
+                    session.ctx.storage.delete(note_path(time, one))
 
 
 def _look_again_where_due(session: Session, state: TableState, notes: Mapping[str, Sequence[int]]) -> None:

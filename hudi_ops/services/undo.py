@@ -19,7 +19,7 @@ from hudi_ops.timeline.archived import load_history
 from hudi_ops.timeline.cancelled import fate_of
 from hudi_ops.timeline.entries import Complete
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import WRITE_ACTIONS
+from hudi_ops.timeline.names import WRITE_ACTIONS, State
 from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import TableState
 
@@ -94,7 +94,7 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
 
     Raises:
         InvalidRequest: no such instant, a completed one, or one whose writer may be alive and `abandoned` was not said.
-        Unsupported: a pending service, or the table cannot be written.
+        Unsupported: a pending service other than a compaction, or the table cannot be written.
         Busy: its writer is alive, or somebody else is rolling it back.
         Conflict: it completed meanwhile.
     """
@@ -106,7 +106,8 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
     _refuse_other_kinds(state, found)
     lease = read_lease(session.ctx.storage, instant)
     cancelled = session.was_cancelled(state, instant)
-    if not cancelled:
+    is_plan = found.action == "compaction" and State.INFLIGHT not in found.states
+    if not cancelled and not (is_plan and lease is None):  # nobody has begun such a plan
         refuse_alive(session, state, lease, instant, abandoned=abandoned)
     owner = _owner(lease)
     if dry_run:
@@ -175,7 +176,8 @@ def _refuse_other_kinds(state: TableState, found: Instant) -> None:
             found=str(found),
             next_step="going back to an earlier state is a restore, which hudi-ops cannot do yet; `hudi-ops read --as-of` shows it",
         )
-    if found.action not in WRITE_ACTIONS:
+    # A compaction's log files fall back to the older slices; in version 6 those written since name the plan (docs/format.md §9.2).
+    if found.action not in WRITE_ACTIONS and not (found.action == "compaction" and state.config.layout == 2):
         raise Unsupported(
             f"a pending {found.action} is not rolled back by hand",
             table=state.config.name,
@@ -213,6 +215,9 @@ def _why_left(session: Session, instant: Instant) -> str:
     lease = read_lease(session.ctx.storage, instant.time)
     if lease is not None and not lease.is_dead(session.ctx.clock):
         return f"{_owner(lease)} is at it"
+    if instant.action == "compaction":
+        begun = "begun and not completed" if lease is not None or State.INFLIGHT in instant.states else "planned"
+        return f"a compaction that is {begun}: `hudi-ops compact TABLE --instant {instant.time}` executes it"
     if instant.action not in WRITE_ACTIONS:
         return f"a pending {instant.action}, which its program finishes or rolls back"
     if lease is None:

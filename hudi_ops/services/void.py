@@ -10,60 +10,33 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TypedDict
 
 from hudi_ops.concurrency.keeper import GAP_S_MAX
 from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.concurrency.strangers import is_shared_with_strangers
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, NotFound
+from hudi_ops.services.pending_plans import plan_inputs
 from hudi_ops.timeline.commit_log import POINTER_KEY, read_slot
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Cancel, Complete, Plan
-from hudi_ops.timeline.footprint import Footprint, footprint_of, inputs_of
+from hudi_ops.timeline.footprint import Footprint, footprint_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log_head import reaching_back
-from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State, completes_as, instant_of_ms, ms_of_instant
-from hudi_ops.timeline.plans import read_plan
+from hudi_ops.timeline.names import (
+    MERGING_ACTIONS,
+    REWRITING_ACTIONS,
+    WRITE_ACTIONS,
+    State,
+    completes_as,
+)
 from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import CommitReader, TableState
 
 logger = logging.getLogger(__name__)
 
-SEEN_MS = 10 * 60 * 1000
-SEEN_MAX = 64
-"""How far below its own time, and how many at most, a COMPLETE names completions that its decider has seen."""
-
 APPLIED_WITHIN_MS = EXPIRY_MS - round(1000 * GAP_S_MAX) - 5_000
 """How long a decision stays good where Apache Hudi writes too: a beat was at most `GAP_S_MAX` old when it was made."""
-
-_MERGES = frozenset({"compaction", "logcompaction"})
-
-
-class Seen(TypedDict):
-    """Fields of a COMPLETE that say what its decider found on the timeline."""
-
-    seen: tuple[str, ...]
-    seen_from: str
-
-
-def seen_by(state: TableState, completion_time: str) -> Seen:
-    """`seen` and `seen_from` of a write's COMPLETE: what its decider found on the timeline (`entries.Complete`).
-
-    Completions that the log names need no mention. A clock that lags by more than ten minutes, or more than `SEEN_MAX` foreign
-    completions in that time, narrow what is noticed; never wrongly.
-    """
-    since = instant_of_ms(ms_of_instant(completion_time) - SEEN_MS)
-    known = {entry.instant for _, entry in state.log.completes()}
-    recent = sorted(
-        (one.completion_time, one.time)
-        for one in state.timeline.completed_writes
-        if one.completion_time > since and one.time not in known
-    )
-    if len(recent) > SEEN_MAX:
-        since = recent[-SEEN_MAX - 1][0]
-    plans = [one.time for one in state.timeline.pending if one.action in REWRITING_ACTIONS]
-    return Seen(seen=(*(time for _, time in recent[-SEEN_MAX:]), *plans), seen_from=since)
 
 
 def why_void(ctx: TableContext, commits: CommitReader, state: TableState, entry: Complete) -> str | None:
@@ -113,7 +86,12 @@ def completed_between(
         # What completed in an earlier slot has an earlier completion time, and later slots are applied later.
         if other.completion_time >= entry.completion_time:
             return f"{other.time} completed at {other.completion_time} without a slot"
-        if entry.seen_from is None or entry.action in _MERGES or other.time in known or other.time in entry.seen:
+        if (
+            entry.seen_from is None
+            or entry.action in MERGING_ACTIONS
+            or other.time in known
+            or other.time in entry.seen
+        ):
             continue
         if other.completion_time <= entry.seen_from:
             continue
@@ -134,13 +112,13 @@ def planned_between(
     for plan in state.timeline.pending:
         if plan.action not in REWRITING_ACTIONS or plan.time == entry.instant or plan.time in entry.seen:
             continue
-        if plan.time < entry.completion_time and (entry.seen_from is None or plan.action in _MERGES):
+        if plan.time < entry.completion_time and (entry.seen_from is None or plan.action in MERGING_ACTIONS):
             continue  # a merge planned below it leaves what it wrote to the slices above
         if _is_cancelled(ctx, state, plan):
             continue
         if plan.time >= entry.completion_time:
             return f"{plan.action} {plan.time} was planned without it, by a writer that does not know the commit log"
-        inputs, footprint = _inputs(ctx, state, plan), mine()
+        inputs, footprint = plan_inputs(ctx, state, plan), mine()
         if inputs is None or footprint is None or footprint.overlap(inputs):
             return f"{plan.action} {plan.time} was planned on the same file groups, without the commit log"
     return None
@@ -175,13 +153,6 @@ def plan_undone(ctx: TableContext, state: TableState, entry: Plan) -> str | None
     )
 
 
-def pending_inputs(ctx: TableContext, state: TableState) -> Iterator[tuple[Instant, Footprint | None]]:
-    """(instant, what it works on) of every pending merge or clustering; None for a plan that cannot be read."""
-    for instant in state.timeline.pending:
-        if instant.action in REWRITING_ACTIONS:
-            yield instant, _inputs(ctx, state, instant)
-
-
 def _is_cancelled(ctx: TableContext, state: TableState, plan: Instant) -> bool:
     fate = state.log.fate(plan.time) or reaching_back(ctx.storage, state.log, plan.time).fate(plan.time)
     return isinstance(fate[1] if fate else None, Cancel)
@@ -204,11 +175,3 @@ def _own(ctx: TableContext, entry: Complete) -> Iterator[Footprint | None]:
         yield footprint_of(CommitMetadata.from_bytes(ctx.storage.get(entry.payload), entry.payload))
     except (Corrupt, NotFound):
         yield None
-
-
-def _inputs(ctx: TableContext, state: TableState, instant: Instant) -> Footprint | None:
-    """File groups that a plan works on; None when it cannot be read."""
-    try:
-        return inputs_of(read_plan(ctx.storage, state.timeline, instant))
-    except Corrupt:
-        return None

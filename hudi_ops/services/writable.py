@@ -5,6 +5,7 @@ from __future__ import annotations
 from hudi_ops.config.key_generators import WRITABLE_TYPES, time_partition_of
 from hudi_ops.config.table import WRITABLE_VERSIONS, TableConfig
 from hudi_ops.errors import HudiOpsError, Unsupported
+from hudi_ops.timeline.state import TableState
 
 _DELETE_MARKER = "hoodie.record.merge.property."
 
@@ -45,6 +46,22 @@ def refuse_unwritable(config: TableConfig) -> None:
             found=problem,
             next_step=next_step
             or "write it with Apache Hudi; `hudi-ops read` and `hudi-ops show` work where files allow",
+        )
+
+
+def refuse_other_index(state: TableState) -> None:
+    """Rows go where the table's index finds them again.
+
+    Raises:
+        Unsupported: its index is Apache Hudi's own.
+    """
+    if not state.log.properties.facts.takes_rows:
+        raise Unsupported(
+            "this table was adopted for services only: its index is Apache Hudi's own, which would not find what we write",
+            table=state.config.name,
+            expected="Apache Hudi's simple bucket index",
+            found="another index",
+            next_step="write its rows with Apache Hudi; compact it, remove partitions and read it here",
         )
 
 

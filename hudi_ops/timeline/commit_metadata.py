@@ -77,6 +77,11 @@ class CommitMetadata:
     replaced: Mapping[str, tuple[str, ...]] | None = None
     compacted: bool = False
 
+    @property
+    def is_merge(self) -> bool:
+        """Whether it merged files within their groups: it neither adds rows nor takes any away."""
+        return self.compacted or self.operation in {"COMPACT", "LOG_COMPACT"}
+
     def to_bytes(self) -> bytes:
         """As an Avro container file, the form of layout 2; equal values give equal bytes."""
         partitions: dict[str, list[dict[str, Any]]] = {}

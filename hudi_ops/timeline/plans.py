@@ -31,6 +31,7 @@ class PlannedSlice:
     base_file: str
     log_files: tuple[str, ...]
     base_instant: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class RollbackPlan:
 
 
 @dataclass(frozen=True)
-class RollbackResult:
+class RolledBack:
     """Which instants a rollback undid, and the files that it deleted."""
 
     targets: tuple[str, ...]
@@ -115,7 +116,7 @@ class IndexPlan:
 
 
 Plan: TypeAlias = CompactionPlan | ReplacePlan | CleanPlan | RollbackPlan | RestorePlan | IndexPlan
-Result: TypeAlias = CleanResult | RollbackResult | RestorePlan | Savepoint | IndexPlan
+Result: TypeAlias = CleanResult | RolledBack | RestorePlan | Savepoint | IndexPlan
 
 
 def read_plan(storage: Storage, timeline: Timeline, instant: Instant) -> Plan | None:
@@ -210,6 +211,7 @@ def _slice(record: Mapping[str, Any]) -> PlannedSlice:
         base_file=_name(record.get("dataFilePath") or ""),
         log_files=_names(record.get("deltaFilePaths") or ()),
         base_instant=record.get("baseInstantTime") or "",
+        metrics=record.get("metrics") or {},
     )
 
 
@@ -244,8 +246,8 @@ def _rollback_plan(record: Mapping[str, Any]) -> RollbackPlan:
     return RollbackPlan(target["commitTime"], target["action"], files)
 
 
-def _rollback_result(record: Mapping[str, Any]) -> RollbackResult:
-    return RollbackResult(tuple(record["commitsRollback"]), _per_partition(record, "successDeleteFiles"))
+def _rolled_back(record: Mapping[str, Any]) -> RolledBack:
+    return RolledBack(tuple(record["commitsRollback"]), _per_partition(record, "successDeleteFiles"))
 
 
 def _restore_plan(record: Mapping[str, Any]) -> RestorePlan:
@@ -299,7 +301,7 @@ _PLANS: Mapping[str, Callable[[Mapping[str, Any]], Plan]] = {
 }
 _RESULTS: Mapping[str, Callable[[Mapping[str, Any]], Result]] = {
     "clean": _clean_result,
-    "rollback": _rollback_result,
+    "rollback": _rolled_back,
     "restore": _restore_result,
     "savepoint": _savepoint,
     "indexing": _index,

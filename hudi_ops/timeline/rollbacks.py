@@ -8,7 +8,7 @@ from hudi_ops.errors import Corrupt
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.plans import RollbackPlan, RollbackResult, read_plan, read_result
+from hudi_ops.timeline.plans import RollbackPlan, RolledBack, read_plan, read_result
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +34,6 @@ def targets_of(storage: Storage, timeline: Timeline, instant: Instant) -> tuple[
     except Corrupt as error:
         logger.warning("the plan of rollback %s cannot be read: %s", instant.time, error)
         return ()
-    if isinstance(said, RollbackResult):
+    if isinstance(said, RolledBack):
         return said.targets
     return (said.target,) if isinstance(said, RollbackPlan) else ()

@@ -11,10 +11,12 @@ from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.verify.agreement import check_agreement
 from hudi_ops.verify.base_files import check_base_files
+from hudi_ops.verify.compactions import check_compactions
 from hudi_ops.verify.files import check_files
 from hudi_ops.verify.fleet import check_fleet
 from hudi_ops.verify.leftovers import check_leftovers
 from hudi_ops.verify.log import check_log
+from hudi_ops.verify.log_files import check_log_files
 from hudi_ops.verify.metadata import check_metadata_table
 from hudi_ops.verify.pending import check_pending
 from hudi_ops.verify.properties import check_properties
@@ -64,11 +66,15 @@ def verify_table(storage: Storage, *, deep: bool = False, clock: Clock | None = 
     check_pending(subject, logged.completes if logged is not None else (), findings)
     check_metadata_table(subject, findings)
     check_files(subject, findings)
+    check_compactions(subject, findings)
     check_leftovers(subject, findings)
     if logged is not None:
         check_agreement(logged, findings)
         check_fleet(logged, findings)
-    check_base_files(subject, logged.log.properties.facts if logged is not None else None, findings)
+    known = logged.log.properties.facts if logged is not None else None
+    facts = known if known is not None and known.takes_rows else None
+    check_base_files(subject, facts, findings)
+    check_log_files(subject, facts, findings)
     if subject.history is not None and subject.history.note:
         findings.info("archive-unread", subject.history.note, config.history_folder)
     return findings.report(config.name, storage.uri, deep=deep)

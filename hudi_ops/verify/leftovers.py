@@ -97,7 +97,7 @@ def _gone(subject: Subject, path: str) -> bool:
 def _check_folders(subject: Subject, findings: Findings) -> None:
     for time in _instants_under(subject, MARKER_FOLDER):
         until_ms = subject.watched.get(time)
-        if until_ms is not None and not _is_settled(subject, time):
+        if until_ms is not None:
             if until_ms + EXPIRY_MS < subject.clock.now_ms():
                 findings.info("sweep-due", "markers that wait for the second look", f"{MARKER_FOLDER}/{time}", _SWEPT)
         elif _is_settled(subject, time):

@@ -24,7 +24,7 @@ from hudi_ops.timeline.archived import History, load_history
 from hudi_ops.timeline.commit_log import FOLDER as LOG_FOLDER
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.plans import CleanPlan, CleanResult, RestorePlan, RollbackResult, read_plan, read_result
+from hudi_ops.timeline.plans import CleanPlan, CleanResult, RestorePlan, RolledBack, read_plan, read_result
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.slices import METADATA_TABLE_KEYS
 
@@ -186,7 +186,7 @@ class Subject:
                 said = read_result(self.storage, self.later, instant)
             except Corrupt:
                 continue
-            if isinstance(said, RollbackResult | RestorePlan):
+            if isinstance(said, RolledBack | RestorePlan):
                 found |= dict.fromkeys(said.targets, f"{instant.kind} {instant.time}")
         return found
 

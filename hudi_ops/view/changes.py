@@ -9,7 +9,7 @@ from hudi_ops.errors import Unsupported
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.slices import Slice
+from hudi_ops.view.slices import Slice, merge_order
 
 _NO_FILE = frozenset({"", "null"})
 
@@ -24,15 +24,19 @@ class CompletedWrite:
     metadata: CommitMetadata
 
 
-def changed_slices(writes: Sequence[CompletedWrite], *, logs_name_their_base: bool = False) -> list[Slice]:
+def changed_slices(
+    writes: Sequence[CompletedWrite], *, logs_name_their_base: bool = False, earlier: Sequence[CompletedWrite] = ()
+) -> list[Slice]:
     """Slices that hold the newest state of all that the writes wrote, by partition and file id.
 
     Groups that one of the writes replaced are left out: their rows are gone, or lie in a new group among those files. A log file
-    older than the newest base file of its group is in that base file already.
+    older than the newest base file of its group is in that base file already. What a write put into the groups that a resize is
+    making lies in the old groups as well: of the two, those count that the resize leaves.
 
     Args:
         writes: in any order.
         logs_name_their_base: log files carry the instant of their base file (version 6), not their writer's.
+        earlier: see `resizes_named`; those that completed before the writes' interval ended.
 
     Raises:
         Unsupported: a write names a file that is no data file of Hudi's.
@@ -41,15 +45,16 @@ def changed_slices(writes: Sequence[CompletedWrite], *, logs_name_their_base: bo
     """
     replaced = {
         (partition, file_id)
-        for write in writes
+        for write in (*writes, *earlier)
         for partition, ids in (write.metadata.replaced or {}).items()
         for file_id in ids
     }
-    completed = {write.time: write.completion_time for write in writes}
+    completed = {write.time: write.completion_time for write in (*writes, *earlier)}
     groups: dict[tuple[str, str], dict[str, DataFile]] = {}
-    for file in _files(writes):
+    for write, file in _files(writes):
         key = (file.partition_path, file.file_id)
-        if key not in replaced:
+        is_hidden = file.instant != write.time and file.instant not in completed and not logs_name_their_base
+        if key not in replaced and not is_hidden:
             groups.setdefault(key, {})[file.path] = file
     slices = []
     for key, files in sorted(groups.items()):
@@ -59,15 +64,21 @@ def changed_slices(writes: Sequence[CompletedWrite], *, logs_name_their_base: bo
             for one in files.values()
             if one.is_log and (base is None or _counted_from(one, completed, logs_name_their_base) >= base.instant)
         ]
-        slices.append(Slice(*key, base, tuple(sorted(logs, key=lambda one: one.path))))
+        slices.append(Slice(*key, base, merge_order(logs)))
     return slices
 
 
-def _files(writes: Iterable[CompletedWrite]) -> Iterable[DataFile]:
+def resizes_named(writes: Sequence[CompletedWrite]) -> list[str]:
+    """Instants, none of the writes' own, that log files of theirs carry: of resizes that were under way (docs/format.md §6.1)."""
+    own = {write.time for write in writes}
+    return sorted({file.instant for _, file in _files(writes) if file.is_log} - own)
+
+
+def _files(writes: Iterable[CompletedWrite]) -> Iterable[tuple[CompletedWrite, DataFile]]:
     for write in writes:
         for stat in write.metadata.stats:
-            if stat.path not in _NO_FILE:
-                yield _data_file(write, stat)
+            if stat.path not in _NO_FILE and not (file := _data_file(write, stat)).is_cdc:
+                yield write, file
 
 
 def _data_file(write: CompletedWrite, stat: WriteStat) -> DataFile:

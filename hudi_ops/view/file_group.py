@@ -20,3 +20,8 @@ class DataFile:
     def name(self) -> str:
         """Last segment of the path."""
         return self.path.rpartition("/")[2]
+
+    @property
+    def is_cdc(self) -> bool:
+        """Whether it is a log of changes, which holds no rows of the table's."""
+        return self.is_log and self.name.endswith(".cdc")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from hudi_ops.config.table import TableConfig
+from hudi_ops.files.names import log_order, parse_data_file
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.state import CommitReader
@@ -19,7 +20,7 @@ METADATA_TABLE_KEYS = "HOODIE_TABLE_METADATA"
 
 @dataclass(frozen=True)
 class Slice:
-    """One file group as readers see it now."""
+    """One file group as readers see it now; `logs` are in the order in which they are merged."""
 
     partition_path: str
     file_id: str
@@ -57,7 +58,17 @@ def visible_slices(
         base = bases.get(key)
         if base is None or _counted_from(timeline, config, file) >= base.instant:
             logs.setdefault(key, []).append(file)
-    return [Slice(*key, bases.get(key), tuple(files)) for key, files in sorted(logs.items())]
+    return [Slice(*key, bases.get(key), merge_order(files)) for key, files in sorted(logs.items())]
+
+
+def merge_order(logs: Iterable[DataFile]) -> tuple[DataFile, ...]:
+    """Log files of one slice in the order in which their records are merged: of request times, not of completion."""
+    return tuple(sorted(logs, key=_order))
+
+
+def _order(log: DataFile) -> tuple[str, int, str, bool]:
+    name = parse_data_file(log.name)
+    return log_order(name) if name is not None else (log.instant, 0, log.name, False)
 
 
 def _counted_from(timeline: Timeline, config: TableConfig, file: DataFile) -> str:

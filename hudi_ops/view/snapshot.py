@@ -42,13 +42,32 @@ class TableView:
         return found
 
     def log_files(self, as_of: str | None = None) -> list[DataFile]:
-        """Log files whose writer completed; what they hold is not merged by this view."""
+        """Visible log files, by partition and path; which records of them count is told by their blocks.
+
+        In version 6 a log file carries the instant of its base file, or of the compaction that is to take it: its writers' instants
+        are those of its blocks.
+
+        Args:
+            as_of: as in `base_files`.
+        """
         return [
             file
             for _, files in sorted(self.files.items())
-            for file in files
-            if file.is_log and self._instant_counts(file.instant, as_of) and not self._is_replaced(file, as_of)
+            for file in sorted(files, key=lambda one: one.path)
+            if file.is_log and not file.is_cdc and self._is_visible_log(file, as_of)
+            if not self._is_replaced(file, as_of)
         ]
+
+    def _is_visible_log(self, file: DataFile, as_of: str | None) -> bool:
+        writer = self.timeline.find(file.instant)
+        if self.config.layout == 1:
+            is_planned = writer is not None and writer.kind == "commit" and not writer.is_completed
+            return (is_planned and (as_of is None or file.instant <= as_of)) or self._instant_counts(
+                file.instant, as_of
+            )
+        # Logs that carry a resize's instant were written by others, which name them.
+        is_own = writer is not None and writer.kind == "deltacommit"
+        return self._is_visible(file, as_of) if is_own else self._instant_counts(file.instant, as_of)
 
     def _is_visible(self, file: DataFile, as_of: str | None) -> bool:
         if not self._instant_counts(file.instant, as_of):

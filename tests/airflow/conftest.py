@@ -61,12 +61,12 @@ def tables_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def load_dag(monkeypatch: pytest.MonkeyPatch) -> Callable[[], ModuleType]:
-    """Imports dags/ingestion.py afresh, as the DAG processor does."""
+def load_dag(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
+    """Imports a file of dags/ afresh, as the DAG processor does."""
     import importlib.util
 
-    def load() -> ModuleType:
-        spec = importlib.util.spec_from_file_location("ingestion_under_test", ROOT / "dags" / "ingestion.py")
+    def load(name: str = "ingestion") -> ModuleType:
+        spec = importlib.util.spec_from_file_location(f"{name}_under_test", ROOT / "dags" / f"{name}.py")
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)

@@ -19,7 +19,7 @@ def test_dags_import_without_errors(airflow_home: Path) -> None:
 
     bag = DagBag(str(ROOT / "dags"))
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"ingestion"}
+    assert set(bag.dags) == {"compaction", "ingestion"}
 
 
 PARSE = """
@@ -28,14 +28,15 @@ from airflow.sdk import DAG
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 before = set(sys.modules)
 sys.path.insert(0, "plugins")
-runpy.run_path("dags/ingestion.py")
+runpy.run_path(f"dags/{sys.argv[1]}.py")
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
 
-def test_parsing_imports_nothing_heavy(airflow_home: Path) -> None:
+@pytest.mark.parametrize("name", ["ingestion", "compaction"])
+def test_parsing_imports_nothing_heavy(airflow_home: Path, name: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PARSE], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", PARSE, name], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
     )
     added = json.loads(done.stdout.strip().splitlines()[-1])
     assert not HEAVY & {name.partition(".")[0] for name in added}

@@ -102,6 +102,14 @@ def test_a_cancelled_run_is_skipped(submit: Submit) -> None:
         submit.operator("12").execute({})
 
 
+def test_a_task_without_anything_to_do_is_skipped_and_submits_nothing(submit: Submit) -> None:
+    with pytest.raises(AirflowSkipException, match="nothing to do"):
+        submit.operator("ok", only_if=" ").execute({})
+    assert not submit.record_file.exists()
+    assert submit.operator("ok", only_if="20260101000000000").execute({})["ok"] is True
+    assert "only_if" in submit.operator("ok").template_fields
+
+
 def test_a_crash_is_tried_again(submit: Submit) -> None:
     with pytest.raises(AirflowException, match="Error code is: 1") as caught:
         submit.operator("crash").execute({})

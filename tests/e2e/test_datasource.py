@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.datasource import register
-from hudi_ops.errors import InvalidRequest, Unsupported
+from hudi_ops.errors import InvalidRequest
 from hudi_ops.table import Table
 from tests.e2e.spark_cluster import SPARK_HOME, spark_environment, standalone_cluster
 from tests.interop.compare import assert_same_rows
@@ -85,22 +85,15 @@ def test_wrong_requests_are_told(spark: Any, every_type: Table, tmp_path: Path) 
         spark.read.format("hudi_ops").load(str(tmp_path))
 
 
-def test_every_fixture_without_log_files_reads_equal(
+def test_every_fixture_reads_equal(
     spark: Any, hudi_fixtures: Callable[[str], Path], hudi_fixture_names: list[str]
 ) -> None:
-    compared = []
     for name in hudi_fixture_names:
         table = Table.open(str(hudi_fixtures(name)))
-        try:
-            rows = table.read()
-        except Unsupported:
-            with pytest.raises(Unsupported, match="log files"):
-                table.spark_frame(spark)
-            continue
-        table.spark_frame(spark).createOrReplaceTempView("fixture")
-        assert_same_rows(spark.sql("SELECT * FROM fixture").toArrow(), rows, with_meta=True)
-        compared.append(name)
-    assert len(compared) >= 7, compared
+        for query in ("snapshot", "read_optimized"):
+            table.spark_frame(spark, query=query).createOrReplaceTempView("fixture")
+            found = spark.sql("SELECT * FROM fixture").toArrow()
+            assert_same_rows(found, table.read(query=query), with_meta=table.config.populate_meta_fields)
 
 
 @pytest.fixture(scope="module")

@@ -33,18 +33,6 @@ MERGE_ON_READ = (
     "v9_txns_nonpart_nometa_mor",
     "v9_txns_simple_meta_mor",
 )
-NEEDS_LOG_FILES = {
-    "v6_nonpartitioned_mor": "an update in a log file",
-    "v6_trips_8i1u_mor": "an update in a log file",
-    "v8_trips_8i3u1d_mor": "updates and a delete in a log file",
-    "v9_bucket_consistent_pending_resize": "no base file at all: every row lies in a log file",
-    "v9_bucket_consistent_resized": "a write after the resize, in a log file",
-    "v9_bucket_simple": "updates in log files",
-    "v9_mor_parquet_log": "log files with Parquet blocks",
-    "v9_mor_pending_compaction_clustering": "log files that the pending compaction is to take",
-}
-"""Fixtures that our reader refuses until it merges log files, and what of them it would miss."""
-
 _PLAIN = {
     "string": pa.string(),
     "bool": pa.bool_(),

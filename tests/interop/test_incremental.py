@@ -163,7 +163,7 @@ def test_copy_on_write_fixtures_equal(name: str, apache_hudi: HudiPeer, hudi_fix
 
 
 @pytest.mark.parametrize("name", MERGE_ON_READ)
-def test_merge_on_read_fixtures_equal_where_no_log_file_is_needed(name: str, hudi_fixtures: HudiFixtures) -> None:
+def test_merge_on_read_fixtures_equal(name: str, hudi_fixtures: HudiFixtures) -> None:
     path = hudi_fixtures(name)
     table = Table.open(str(path))
     if not table.config.populate_meta_fields:
@@ -171,11 +171,12 @@ def test_merge_on_read_fixtures_equal_where_no_log_file_is_needed(name: str, hud
             table.changes()
         return
     for begin, end in intervals(path, every=True):
-        found = found_or_refused(table, begin, end)
-        if isinstance(found, str):
-            assert "log files" in found
-            continue
-        assert_same_rows(found, incremental_by_hudi_rs(path, begin, end), with_meta=True)
+        found, theirs = table.changes(begin, end).to_arrow(), incremental_by_hudi_rs(path, begin, end)
+        if name == "v9_bucket_consistent_resized":
+            # Up to an end before the resize, the `hudi` package takes the same rows from the groups that it made.
+            of_files = ["_hoodie_file_name", "_hoodie_commit_seqno"]
+            found, theirs = found.drop_columns(of_files), theirs.drop_columns(of_files)
+        assert_same_rows(found, theirs, with_meta=True)
 
 
 def test_archived_writes_and_cleaned_files(apache_hudi: HudiPeer, hudi_fixtures: HudiFixtures) -> None:

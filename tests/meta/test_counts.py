@@ -14,8 +14,8 @@ from hudi_ops.config.table import TABLE_TYPES, WRITABLE_VERSIONS
 from hudi_ops.services.operations import DELETE_PARTITION, INGESTING, TRUNCATE
 from tests.interop import test_ping_pong, test_table_shapes
 from tests.interop.test_covering_set import AXES, covering, is_possible
-from tests.protocol import test_holes, test_simulated_pairs
-from tests.protocol.crash_table import JOBS
+from tests.protocol import test_compaction_crashes, test_holes, test_simulated_compactions, test_simulated_pairs
+from tests.protocol.crash_table import JOBS, LOGGED_JOBS
 
 OPERATIONS = {*INGESTING, DELETE_PARTITION.name, TRUNCATE.name}
 
@@ -58,6 +58,12 @@ def test_every_operation_is_crashed_at_every_point() -> None:
     assert all(job.writes >= (7 if job.operation in removing else 14) for job in JOBS)
 
 
+def test_plan_and_execution_of_a_compaction_are_crashed_at_every_point() -> None:
+    least = {"plan": (30, 5), "execute": (60, 14), "run": (85, 19)}
+    assert all(test_compaction_crashes.PHASES[phase] >= floor for phase, floor in least.items())
+    assert len(test_compaction_crashes.CRASHES) + len(test_compaction_crashes.ERRORS) == 7
+
+
 def test_no_pair_of_writers_leaves_the_simulator() -> None:
     names = {case.name for case, _ in test_simulated_pairs.FLOORS}
     assert names >= {
@@ -75,3 +81,23 @@ def test_no_pair_of_writers_leaves_the_simulator() -> None:
     assert sum(floor for _, floor in test_simulated_pairs.FLOORS) >= 690
     assert len(test_simulated_pairs.PROOFS) == 3
     assert len(test_holes.HOLES) >= 15
+
+
+def test_no_compaction_leaves_the_simulator() -> None:
+    names = {case.name for case, _ in test_simulated_compactions.FLOORS}
+    assert names >= {
+        "ingest and planner",
+        "ingest and executor",
+        "two executors",
+        "ingest, planner and executor",
+        "overwrite and executor",
+        "ingest and resume before the slot",
+    }
+    assert len(names) >= 12
+    assert sum(floor for _, floor in test_simulated_compactions.FLOORS) >= 525
+    assert len(test_simulated_compactions.PROOFS) == 2
+
+
+def test_what_writes_log_files_is_crashed_at_every_point() -> None:
+    assert {job.operation for job in LOGGED_JOBS} == {"upsert", "insert", "delete"}
+    assert {job.table_type for job in LOGGED_JOBS} == {"MERGE_ON_READ"}

@@ -97,6 +97,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine/local.py": {"threads"},
     "engine/memory.py": {"files"},
     "engine/spill.py": {"files", "threads"},
+    "engine/spilled_bytes.py": {"files"},
     "engine/stream.py": {"threads"},
     "storage/bucket.py": {"environment", "network"},
     "storage/disk.py": {"files"},

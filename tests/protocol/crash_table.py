@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
+from hudi_ops.config.table import TableType
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.ledger import pointers
@@ -65,9 +66,10 @@ class Job:
     rows: pa.Table | None = None
     points: int = 40
     writes: int = 15
+    table_type: TableType = "COPY_ON_WRITE"
 
     def __str__(self) -> str:
-        return self.operation
+        return self.operation if self.table_type == "COPY_ON_WRITE" else f"{self.operation}, merge on read"
 
     def run(self, table: Table, source: Path) -> bool:
         """Do it, unless it was done; returns whether it was done now."""
@@ -114,13 +116,18 @@ JOBS = [
     Job("truncate", {}, points=34, writes=7),
 ]
 
+LOGGED_JOBS = [
+    replace(job, table_type="MERGE_ON_READ") for job in JOBS if job.operation in {"upsert", "insert", "delete"}
+]
+"""Those that write log files where the table has such."""
 
-def make_base(source: Path, second: pa.Table | None = SECOND) -> MemoryStorage:
+
+def make_base(source: Path, second: pa.Table | None = SECOND, table_type: TableType = "COPY_ON_WRITE") -> MemoryStorage:
     """The table after its first ingest; the second one's file lies in `source`."""
     clock = ManualClock(START_MS)
     storage = MemoryStorage("crash", clock)
     table = Table(simulated_context(storage, clock, "creator"))
-    create_table(table._session, DEFINITION)
+    create_table(table._session, replace(DEFINITION, table_type=table_type))
     source.mkdir(parents=True, exist_ok=True)
     pq.write_table(FIRST, source / "1.parquet")
     table.ingest_folder(str(source))

@@ -15,11 +15,11 @@ import pytest
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest
-from hudi_ops.services.boundary import Kept, archive_boundary, below
+from hudi_ops.services.boundary import HistoryFile, archive_boundary, below
 from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.plans import take_over
 from hudi_ops.services.recover import recover
 from hudi_ops.services.session import Session
+from hudi_ops.services.takeover import take_over
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
@@ -76,7 +76,7 @@ def archive(session: Session) -> bool:
     """Archive the oldest two instants, as an archiver would."""
     state = session.loader.load()
     oldest = [one.time for one in state.timeline.completed_writes if one.time > state.log.boundary][:2]
-    kept = Kept(".hoodie/timeline/history/some_file.parquet", frozenset(oldest))
+    kept = HistoryFile(".hoodie/timeline/history/some_file.parquet", frozenset(oldest))
     session.ctx.storage.put(kept.path, b"history")
     return archive_boundary(session, max(oldest), kept) if len(oldest) == 2 else False
 

@@ -13,8 +13,8 @@ from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, HudiOpsError
 from hudi_ops.services import void
 from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.plans import take_over
 from hudi_ops.services.recover import recover
+from hudi_ops.services.takeover import take_over
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage

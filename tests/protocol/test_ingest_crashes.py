@@ -27,6 +27,7 @@ from tests.protocol.crash_table import (
     DEFINITION,
     FIRST,
     JOBS,
+    LOGGED_JOBS,
     OLD,
     START_MS,
     UPSERT,
@@ -74,9 +75,9 @@ def finish(storage: MemoryStorage, source: Path, clock: ManualClock, actor: str,
 
 
 @pytest.mark.parametrize("fault", CRASHES)
-@pytest.mark.parametrize("job", JOBS, ids=str)
+@pytest.mark.parametrize("job", [*JOBS, *LOGGED_JOBS], ids=str)
 def test_crash_at_every_storage_operation(source: Path, fault: Fault, job: Job) -> None:
-    base, writes = make_base(source, job.rows), 0
+    base, writes = make_base(source, job.rows, job.table_type), 0
     for number in itertools.count(1):
         clock, storage = ManualClock(START_MS + 60_000), base.copy()
         story = disturbed(storage, source, clock, "writer", number, fault, job)
@@ -91,10 +92,12 @@ def test_crash_at_every_storage_operation(source: Path, fault: Fault, job: Job) 
 
 
 @pytest.mark.parametrize("fault", CRASHES)
-@pytest.mark.parametrize("job", JOBS if SOAK else [job for job in JOBS if job.operation in RECOVERED], ids=str)
+@pytest.mark.parametrize(
+    "job", [*JOBS, *LOGGED_JOBS] if SOAK else [job for job in JOBS if job.operation in RECOVERED], ids=str
+)
 def test_crash_again_at_every_operation_of_the_recovery(source: Path, fault: Fault, job: Job) -> None:
     runs = 0
-    base = make_base(source, job.rows)
+    base = make_base(source, job.rows, job.table_type)
     # A prime step visits different kinds of first crash points; the soak visits all of them.
     for first in itertools.count(2, 1 if SOAK else 11 if job is UPSERT else 23):
         clock, crashed = ManualClock(START_MS + 60_000), base.copy()

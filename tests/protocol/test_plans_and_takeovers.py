@@ -9,10 +9,11 @@ from hudi_ops.concurrency.attempt import begin
 from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Cancelled, Conflict
 from hudi_ops.services import apply, boundary, plans
-from hudi_ops.services.boundary import Kept, archive_boundary
+from hudi_ops.services.boundary import HistoryFile, archive_boundary
 from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.plans import clear_older_epochs, publish_plan, take_over
+from hudi_ops.services.plans import publish_plan
 from hudi_ops.services.recover import recover
+from hudi_ops.services.takeover import clear_older_epochs, take_over
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
@@ -135,9 +136,9 @@ def test_a_plan_is_validated_where_it_is_decided(guard: str, monkeypatch: pytest
     assert publish_plan(session, "clustering", made).slot > 0, "without its guard it is planned"
 
 
-def oldest(storage: MemoryStorage, count: int = 2) -> tuple[str, Kept]:
+def oldest(storage: MemoryStorage, count: int = 2) -> tuple[str, HistoryFile]:
     times = [one.time for one in timeline_of(storage).completed_writes][:count]
-    kept = Kept(".hoodie/timeline/history/some_file.parquet", frozenset(times))
+    kept = HistoryFile(".hoodie/timeline/history/some_file.parquet", frozenset(times))
     storage.put(kept.path, b"history")
     return max(times), kept
 
@@ -163,7 +164,7 @@ def test_what_completed_after_the_history_was_written_is_not_archived() -> None:
     storage, clock = bare_table(4), ManualClock(NOW_MS, tick_ms=1)
     limit, kept = oldest(storage, 3)
     with pytest.raises(Conflict, match="does not keep it"):
-        archive_boundary(session_of(storage, clock, "archiver"), limit, Kept(kept.path, kept.instants - {limit}))
+        archive_boundary(session_of(storage, clock, "archiver"), limit, HistoryFile(kept.path, kept.instants - {limit}))
 
 
 def test_an_applier_that_slept_wakes_nothing_that_was_archived() -> None:

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import random
-import threading
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from hudi_ops.concurrency import transaction
 from hudi_ops.errors import Busy, InvalidRequest
-from hudi_ops.storage.claim import claim
-from hudi_ops.table import Table
-from hudi_ops.testing.choices import ALL_FAULTS, Drawn, FaultMenu, RandomWalk, first
-from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.choices import ALL_FAULTS, Drawn, RandomWalk, first
 from hudi_ops.testing.faults import Fault
-from hudi_ops.testing.marks import logged_marks, refuse_unreached, watched
 from hudi_ops.testing.simulation import History, Simulation, Violation, explore, replay, run_once, walk
 from hudi_ops.testing.steps import Event
-from hudi_ops.verify import verify_table
 from tests.protocol import toys
-from tests.protocol.crash_table import OLD, START_MS, make_base, rows, visible
 from tests.protocol.toys import simulation_of
 
 SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
@@ -399,59 +390,3 @@ def test_equal_choices_make_equal_runs() -> None:
         assert replay(scenario, anything, history.schedule).digest == history.digest
         digests.add(history.digest)
     assert len(digests) > 10
-
-
-# ---- marks
-
-
-def test_marks_count_what_was_logged_and_which_guards_refused() -> None:
-    with watched(claim, transaction.unfinished) as marks, logged_marks() as logged:
-        transaction.logger.info("slot %s was taken by another writer", 7)
-        with pytest.raises(Exception, match="not of the decision"):
-            transaction.claim(None, "x", b"", "id", lambda _: "other")
-    assert marks == {"storage.claim.claim": 1, "storage.claim.claim!Internal": 1}
-    assert transaction.claim is claim
-    refuse_unreached(["hudi_ops.concurrency.transaction: slot"], logged)
-    with pytest.raises(AssertionError, match=r"never reached: concurrency\.transaction\.unfinished"):
-        refuse_unreached(["concurrency.transaction.unfinished", "storage.claim"], marks)
-
-
-# ---- the real thing
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return make_base(tmp_path_factory.mktemp("simulation") / "source", None)
-
-
-def two_ingests(base, menu: FaultMenu | None = None) -> Simulation:
-    """Two writers of overlapping groups, by clocks that differ."""
-    simulation = Simulation(base, START_MS + 60_000, menu)
-    batches = {"a": rows(("k0", "p0", 100, 5, None)), "b": rows(("k0", "p0", 200, 6, None), ("k9", "p1", 9, 5, None))}
-    for (name, batch), skew_ms in zip(batches.items(), itertools.count(0, 7), strict=False):
-        simulation.actor(name, lambda ctx, batch=batch: Table(ctx).ingest(batch).instant, skew_ms=skew_ms)
-    return simulation
-
-
-def test_two_ingests_interrupted_once_end_as_one_after_the_other(base) -> None:
-    threads = threading.active_count()
-
-    def check(history: History) -> None:
-        assert all(outcome.succeeded for outcome in history.outcomes.values())
-        assert verify_table(history.storage, deep=True).findings == ()
-        found = visible(history.storage, ManualClock(history.now_ms))
-        assert found == {**OLD, "k0": 200, "k9": 9}
-
-    explored = explore(lambda: two_ingests(base), check, preemptions=1, faults=0, limit=None)
-    print(f"two ingests, one preemption: {explored}")
-    refuse_unreached(["outcome ok"], explored.marks)
-    assert explored.schedules + explored.pruned >= 40
-    assert explored.states >= 5
-    assert threading.active_count() == threads, "an actor started a thread"
-
-
-def test_equal_schedules_of_real_ingests_leave_equal_bytes(base) -> None:
-    for seed in range(4):
-        menu = FaultMenu(ALL_FAULTS, most=2)
-        history = two_ingests(base, menu).run(RandomWalk(seed))
-        assert replay(lambda menu=menu: two_ingests(base, menu), anything, history.schedule).digest == history.digest

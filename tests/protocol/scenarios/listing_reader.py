@@ -6,11 +6,16 @@ Source: docs/format.md §9.1. Rows of a base file are kept by its bytes: thousan
 from __future__ import annotations
 
 import io
+from collections import defaultdict
+from collections.abc import Iterator
 from functools import lru_cache
 
 import pyarrow.parquet as pq
 
+from hudi_ops.files.log_file import LogFileReader
 from hudi_ops.files.names import parse_data_file
+from hudi_ops.formats import partition_metadata
+from hudi_ops.formats.log_blocks import BlockKind
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
@@ -21,27 +26,48 @@ from hudi_ops.timeline.properties_file import load_config
 def listed_rows(storage: MemoryStorage) -> dict[str, int]:
     """Rows by key; a key that shows twice is an error."""
     timeline = load_timeline(storage, load_config(storage))
-    completed = {instant.time for instant in timeline.completed_writes}
+    completed = {instant.time: instant.completion_time for instant in timeline.completed_writes}
     hidden = replaced_groups(storage, timeline)
     newest: dict[tuple[str, str], tuple[str, str]] = {}
+    logs: dict[tuple[str, str], list[tuple[tuple[str, int, str], str, str]]] = defaultdict(list)
     for info in storage.list():
-        if info.path.startswith(".hoodie/") or not info.path.endswith(".parquet"):
+        if info.path.startswith(".hoodie/") or info.name == partition_metadata.FILE_NAME:
             continue
         partition, _, name = info.path.rpartition("/")
         parsed = parse_data_file(name)
         assert parsed is not None, info.path
         group = (partition, parsed.file_id)
         is_visible = completed and (parsed.instant in completed or parsed.instant < timeline.start)
-        if is_visible and parsed.instant >= newest.get(group, ("", ""))[0]:
+        if is_visible and parsed.is_log:
+            order = (parsed.instant, parsed.version, parsed.token)
+            logs[group].append((order, completed.get(parsed.instant, parsed.instant), info.path))
+        elif is_visible and parsed.instant >= newest.get(group, ("", ""))[0]:
             newest[group] = (parsed.instant, info.path)
     rows: dict[str, int] = {}
-    for group, (_, path) in newest.items():
+    for group in newest.keys() | logs.keys():
         if group in hidden:
             continue
-        for key, value in rows_in(storage.get(path)):
-            assert key not in rows, f"{key} shows twice, the second time in {path}"
-            rows[key] = value
+        base, path = newest.get(group, ("", ""))
+        held = dict(rows_in(storage.get(path))) if path else {}
+        for _, completion, log in sorted(logs[group]):
+            if completion >= base:
+                for key, value in entries_in(storage, log):
+                    held.pop(key, None) if value is None else held.update({key: value})
+        assert not held.keys() & rows.keys(), f"{held.keys() & rows.keys()} show twice, the second time in {group}"
+        rows |= held
     return rows
+
+
+def entries_in(storage: Storage, path: str) -> Iterator[tuple[str, int | None]]:
+    """(key, value) of a log file in the order of the file; None for deletes."""
+    reader = LogFileReader(storage, path)
+    for block in reader.blocks:
+        if block.kind is BlockKind.DELETE:
+            for deletes in reader.deletes(block):
+                yield from ((key, None) for key in deletes.keys.to_pylist())
+        else:
+            rows = reader.rows(block, ["id", "value"])
+            yield from zip(rows["id"].to_pylist(), rows["value"].to_pylist(), strict=True)
 
 
 @lru_cache(maxsize=10_000)

@@ -18,13 +18,14 @@ from hudi_ops.errors import Cancelled, Conflict, InvalidRequest
 from hudi_ops.files.names import base_file_name, data_path
 from hudi_ops.formats import avro
 from hudi_ops.formats.timeline_schemas import REQUESTED_REPLACE_METADATA
-from hudi_ops.services.boundary import Kept, archive_boundary
+from hudi_ops.services.boundary import HistoryFile, archive_boundary
 from hudi_ops.services.live_groups import live_slices
-from hudi_ops.services.plans import Draft, clear_older_epochs, publish_plan, take_over
+from hudi_ops.services.plans import Draft, publish_plan
 from hudi_ops.services.recover import recover
 from hudi_ops.services.rollback import roll_back, undo_attempt
+from hudi_ops.services.seen import seen_by
 from hudi_ops.services.session import Session
-from hudi_ops.services.void import seen_by
+from hudi_ops.services.takeover import clear_older_epochs, take_over
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
@@ -204,7 +205,7 @@ class Archives:
         if not self.is_late:
             ctx.storage.put(path, json.dumps(sorted(kept)).encode())
         try:
-            archive_boundary(session, boundary, Kept(path, kept))
+            archive_boundary(session, boundary, HistoryFile(path, kept))
         except InvalidRequest:
             if not self.is_late:
                 raise

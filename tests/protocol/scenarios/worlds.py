@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ NOW_MS = START_MS + 60_000
 
 SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("part", pa.string()), pa.field("value", pa.int64())])
 DEFINITION = Definition("small", SCHEMA, ("id",), ("part",), buckets=1)
+MERGED = replace(DEFINITION, table_type="MERGE_ON_READ")
 
 Rows = dict[str, int]
 HELD: Rows = {"a1": 1, "a2": 2, "b1": 1, "b2": 2}
@@ -59,7 +60,7 @@ class Job:
 
     def applied(self, held: Mapping[str, int]) -> Rows:
         """The table's rows after it: the model that every run is held against."""
-        if self.operation == "rewrite":
+        if self.operation in {"rewrite", "compact"}:
             return dict(held)
         if self.operation == "delete":
             return {key: value for key, value in held.items() if key not in dict(self.values)}
@@ -81,6 +82,7 @@ DROP_B = Job("delete_partition", (("b1", 0),))
 OVERWRITE_A = Job("insert_overwrite", (("a2", 402),))
 REWRITE_A = Job("rewrite", (("a1", 0),))
 REWRITE_B = Job("rewrite", (("b1", 0),))
+COMPACT = Job("compact", (("a1", 0),))
 LATER = Job("upsert", (("b2", 902),))
 
 
@@ -102,6 +104,25 @@ def _made() -> MemoryStorage:
 def small_table() -> MemoryStorage:
     """A copy of the table, with its own clock standing at `NOW_MS`."""
     return at(_made(), NOW_MS)
+
+
+@cache
+def _logged() -> MemoryStorage:
+    clock = ManualClock(START_MS)
+    storage = MemoryStorage("small", clock)
+    table = Table(simulated_context(storage, clock, "creator"))
+    create_table(table._session, MERGED)
+    table.ingest(rows_of({**HELD, "a1": 0, "a9": 9, "b1": 0}))
+    clock.advance_ms(1_000)
+    table.ingest(rows_of({"a1": 1, "b1": 1}))
+    clock.advance_ms(1_000)
+    table.ingest(rows_of({"a9": 9}), "delete")
+    return storage
+
+
+def logged_table() -> MemoryStorage:
+    """The same rows in a merge-on-read table, some of them in log files, which also delete one that a base file holds."""
+    return at(_logged(), NOW_MS)
 
 
 def at(storage: MemoryStorage, now_ms: int) -> MemoryStorage:

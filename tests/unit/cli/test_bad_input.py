@@ -6,6 +6,7 @@ Method: every call runs against a real table whose whole tree, `.hoodie` include
 from __future__ import annotations
 
 import gzip
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -262,12 +263,16 @@ def test_a_metadata_table_that_came_later_is_respected(
     assert tree(home) == before
 
 
-def test_log_files_are_not_read_past(
-    hudi_fixtures: Callable[[str], Path], call: Callable[..., Any], tree: Callable[..., Any]
+def test_a_rule_of_merging_that_is_not_known(
+    hudi_fixtures: Callable[[str], Path], tmp_path: Path, call: Callable[..., Any], tree: Callable[..., Any]
 ) -> None:
-    table = hudi_fixtures("v9_mor_parquet_log")
+    table = Path(shutil.copytree(hudi_fixtures("v9_mor_parquet_log"), tmp_path / "table"))
+    properties = table / ".hoodie" / "hoodie.properties"
+    properties.write_text(properties.read_text().replace("EVENT_TIME_ORDERING", "CUSTOM"))
     before = tree(table)
-    refused(call("read", table, "--json"), 3, "log file")
+    refused(call("read", table, "--json"), 3, "log files", "CUSTOM", "read_optimized")
+    assert call("read", table, "--query", "read_optimized", "--json").code == 0
+    refused(call("read", table, "--query", "newest", "--json"), 2, "newest", "snapshot or read_optimized")
     assert tree(table) == before
 
 

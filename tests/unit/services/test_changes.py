@@ -121,7 +121,7 @@ def test_a_cut_read_has_no_checkpoint(table: Table) -> None:
     for cut in (table.changes(limit=3), table.scan(limit=3)):
         with pytest.raises(InvalidRequest, match="cut off by a limit"):
             _ = cut.checkpoint
-    with pytest.raises(InvalidRequest, match="as of an instant has no checkpoint"):
+    with pytest.raises(InvalidRequest, match="as of an instant, or of base files alone, has no"):
         _ = table.scan(as_of=completions(table)[1]).checkpoint
 
 
@@ -191,5 +191,4 @@ def test_an_unreadable_archive_is_no_beginning(hudi_fixtures: Callable[[str], Pa
     with pytest.raises(InvalidRequest, match="does not tell all") as caught:
         table.changes()
     assert "Table.scan().checkpoint" in caught.value.next_step
-    with pytest.raises(Unsupported, match="log files"):
-        table.changes(start)
+    assert table.changes(start).count_rows() == 1

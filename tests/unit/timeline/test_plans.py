@@ -14,7 +14,7 @@ from hudi_ops.timeline.plans import (
     IndexPlan,
     ReplacePlan,
     RollbackPlan,
-    RollbackResult,
+    RolledBack,
     Savepoint,
     plan_of,
     read_plan,
@@ -82,7 +82,7 @@ def test_clean(said):
 def test_rollback(said):
     plan, result = said(CLEANED, "20261121021158603", "rollback")
     assert isinstance(plan, RollbackPlan)
-    assert isinstance(result, RollbackResult)
+    assert isinstance(result, RolledBack)
     assert (plan.target, plan.target_action) == ("20261121021157423", "commit")
     assert result.targets == (plan.target,)
     assert plan.files == result.files

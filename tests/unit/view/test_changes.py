@@ -8,7 +8,7 @@ import pytest
 
 from hudi_ops.errors import Unsupported
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
-from hudi_ops.view.changes import CompletedWrite, changed_slices
+from hudi_ops.view.changes import CompletedWrite, changed_slices, resizes_named
 
 
 def write(
@@ -59,6 +59,26 @@ def test_logs_of_version_6_name_their_base() -> None:
     writes = [write("1", "1", base("a", "1")), write("2", "2", log("a", "1"))]
     assert shown(writes, logs_name_their_base=True) == {"a": ("1", ["1"])}
     assert shown([*writes, write("3", "3", base("a", "3"))], logs_name_their_base=True) == {"a": ("3", [])}
+
+
+def test_what_a_resize_under_way_was_given_counts_once() -> None:
+    twice = write("4", "5", log("old", "4"), log("new", "3"), log("new", "3").replace(".log.1", ".log.2") + ".cdc")
+    resize = write("3", "6", base("new", "3"), replaced={"p": ["old"]})
+    assert resizes_named([twice]) == ["3"]
+    assert resizes_named([twice, resize]) == []
+    assert shown([twice]) == {"old": ("", ["4"])}
+    assert shown([twice, resize]) == {"new": ("3", ["3"])}
+    # It completed before the interval: its groups are the ones that are left, though it is no write of the interval.
+    assert {one.file_id for one in changed_slices([twice], earlier=[resize])} == {"new"}
+
+
+def test_logs_come_in_the_order_in_which_they_are_merged() -> None:
+    tenth = log("a", "1").replace(".log.1", ".log.10")
+    assert shown([write("2", "3", log("a", "2")), write("1", "4", tenth, log("a", "1"))]) == {
+        "a": ("", ["1", "1", "2"])
+    }
+    (found,) = changed_slices([write("1", "4", tenth, log("a", "1"))])
+    assert [one.name for one in found.logs] == [log("a", "1"), tenth]
 
 
 def test_other_files_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""One engine as the comparison sees it: a process of its own that stays alive between runs, and the tables of its variants."""
+"""One engine as a comparison sees it: a process of its own that stays alive between runs, and its tables."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import pyarrow.parquet as pq
 
-from benchmarks.ingest import process_tree
-from benchmarks.ingest.cases import MODULES, Case, Variant
+from benchmarks.harness import process_tree
+from benchmarks.harness.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 _FILTER = b"org.apache.hudi.bloomfilter"
 
 
@@ -26,13 +26,14 @@ class Runner:
     """Starts one engine's process and measures what its whole tree does during a command.
 
     Args:
-        engine: a key of `MODULES`.
+        engine: its name, for messages and its folder.
+        command: module and arguments.
         python: interpreter that has what the engine needs.
         work: folder for its tables and its log.
         extra: further arguments of the process.
     """
 
-    def __init__(self, engine: str, python: Path, work: Path, extra: list[str]) -> None:
+    def __init__(self, engine: str, command: Sequence[str], python: Path, work: Path, extra: Sequence[str]) -> None:
         self.engine = engine
         self._folder = work / engine
         scratch = self._folder / "scratch"
@@ -42,7 +43,7 @@ class Runner:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
         with open(self._log, "w", encoding="utf-8") as log:
             self._process = subprocess.Popen(
-                [str(python), "-m", *MODULES[engine], "--work", str(scratch), *extra],
+                [str(python), "-m", *command, "--work", str(scratch), *extra],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -65,63 +66,51 @@ class Runner:
             self._process.wait()
 
     @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    @property
     def table(self) -> Path:
-        """Where the measured write goes."""
+        """The table that measured commands work on."""
         return self._folder / "table"
 
-    def prepare(self, variant: Variant, case: Case, base: Path | None) -> None:
-        """Make the table that every run of the case begins from, once for all cases of its layout."""
-        prepared = self._prepared(variant, case)
+    def prepared(self, name: str) -> Path:
+        """A table that runs begin from."""
+        return self._folder / name
+
+    def prepare(self, name: str, request: Mapping[str, Any]) -> None:
+        """Make the table that runs begin from, once."""
+        prepared = self.prepared(name)
         if not prepared.exists():
-            self._call("prepare", prepared, base, variant, case)
+            self.call("prepare", prepared, request)
             prepared.mkdir(parents=True, exist_ok=True)
 
-    def restore(self, variant: Variant, case: Case) -> None:
+    def restore(self, name: str) -> None:
         """Put the prepared table back; what it made dirty goes to the disk now, not in the measured time."""
         shutil.rmtree(self.table, ignore_errors=True)
-        shutil.copytree(self._prepared(variant, case), self.table)
+        shutil.copytree(self.prepared(name), self.table)
         os.sync()
 
-    def write(self, variant: Variant, case: Case, source: Path) -> dict[str, Any]:
-        """One measured run: wall and CPU seconds, peak resident bytes; files written, their bytes with and without filters."""
-        pid = self._process.pid
-        there = {path: path.stat().st_mtime_ns for path in self.table.rglob("*.parquet")}
+    def measured(self, command: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """One command on the table: wall and CPU seconds, peak resident bytes of the process tree."""
+        pid = self.pid
         process_tree.reset_peaks(pid)
         before = process_tree.cpu_times(pid)
-        wall_s = self._call("write", self.table, source, variant, case)["wall_s"]
+        wall_s = self.call(command, self.table, request)["wall_s"]
         cpu_s, ended = process_tree.cpu_between(before, process_tree.cpu_times(pid))
-        peak_bytes = process_tree.peak_rss_bytes(pid)
-        written = [path for path in self.table.rglob("*.parquet") if there.get(path) != path.stat().st_mtime_ns]
-        filter_bytes = sum(len((pq.read_metadata(path).metadata or {}).get(_FILTER, b"")) for path in written)
         return {
             "wall_s": round(wall_s, 4),
             "cpu_s": round(cpu_s, 2),
             "ended_processes": ended,
-            "peak_rss_mb": round(peak_bytes / 1e6),
-            "files": len(written),
-            "data_bytes": sum(path.stat().st_size for path in written) - filter_bytes,
-            "filter_bytes": filter_bytes,
+            "peak_rss_mb": round(process_tree.peak_rss_bytes(pid) / 1e6),
         }
 
-    def count(self, variant: Variant, case: Case, source: Path) -> dict[str, int]:
-        """Storage calls of one write, by name; not measured otherwise."""
-        found: dict[str, int] = self._call("count", self.table, source, variant, case)["found"]
-        return found
-
-    def _prepared(self, variant: Variant, case: Case) -> Path:
-        return self._folder / f"{variant.name}-{case.layout}"
-
-    def _call(self, command: str, table: Path, source: Path | None, variant: Variant, case: Case) -> dict[str, Any]:
-        request = {
-            "command": command,
-            "table": str(table),
-            "source": None if source is None else str(source),
-            "options": dict(variant.options),
-            **case.settings(),
-        }
+    def call(self, command: str, table: Path, request: Mapping[str, Any]) -> dict[str, Any]:
+        """One command and its answer: `wall_s`, and what the command found."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.write(json.dumps({"command": command, "table": str(table), **request}) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # the missing answer says it
@@ -137,3 +126,24 @@ class Runner:
             )
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+
+Stamps = dict[Path, int]
+
+
+def data_files(table: Path) -> Stamps:
+    """Base and log files of a table, with the times of their last change."""
+    return {
+        path: path.stat().st_mtime_ns
+        for path in table.rglob("*")
+        if path.suffix == ".parquet" or (".log." in path.name and path.suffix != ".crc" and ".hoodie" not in path.parts)
+    }
+
+
+def written_since(table: Path, there: Stamps) -> dict[str, int]:
+    """Files that were written since, their bytes, and those of their bloom filters apart."""
+    written = [path for path, stamp in data_files(table).items() if there.get(path) != stamp]
+    bases = [path for path in written if path.suffix == ".parquet"]
+    filter_bytes = sum(len((pq.read_metadata(path).metadata or {}).get(_FILTER, b"")) for path in bases)
+    data_bytes = sum(path.stat().st_size for path in written) - filter_bytes
+    return {"files": len(written), "data_bytes": data_bytes, "filter_bytes": filter_bytes}

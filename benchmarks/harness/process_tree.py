@@ -45,13 +45,22 @@ def reset_peaks(root: int) -> None:
 
 def peak_rss_bytes(root: int) -> int:
     """Sum of the processes' own peaks: an upper bound, for they need not fall together, and shared pages count twice."""
+    return _status_bytes(root, "VmHWM")
+
+
+def rss_bytes(root: int) -> int:
+    """Sum of what the processes hold now."""
+    return _status_bytes(root, "VmRSS")
+
+
+def _status_bytes(root: int, name: str) -> int:
     total = 0
     for pid in tree(root):
         try:
             status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        total += sum(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+        total += sum(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(name))
     return total
 
 

@@ -1,0 +1,1 @@
+"""What the comparisons share: processes measured from outside, their commands, rows, goals, tables of the report."""

@@ -1,0 +1,79 @@
+"""Bytes of a file in the making, on disk instead of in memory: in a temporary file without a name, which cannot be left behind."""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from types import TracebackType
+from typing import IO, Self
+
+import pyarrow as pa
+
+from hudi_ops.errors import Internal, Unavailable
+
+
+class SpilledBytes:
+    """A sink that is written once, from its beginning to its end, and then given as one buffer. A context that gives it back.
+
+    Args:
+        folder: where the file lies; None: the system's folder for temporary files (`TMPDIR`).
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self._folder = folder
+        self._file: IO[bytes] | None = None
+        self._map: mmap.mmap | None = None
+        self._sink: pa.NativeFile | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._file = tempfile.TemporaryFile(prefix="hudi-ops-", suffix=".parquet", dir=self._folder)
+        except OSError as error:
+            raise self._failure(error) from error
+        self._sink = pa.PythonFile(self._file, "w")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # The map goes with the last buffer over it; the file's room with both.
+        self._map = self._sink = None
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+
+    @property
+    def sink(self) -> pa.NativeFile:
+        """What to write to; errors of it are Arrow's own (`OSError`).
+
+        Raises:
+            Internal: outside of the context.
+        """
+        if self._sink is None:
+            raise Internal("bytes were to be spilled to a file that is not open")
+        return self._sink
+
+    def buffer(self) -> pa.Buffer:
+        """All that was written, mapped into memory and not read into it.
+
+        Raises:
+            Unavailable: the disk did not take the last bytes.
+            Internal: outside of the context.
+        """
+        if self._file is None:
+            raise Internal("spilled bytes were asked for when their file was not open")
+        try:
+            self._file.flush()
+            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise self._failure(error) from error
+        return pa.py_buffer(self._map)
+
+    def _failure(self, error: OSError) -> Unavailable:
+        folder = self._folder or "of the system for temporary files"
+        return Unavailable(
+            f"a base file that exceeds its limit of memory could not be written in the folder {folder}: {error}",
+            expected="room for it on that disk, compressed",
+            next_step="make room there; or set TMPDIR to a larger disk. Nothing was committed",
+            folder=folder,
+        )

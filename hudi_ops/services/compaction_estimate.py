@@ -1,0 +1,95 @@
+"""What a compaction will cost, from the bytes of its files, and how far off that was once it has run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.protocol import Engine
+
+READ_BYTES_PER_S = 40_000_000
+"""Stored bytes of base and log files that one core decodes and merges in a second."""
+WRITE_BYTES_PER_S = 30_000_000
+"""Stored bytes of a base file that one core encodes in a second."""
+SLICE_S = 0.05
+"""What each slice costs besides: opening its files, marker, put."""
+PLAN_S = 0.2
+"""What each execution costs besides: takeover, inflight, decision."""
+ARROW_PER_STORED = 5.0
+"""Bytes of rows in memory for each byte of compressed files."""
+COPIES = 2.0
+"""How often a slice's rows are in memory at once while it is merged and encoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Bytes in and out, seconds, and bytes of memory at a time: as estimated, or as they were. None: not measured."""
+
+    bytes_in: int
+    bytes_out: int
+    seconds: float
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CostError:
+    """How far an estimate was off: what was, divided by what was expected, less 1. None where nothing can be said."""
+
+    bytes_out: float | None
+    seconds: float | None
+    memory_bytes: float | None
+
+
+def bytes_out_of(base_bytes: int, log_bytes: int) -> int:
+    """Size expected of the new base file: as the old one, since most log records update; without one, as the log files."""
+    return base_bytes or log_bytes
+
+
+def memory_of(base_bytes: int, log_bytes: int) -> int:
+    """Bytes of memory expected for merging a slice that is held whole."""
+    return round((base_bytes + log_bytes) * ARROW_PER_STORED * COPIES)
+
+
+def estimate(sizes: Sequence[tuple[int, int]], parallel: int, memory_bytes: int | None = None) -> Cost:
+    """The cost of merging slices.
+
+    Args:
+        sizes: (bytes of the base file, bytes of the log files) of each slice.
+        parallel: slices that are merged at a time.
+        memory_bytes: what one slice may take: a larger one is streamed. None: no limit.
+    """
+    each = [
+        SLICE_S + (base + logs) / READ_BYTES_PER_S + bytes_out_of(base, logs) / WRITE_BYTES_PER_S
+        for base, logs in sizes
+    ]
+    at_a_time = max(1, min(parallel, len(sizes)))
+    # No slice is split: the largest one is the least that the whole takes.
+    seconds = PLAN_S + max(sum(each) / at_a_time, max(each, default=0.0)) if sizes else 0.0
+    held = sorted((memory_of(*size) for size in sizes), reverse=True)[:at_a_time]
+    if memory_bytes is not None:
+        held = [min(one, memory_bytes) for one in held]
+    return Cost(
+        bytes_in=sum(base + logs for base, logs in sizes),
+        bytes_out=sum(bytes_out_of(*size) for size in sizes),
+        seconds=round(seconds, 3),
+        memory_bytes=sum(held),
+    )
+
+
+def slices_at_a_time(engine: Engine) -> int:
+    """Slices that an engine merges at a time, as far as this process knows."""
+    return engine.threads if isinstance(engine, LocalEngine) else 1
+
+
+def error_of(expected: Cost, was: Cost) -> CostError:
+    """How far an estimate was off."""
+    return CostError(
+        bytes_out=_off(expected.bytes_out, was.bytes_out),
+        seconds=_off(expected.seconds, was.seconds),
+        memory_bytes=_off(expected.memory_bytes, was.memory_bytes),
+    )
+
+
+def _off(expected: float | None, was: float | None) -> float | None:
+    return round(was / expected - 1, 3) if expected and was is not None else None

@@ -1,0 +1,170 @@
+"""The DAG `compaction`: plan and execute are two applications, and the second gets the first one's plan, or is skipped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from airflow.sdk.exceptions import ParamValidationError
+
+from tests.airflow.test_dag_runs import airflow, last_result
+
+ROOT = Path(__file__).resolve().parents[2]
+TRIPS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "ts": [1, 1, 1], "fare": [1.0, 2.0, 3.0]})
+
+
+@pytest.fixture
+def mor_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tables.yaml with a merge-on-read table and one that is not."""
+    file = tmp_path / "tables.yaml"
+    file.write_text(
+        "tables:\n"
+        "  plain: {path: plain, record_key: [id]}\n"
+        "  trips: {path: trips, record_key: [id], partition_by: [city], ordering: ts, type: mor, source: landing}\n"
+    )
+    monkeypatch.setenv("HUDI_OPS_TABLES", str(file))
+    return file
+
+
+def test_the_dag_keeps_the_house_rules(mor_file: Path, load_dag) -> None:
+    dag = load_dag("compaction").dag
+    assert (dag.dag_id, dag.max_active_runs, dag.catchup, dag.schedule) == ("compaction", 1, False, None)
+    assert dag.tags == {"hudi", "compaction"}
+    assert dag.doc_md
+    assert dag.get_task("plan").downstream_task_ids == {"execute"}
+
+
+def test_an_executor_is_tried_for_longer_than_a_lease_lasts(
+    mor_file: Path, load_dag, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HUDI_OPS_RETRIES")
+    execute = load_dag("compaction").dag.get_task("execute")
+    delays = [execute.retry_delay.total_seconds() * 2**tried for tried in range(execute.retries)]
+    assert sum(delays) > 120
+
+
+def test_a_schedule_is_a_setting(mor_file: Path, load_dag, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUDI_OPS_COMPACTION_SCHEDULE", "0 * * * *")
+    assert load_dag("compaction").dag.schedule == "0 * * * *"
+
+
+def test_the_form_offers_merge_on_read_tables_and_every_strategy(mor_file: Path, load_dag) -> None:
+    from hudi_ops.services.compaction_strategies import STRATEGIES
+
+    params = load_dag("compaction").dag.params
+    assert params.get_param("table").schema["enum"] == ["trips"]
+    assert params.get_param("strategy").schema["enum"] == list(STRATEGIES)
+
+
+def test_where_no_table_is_declared_merge_on_read_all_are_offered(tables_file: Path, load_dag) -> None:
+    assert load_dag("compaction").dag.params.get_param("table").schema["enum"] == ["trips", "riders"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"strategy": "age", "least": 7200},
+        {"least": 0},
+        {"max_bytes": 50_000_000_000, "partitions": "origin=JFK,origin=L*"},
+        {"partitions": None, "engine": "local"},
+    ],
+)
+def test_the_form_takes_good_values(mor_file: Path, load_dag, given: dict) -> None:
+    params = load_dag("compaction").dag.params
+    params.update(given)
+    params.validate()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("table", "plain"),
+        ("strategy", "newest"),
+        ("least", -1),
+        ("max_bytes", 0),
+        ("partitions", "--engine=spark"),
+        ("engine", "flink"),
+    ],
+)
+def test_the_form_refuses_bad_values(mor_file: Path, load_dag, name: str, value: object) -> None:
+    params = load_dag("compaction").dag.params
+    with pytest.raises(ParamValidationError, match=name):
+        params[name] = value
+
+
+@pytest.fixture
+def trips(mor_file: Path) -> Path:
+    """A table with log files upon both of its file groups."""
+    from hudi_ops import Table
+
+    path = mor_file.parent / "trips"
+    table = Table.create(
+        str(path),
+        name="trips",
+        record_key=["id"],
+        schema=TRIPS.schema,
+        partition_by=["city"],
+        ordering="ts",
+        table_type="mor",
+    )
+    table.ingest(TRIPS)
+    table.ingest(TRIPS.set_column(2, "ts", pa.array([2, 2, 2])).set_column(3, "fare", pa.array([9.0, 8.0, 7.0])))
+    table.close()
+    return path
+
+
+def fares(path: Path) -> dict[str, float]:
+    from hudi_ops import Table
+
+    rows = Table.open(str(path)).read(["id", "fare"])
+    return dict(zip(rows["id"].to_pylist(), rows["fare"].to_pylist(), strict=True))
+
+
+def left(path: Path) -> str:
+    from hudi_ops import Table
+
+    return Table.open(str(path)).explain_compaction().note
+
+
+def test_a_dag_run_plans_and_executes_and_the_next_skips(trips: Path, airflow_home: Path) -> None:
+    first = airflow(airflow_home, "dags", "test", "compaction", "2026-01-01", "--conf", '{"table": "trips"}')
+    assert first.returncode == 0, first.stdout[-3000:]
+    result = last_result(first.stdout)
+    assert (result["app"], result["ok"], result["slices"], result["log_files"]) == ("compact", True, 2, 2)
+    assert result["engine"] == "local"
+    assert "one process is faster" in result["engine_reason"]
+    assert fares(trips) == {"a": 9.0, "b": 8.0, "c": 7.0}
+    assert left(trips) == "nothing to compact: no file group has log files"
+    second = airflow(airflow_home, "dags", "test", "compaction", "2026-01-02", "--conf", '{"table": "trips"}')
+    assert second.returncode == 0, second.stdout[-3000:]
+    result = last_result(second.stdout)
+    assert (result["instant"], result["note"]) == (None, "nothing to compact: no file group has log files")
+    assert "nothing to do: the task before it said so" in second.stdout
+
+
+def test_a_plan_that_was_left_is_executed_on_executors_and_once(trips: Path, airflow_home: Path) -> None:
+    from hudi_ops import Table
+
+    planned = Table.open(str(trips)).plan_compaction(partitions=["city=x"]).instant
+    configuration = json.dumps({"table": "trips", "engine": "spark"})
+    run = airflow(airflow_home, "dags", "test", "compaction", "2026-02-01", "--conf", configuration)
+    assert run.returncode == 0, run.stdout[-3000:]
+    result = last_result(run.stdout)
+    assert (result["instant"], result["slices"], result["engine"]) == (planned, 1, "spark")
+    assert fares(trips) == {"a": 9.0, "b": 8.0, "c": 7.0}
+    # A retry of the same task finds it done.
+    again = Table.open(str(trips)).execute_compaction(planned)
+    assert (again.instant, again.slices, again.note) == (planned, 0, "it was completed before")
+
+
+def test_the_plan_task_runs_alone(trips: Path, airflow_home: Path) -> None:
+    run = airflow(
+        airflow_home, "tasks", "test", "compaction", "plan", "2026-03-01", "--task-params", '{"table": "trips"}'
+    )
+    # Airflow exits with 0 here even when the task fails: only the result counts.
+    result = last_result(run.stdout + run.stderr)
+    assert (result["ok"], result["counts"]["planned"]) == (True, 2)
+    assert f"taken by others (compaction {result['instant']})" in left(trips)

@@ -1,0 +1,215 @@
+"""Spark applications that compact are killed in the middle, driver or Python worker: plans resume, no row is lost or doubled.
+
+Each round writes updates and deletes into log files, plans a compaction, starts `spark_apps/compact.py` on a local master, waits
+for a number of markers that the dice choose, and kills. What is left of the application may go on writing: it is not waited for.
+Then somebody else executes the plan. At the end Apache Hudi reads the same rows, without a metadata table. Twice; with `--soak`
+twenty times.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from hudi_ops.errors import Busy
+from hudi_ops.services.compact_result import CompactResult
+from hudi_ops.table import Table
+from hudi_ops.verify import verify_table
+from tests.interop.apache_hudi import HudiPeer, interop_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+ROUNDS = 20 if os.environ.get("HUDI_OPS_SOAK") else 2
+GROUPS = 16
+ROWS = 120_000
+DEADLINE_S = 180.0
+SCHEMA = pa.schema([
+    ("id", pa.int64()),
+    ("part", pa.string()),
+    ("value", pa.int64()),
+    ("ts", pa.int64()),
+    ("_hoodie_is_deleted", pa.bool_()),
+])
+MASTER = (
+    "--master local[2,4] --conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1 "
+    "--conf spark.driver.bindAddress=127.0.0.1 --driver-memory 1g pyspark-shell"
+)
+
+
+def rows(ids: list[int], time_: int, deleted: bool = False) -> pa.Table:
+    return pa.table(
+        {
+            "id": ids,
+            "part": [f"p{one % 2}" for one in ids],
+            "value": [one * 1_000 + time_ for one in ids],
+            "ts": [time_] * len(ids),
+            "_hoodie_is_deleted": [deleted] * len(ids),
+        },
+        schema=SCHEMA,
+    )
+
+
+class Application:
+    """One run of the Spark application, in a process group of its own."""
+
+    def __init__(self, table: Path, instant: str, folder: Path) -> None:
+        self.markers = table / ".hoodie" / ".temp" / instant
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
+        self.output = folder / f"{instant}.out"
+        with open(self.output, "w", encoding="utf-8") as output, open(f"{self.output}.err", "w") as errors:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, str(ROOT / "spark_apps" / "compact.py"), f"--table={table}", "--mode=execute"),
+                    *(f"--instant={instant}", "--engine=spark"),
+                ],
+                stdout=output,
+                stderr=errors,
+                env={
+                    **environment,
+                    "PYSPARK_SUBMIT_ARGS": MASTER,
+                    "PYSPARK_PYTHON": sys.executable,
+                    "PYTHONPATH": str(ROOT),
+                },
+                start_new_session=True,
+            )
+
+    def wait_for_markers(self, count: int) -> bool:
+        """Whether so many files were announced before the application ended."""
+        deadline_s = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline_s:
+            if len(list(self.markers.rglob("*.marker.*"))) >= count:
+                return True
+            if self.process.poll() is not None:
+                return False
+            time.sleep(0.002)
+        raise AssertionError(f"no {count} markers in {DEADLINE_S} s: {self.output.read_text()}")
+
+    def kill_driver(self) -> None:
+        """The Python of the driver ends; Java and its workers go on for as long as they do."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def kill_worker(self) -> None:
+        """One of the Python processes that run tasks ends."""
+        workers = [
+            pid for pid in descendants(self.process.pid) if "pyspark" in command_of(pid) and "daemon" in command_of(pid)
+        ]
+        leaves = [pid for pid in workers if not children_of(pid)]
+        assert leaves, "no Python worker runs"
+        os.kill(leaves[-1], signal.SIGKILL)
+
+    def end(self) -> None:
+        """Nothing of it is left."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def children_of(pid: int) -> list[int]:
+    try:
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    except OSError:
+        return []
+
+
+def descendants(pid: int) -> Iterator[int]:
+    for child in children_of(pid):
+        yield child
+        yield from descendants(child)
+
+
+def command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def resumed(table: Table, instant: str) -> CompactResult:
+    """Somebody else executes the plan; while the application lives it is told so, and comes again."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            return table.execute_compaction(instant)
+        except Busy:
+            assert time.monotonic() < deadline_s, "the dead executor's lease was waited for"
+            time.sleep(0.2)
+
+
+def kill_driver(app: Application) -> None:
+    app.kill_driver()
+
+
+def kill_worker(app: Application) -> None:
+    app.kill_worker()
+    app.process.wait(timeout=DEADLINE_S)
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[HudiPeer]:
+    interop_environment()
+    with HudiPeer() as started:
+        yield started
+
+
+def test_killed_applications_lose_nothing(tmp_path: Path, peer: HudiPeer) -> None:
+    dice = random.Random(61)
+    path = tmp_path / "t"
+    table = Table.create(
+        str(path), name="t", record_key=["id"], schema=SCHEMA, partition_by=["part"], ordering="ts", table_type="mor",
+        buckets=GROUPS // 2,
+    )  # fmt: skip
+    table.ingest(rows(list(range(ROWS)), 1))
+    model = {one: one * 1_000 + 1 for one in range(ROWS)}
+    killed = {"driver": 0, "worker": 0}
+    for number in range(ROUNDS):
+        time_ = number + 2
+        changed = dice.sample(range(ROWS), ROWS // 10)
+        gone = dice.sample(range(ROWS), ROWS // 50)
+        table.ingest(rows(changed, time_))
+        table.ingest(rows(gone, time_, deleted=True))
+        model |= {one: one * 1_000 + time_ for one in changed}
+        for one in gone:
+            model.pop(one, None)
+        planned = table.plan_compaction()
+        assert planned.instant is not None
+        assert len(planned.planned) == GROUPS
+        what, kill = ("driver", kill_driver) if number % 2 == 0 else ("worker", kill_worker)
+        app = Application(path, planned.instant, tmp_path)
+        try:
+            is_amid = app.wait_for_markers(dice.randint(1, GROUPS - 4))
+            killed[what] += is_amid
+            if is_amid:
+                kill(app)
+            check_resumed(table, planned.instant, app, model)
+        finally:
+            app.end()
+    print(f"killed in the middle: {killed}")
+    assert sum(killed.values()) >= ROUNDS * 3 // 4, "kills came too late to mean anything"
+    assert verify_table(table.context.storage, deep=True).errors == ()
+    theirs = peer.read(path, columns=["id", "value"])
+    assert dict(zip(theirs["id"].to_pylist(), theirs["value"].to_pylist(), strict=True)) == model
+    assert theirs.num_rows == len(model)
+
+
+def check_resumed(table: Table, instant: str, app: Application, model: dict[int, int]) -> None:
+    result = resumed(table, instant)
+    assert result.instant == instant
+    found = table.read(["id", "value"], query="read_optimized")
+    held = dict(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
+    assert found.num_rows == len(held), "a key shows twice"
+    assert held == model, "base files hold what the model holds"
+    if app.process.returncode == 0:
+        told = json.loads(app.output.read_text().splitlines()[-1])
+        assert (told["ok"], told["instant"]) == (True, instant)

@@ -1,0 +1,87 @@
+"""A merge-on-read table with log files, for the tests that disturb its compaction; and what its readers see."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from hudi_ops.files.merge_rules import MergeRules
+from hudi_ops.files.scan import FileScan, FileTask
+from hudi_ops.files.slice_scan import SliceScan, SliceTask
+from hudi_ops.files.visible_blocks import BlockInstants
+from hudi_ops.services.create import create_table
+from hudi_ops.services.live_groups import live_slices
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.table import Table
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.view.schema import table_schema
+from tests.protocol.crash_table import DEFINITION, FIRST, START_MS, rows
+
+MERGE_ON_READ = replace(DEFINITION, table_type="MERGE_ON_READ")
+# Updates, a late row that loses, a delete, a new key; then a second layer on one group, and a group with log files alone cannot be.
+SECOND = rows(
+    ("k0", "p0", 100, 2, None),
+    ("k1", "p1", 0, 0, None),
+    ("k2", "p0", 2, 2, True),
+    ("n1", "p1", 7, 2, None),
+)
+THIRD = rows(("k4", "p0", 44, 3, None), ("k0", "p0", 101, 3, None), ("n2", "p1", 8, 3, None))
+FOURTH = rows(("k6", "p0", 66, 4, None), ("k1", "p1", 11, 4, None), ("k3", "p1", 3, 4, True))
+
+MODEL = {f"k{i}": i for i in range(8)} | {"k0": 101, "n1": 7, "k4": 44, "n2": 8}
+del MODEL["k2"]
+AFTER_FOURTH = {key: value for key, value in MODEL.items() if key != "k3"} | {"k6": 66, "k1": 11}
+
+
+def table_of(storage: Storage, clock: ManualClock, actor: str) -> Table:
+    """A process's table."""
+    return Table(simulated_context(storage, clock, actor))
+
+
+def make_logged(definition=MERGE_ON_READ, *batches: pa.Table) -> MemoryStorage:
+    """The table after its first ingests: base files, and log files upon some of them."""
+    clock = ManualClock(START_MS, tick_ms=1)
+    storage = MemoryStorage("compacted", clock)
+    table = table_of(storage, clock, "creator")
+    create_table(table._session, definition)
+    for batch in batches or (FIRST, SECOND, THIRD):
+        table.ingest(batch)
+    return storage
+
+
+def merged(storage: Storage, clock: ManualClock) -> dict[str, int]:
+    """Rows as readers who merge see them, by key; no key twice."""
+    session = table_of(storage, clock, "reader")._session
+    state = session.loader.load()
+    schema = table_schema(state.config, state.timeline, session.commits)
+    names = ("id", "value")
+    found: list[pa.Table] = []
+    needed = pa.schema([schema.field(name) for name in names])
+    for one in live_slices(session, state):
+        if not one.logs:
+            found.append(FileScan(FileTask(storage, one.base.path, one.base.size_bytes, needed, names)).table())
+            continue
+        task = SliceTask(
+            storage=storage,
+            base=one.base.path if one.base is not None else None,
+            base_bytes=one.base.size_bytes if one.base is not None else 0,
+            logs=tuple((file.path, file.size_bytes) for file in one.logs),
+            rules=MergeRules.of(state.config, schema),
+            instants=BlockInstants.of(state.config, state.timeline),
+            schema=needed,
+            columns=names,
+        )
+        found.append(SliceScan(task).table())
+    table = pa.concat_tables([needed.empty_table(), *found])
+    keys = table["id"].to_pylist()
+    assert len(set(keys)) == len(keys), sorted(keys)
+    return dict(zip(keys, table["value"].to_pylist(), strict=True))
+
+
+def log_files(storage: Storage, clock: ManualClock) -> int:
+    """How many log files readers still have to merge."""
+    session = table_of(storage, clock, "reader")._session
+    return sum(len(one.logs) for one in live_slices(session, session.loader.load()))

@@ -1,0 +1,127 @@
+"""Every way in which compactions, their executors and ingestion may be interleaved, with what may go wrong on the way.
+
+As in `test_simulated_pairs`, upon a merge-on-read table. Ingestion is never refused here, nor made to wait: every one of these jobs
+lands unless its own process ends. That the search finds a lost row is shown by taking away what prevents it: the plan that is
+brought up to date in its slot, the log files below its instant that are looked for when it completes, the epoch.
+
+| bounds | plain run | soak |
+|---|---|---|
+| preemptions alone | one, every case | two, every case |
+| one fault | a death or a lock lost in silence, two cases | any kind, every case |
+| a preemption and a death, a pause or a lock lost in silence | the lock, one case | every case |
+| two preemptions and a fault of any kind, drawn by seed | 30 seeds for one case | 2,000 for every case |
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from hudi_ops.concurrency import standing
+from hudi_ops.services.compaction_draft import CompactionDraft
+from hudi_ops.testing.faults import Fault
+from hudi_ops.testing.simulation import Violation, explore, walk
+from hudi_ops.testing.steps import Event, Trouble
+from tests.protocol.scenarios.actors import Writes
+from tests.protocol.scenarios.cases import Case
+from tests.protocol.scenarios.compactions import Compacts, PlansCompaction, after_death, of_compactions
+from tests.protocol.scenarios.worlds import ALSO_A, DELETE_A, DROP_A, OVERWRITE_A, UPSERT_A, logged_table
+from tests.protocol.test_simulated_pairs import explored
+
+SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
+
+PLANNER = of_compactions(
+    "ingest and planner", {"one": Writes(UPSERT_A), "planner": PlansCompaction()}, {"one": UPSERT_A}, logged_table
+)
+EXECUTOR = of_compactions("ingest and executor", {"one": Writes(UPSERT_A), "two": Compacts()}, {"one": UPSERT_A})
+EXECUTORS = of_compactions("two executors", {"one": Compacts(), "two": Compacts()}, {})
+THREE = replace(
+    of_compactions(
+        "ingest, planner and executor",
+        {"one": Writes(UPSERT_A), "planner": PlansCompaction(), "two": Compacts()},
+        {"one": UPSERT_A},
+        logged_table,
+    ),
+    after={"two": "planner"},
+)
+FLOORS: list[tuple[Case, int]] = [
+    (PLANNER, 30),
+    (EXECUTOR, 50),
+    (EXECUTORS, 50),
+    (THREE, 60),
+    (
+        of_compactions("delete and executor", {"one": Writes(DELETE_A), "two": Compacts()}, {"one": DELETE_A}),
+        50,
+    ),
+    (
+        of_compactions("overwrite and executor", {"one": Writes(OVERWRITE_A), "two": Compacts()}, {"one": OVERWRITE_A}),
+        50,
+    ),
+    (of_compactions("removal and executor", {"one": Writes(DROP_A), "two": Compacts()}, {"one": DROP_A}), 40),
+    (
+        of_compactions("removal and planner", {"one": Writes(DROP_A), "planner": PlansCompaction()}, {"one": DROP_A}, logged_table),
+        30,
+    ),
+    (after_death("ingest and resume before the inflight", r"put_if_absent:.hoodie/timeline/\d+\.compaction\.inflight", ALSO_A), 50),
+    (after_death("ingest and resume before the second file", "put:part=b", ALSO_A), 50),
+    (after_death("ingest and resume before the slot", r"put_if_absent:.hoodie/.commit_log/0", ALSO_A), 50),
+    (after_death("ingest and resume before the completed file", r"put_if_absent:.hoodie/timeline/\d+_", ALSO_A), 15),
+]  # fmt: skip
+"""Each case, and how many runs one preemption takes, at least."""
+ALL = [case for case, _ in FLOORS]
+DEADLY: frozenset[Trouble] = frozenset({Fault.CRASH_AFTER, Event.PAUSE, Event.LOCK_LOST})
+
+
+@pytest.mark.parametrize(("case", "floor"), FLOORS, ids=lambda value: str(value) if isinstance(value, Case) else "")
+def test_no_schedule_of_a_compaction_loses_a_row(case: Case, floor: int) -> None:
+    assert explored(case, preemptions=2 if SOAK else 1, faults=0) >= floor * (6 if SOAK else 1)
+
+
+@pytest.mark.parametrize("case", ALL if SOAK else [PLANNER, EXECUTORS], ids=str)
+def test_no_single_fault_of_a_compaction_loses_a_row(case: Case) -> None:
+    troubled = case if SOAK else replace(case, troubles=frozenset({Fault.CRASH_AFTER, Event.LOCK_LOST}))
+    assert explored(troubled, preemptions=0, faults=1) >= 35
+
+
+@pytest.mark.parametrize("case", ALL if SOAK else [EXECUTORS], ids=str)
+def test_no_death_pause_or_lost_lock_amid_a_preemption_loses_a_row(case: Case) -> None:
+    deadly = replace(case, troubles=case.troubles & (DEADLY if SOAK else {Event.LOCK_LOST}))
+    assert explored(deadly, preemptions=1, faults=1) >= 60
+
+
+@pytest.mark.parametrize("case", ALL if SOAK else [THREE], ids=str)
+def test_no_drawn_schedule_of_a_compaction_loses_a_row(case: Case) -> None:
+    seeds = range(2_000 if SOAK else 30)
+    found = walk(case.scenario, case.check, seeds, preemptions=2, faults=1)
+    print(f"{case}, seeds {seeds.start} to {seeds.stop - 1}, 2 preemptions, 1 fault: {found}")
+    assert found.schedules == len(seeds)
+
+
+def without_revision(patch: pytest.MonkeyPatch) -> None:
+    """What completes while a plan is made is not taken into it, and nobody notices."""
+    patch.setattr(CompactionDraft, "revise", lambda self, state: self._draft())
+    patch.setattr("hudi_ops.services.compact.refuse_left_out", lambda *_, **__: None)
+
+
+def without_epochs(patch: pytest.MonkeyPatch) -> None:
+    """An executor does not notice that its plan was given to another."""
+    patch.setattr(standing, "refuse_taken_over", lambda attempt, state: None)
+
+
+PROOFS: dict[str, tuple[Case, frozenset[Trouble], int, Callable[[pytest.MonkeyPatch], None]]] = {
+    "the plan that is brought up to date": (THREE, frozenset(), 0, without_revision),
+    "the epoch": (EXECUTORS, frozenset({Event.PAUSE}), 1, without_epochs),
+}
+
+
+@pytest.mark.parametrize("guard", PROOFS)
+def test_without_a_guard_the_search_finds_what_it_prevents(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, troubles, faults, switch_off = PROOFS[guard]
+    switch_off(monkeypatch)
+    fresh = replace(case, troubles=troubles, oracle=replace(case.oracle, seen=set()))
+    with pytest.raises(Violation) as found:
+        explore(fresh.scenario, fresh.check, preemptions=1, faults=faults, limit=None)
+    print(f"without {guard}: {found.value.schedule!r}")
