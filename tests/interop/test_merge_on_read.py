@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,13 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
+from hudi_ops.concurrency.in_process import in_process_lock
 from hudi_ops.config.write_settings import LogFormat
+from hudi_ops.context import Owner, TableContext
 from hudi_ops.errors import Unsupported
 from hudi_ops.index.simple_bucket import Tagger
+from hudi_ops.storage.local import LocalStorage
+from hudi_ops.testing.faults import Crash
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer
@@ -29,11 +35,45 @@ HudiRsReader = Callable[..., pa.Table]
 
 ROUNDS = 20 if os.environ.get("HUDI_OPS_SOAK") else 8
 SEEDS = range(6 if os.environ.get("HUDI_OPS_SOAK") else 1)
-OURS = ("upsert", "upsert", "upsert", "delete", "insert", "compact", "insert_overwrite")
+OURS = ("upsert", "upsert", "die", "delete", "insert", "compact", "die compacting", "insert_overwrite")
 THEIRS = ("upsert", "upsert", "delete", "compact", "we plan, they execute", "they plan, we execute")
 READ_OPTIMIZED = {"hoodie.datasource.query.type": "read_optimized"}
 WITHOUT_METADATA = "hoodie.metadata.enable=false"
 AT_ONCE = f"{WITHOUT_METADATA},hoodie.compact.inline.max.delta.commits=1"
+
+
+class DyingStorage(LocalStorage):
+    """A disk whose process ends after the first data file that it puts, for good."""
+
+    def __init__(self, root: str, point: str) -> None:
+        super().__init__(root)
+        self._point, self._is_dead = point, False
+
+    def put(self, path: str, body: bytes | pa.Buffer) -> None:
+        """As a disk, until the end."""
+        self._refuse()
+        super().put(path, body)
+        self._is_dead = self._point in path and not path.startswith(".hoodie/")
+        self._refuse()
+
+    def put_if_absent(self, path: str, body: bytes) -> None:
+        """As a disk, until the end."""
+        self._refuse()
+        super().put_if_absent(path, body)
+
+    def delete(self, path: str) -> None:
+        """As a disk, until the end."""
+        self._refuse()
+        super().delete(path)
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """As a disk, until the end."""
+        self._refuse()
+        super().delete_all(paths)
+
+    def _refuse(self) -> None:
+        if self._is_dead:
+            raise Crash("the process has ended")
 
 
 class Game:
@@ -93,12 +133,25 @@ class Game:
     def turn(self, table: Table, time: int, *, ours: bool) -> None:
         """One random write or compaction by one of the two, and by the model."""
         operation = self.dice.choice(OURS if ours else THEIRS)
+        if self.model.planned is not None and (
+            operation == "die compacting" or (not ours and operation not in {"upsert", "delete"})
+        ):
+            operation = "upsert"  # one of ours resumes the plan
         self.played.append(f"{'we' if ours else 'they'} {operation}")
         before = set(self.instants(table))
         if operation in {"compact", "we plan, they execute", "they plan, we execute"}:
             self.compact(table, operation, ours=ours)
             return
-        rows = self.rows(operation, time)
+        if operation == "die compacting":
+            # Whoever compacts next finds the plan, and what its executor left.
+            self.die(lambda dying: dying.compact(), ".parquet")
+            if any(one.action == "compaction" for one in load_timeline(table.context.storage, table.config).pending):
+                self.model.plan()
+            return
+        rows = self.rows("upsert" if operation == "die" else operation, time)
+        if operation == "die":
+            self.die(lambda dying: dying.ingest(self.delivered(rows)), "part=")
+            return
         if ours:
             table.ingest(self.delivered(rows), operation)
         else:
@@ -106,6 +159,15 @@ class Game:
         new = [one for one in self.instants(table) if one not in before]
         if new:
             self.model.apply(operation, rows, new[0])
+
+    def die(self, run: Callable[[Table], object], point: str) -> None:
+        """A process of ours ends right after its first data file; nothing of it shows, and the next of ours clears it away."""
+        dying = DyingStorage(str(self.path), point)
+        context = TableContext(
+            storage=dying, locks=in_process_lock(dying.uri), owner=replace(Owner.of_this_process(), started="1")
+        )
+        with suppress(Crash):
+            run(Table(context))
 
     def compact(self, table: Table, operation: str, *, ours: bool) -> None:
         """Plan and execute, in one of the ways in which the two can share it."""
@@ -225,6 +287,7 @@ def test_the_table_stays_one(
     for number in range(1, ROUNDS + 1):
         game.turn(table, number * 10, ours=(number % 2 == 0) == we_begin)
         game.check(table, hudi_rs)
+    print("; ".join(game.played))
     assert {play.split()[0] for play in game.played} == {"we", "they"}
     report = verify_table(table.context.storage, deep=True)
     assert report.ok, [str(finding) for finding in report.findings]

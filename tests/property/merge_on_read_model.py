@@ -103,6 +103,8 @@ class MergeOnReadModel:
     groups: set[tuple[Any, ...]] = field(default_factory=set)
     homes: dict[Identity, tuple[Any, ...]] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
+    planned: dict[Identity, Held] | None = None
+    since: dict[Identity, Held] = field(default_factory=dict)
 
     def identity(self, row: Row) -> Identity:
         """What tells one row from another."""
@@ -161,25 +163,35 @@ class MergeOnReadModel:
             self.homes[name] = home
             if home in known:
                 self.log[name] = _folded(self.log.get(name), entry)
+                self.since[name] = _folded(self.since.get(name), entry)
                 event.log[name] = entry
             elif entry.row is not None:
                 self.base[name] = event.base[name] = entry
                 self.groups.add(home)
 
+    def plan(self) -> None:
+        """A compaction of what the logs hold now is planned, and not executed yet."""
+        self.planned, self.since = dict(self.log), {}
+
     def compact(self, instant: str) -> None:
-        """Every group with a log gets a base file that holds what the two showed."""
-        touched = {self.homes[name] for name in self.log}
-        names = [name for name in self.base.keys() | self.log.keys() if self.homes[name] in touched]
-        merged = {name: _merged(self.base.get(name), self.log.get(name)) for name in names}
+        """Every group with a log, or with one when it was planned, gets a base file that holds what the two showed by then."""
+        planned = self.log if self.planned is None else self.planned
+        since = {} if self.planned is None else self.since
+        touched = {self.homes[name] for name in planned}
+        names = [name for name in self.base.keys() | planned.keys() if self.homes[name] in touched]
+        merged = {name: _merged(self.base.get(name), planned.get(name)) for name in names}
         kept = {name: held for name, held in merged.items() if held is not None and held.row is not None}
-        self._drop(frozenset(names))
+        later = {name: held for name, held in since.items() if self.homes[name] in touched}
+        self._drop(frozenset(names) | later.keys())
         self.base |= kept
+        self.log |= later
+        self.planned, self.since = None, {}
         self.events.append(Event(instant, base=kept, renewed=frozenset(touched)))
 
     def _drop(self, names: frozenset[Identity]) -> None:
         for name in names:
-            self.base.pop(name, None)
-            self.log.pop(name, None)
+            for held in (self.base, self.log, self.since, self.planned or {}):
+                held.pop(name, None)
 
     def _entry(self, operation: str, row: Row, instant: str) -> Held:
         value = row["ts"] if self.shape.ordering else None
