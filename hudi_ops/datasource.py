@@ -1,8 +1,9 @@
 """`spark.read.format("hudi_ops")`: a Python data source for Spark. Tasks open base files with pyarrow and hand Arrow batches on.
 
 Options: `columns` (names separated by commas), `where` (a SQL condition as in `Table.read`), `as_of` (an instant or an ISO time),
-`query` (`snapshot` or `read_optimized`); and for changes instead of all rows: `since`, `until`, `fence`, as in `Table.changes`. The
-table is looked at anew for each action; `as_of` pins it, and `until` pins changes.
+`query` (`snapshot` or `read_optimized`), `listing` (`auto`, `storage` or `metadata`, as in `Table.read`); and for changes instead
+of all rows: `since`, `until`, `fence`, as in `Table.changes`. The table is looked at anew for each action; `as_of` pins it, and
+`until` pins changes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from hudi_ops.storage.protocol import Storage
 
 FORMAT = "hudi_ops"
 OF_CHANGES = ("since", "until", "fence")
-OPTIONS = ("path", "columns", "where", "as_of", "query", *OF_CHANGES)
+OPTIONS = ("path", "columns", "where", "as_of", "query", "listing", *OF_CHANGES)
 
 TASK_BYTES = 64 << 20
 """Files are put together up to this size for one task; a larger file is a task of its own."""
@@ -256,7 +257,8 @@ class _Asked:
             raise InvalidRequest(
                 "changes are those of all files", expected="query=snapshot with changes", found=query, setting="query"
             )
-        read = request_of(columns, options.get("where") or None, instant, None, query)
+        listing = options.get("listing") or "auto"
+        read = request_of(columns, options.get("where") or None, instant, None, query, listing)
         return cls(storage, read, ChangesRequest(read, since, until, fence) if of_changes else None)
 
     def plan(self) -> ReadPlan:

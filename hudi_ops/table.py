@@ -11,12 +11,11 @@ from hudi_ops.concurrency.in_process import in_process_lock
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition
-from hudi_ops.config.table import TABLE_TYPES, TableConfig
-from hudi_ops.config.write_settings import LogFormat, checked_format
+from hudi_ops.config.table import IndexName, TableConfig, index_kind, table_type_of
+from hudi_ops.config.write_settings import FileSizes, LogFormat, checked_format
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
-from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.adopt import Adoption, adopt_table
 from hudi_ops.services.adopter import Terms
 from hudi_ops.services.batch import Batch
@@ -25,6 +24,7 @@ from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.engine_choice import EngineName, choose_engine, choose_frame_engine
 from hudi_ops.services.folder import SourceFolder, ingest_folder
 from hudi_ops.services.given_rows import GivenRows
+from hudi_ops.services.indexed_table import IndexedTable
 from hudi_ops.services.ingest import IngestResult, ingest
 from hudi_ops.services.ledger import Offer
 from hudi_ops.services.operations import DELETE_PARTITION, TRUNCATE, WriteOperation, parse_operation
@@ -42,7 +42,7 @@ from hudi_ops.view.schema import table_schema
 R = TypeVar("R")
 
 
-class Table(ReadableTable, CompactableTable):
+class Table(ReadableTable, CompactableTable, IndexedTable):
     """One table. Not safe for several threads; open one per thread.
 
     Use `Table.create` or `Table.open`.
@@ -54,8 +54,10 @@ class Table(ReadableTable, CompactableTable):
         terms: Terms | None = None,
         conflicts: ConflictSettings | None = None,
         log_format: LogFormat = "parquet",
+        file_sizes: FileSizes | None = None,
     ) -> None:
-        super().__init__(Session(ctx, terms or Terms(), conflicts or ConflictSettings(), checked_format(log_format)))
+        settings = (terms or Terms(), conflicts or ConflictSettings(), checked_format(log_format))
+        super().__init__(Session(ctx, *settings, file_sizes or FileSizes()))
         self._ctx = self._session.ctx
         self.was_created = False
         """Whether `create` made the table just now; False when an equal one was there."""
@@ -71,6 +73,7 @@ class Table(ReadableTable, CompactableTable):
         partition_by: Sequence[str] = (),
         ordering: str | None = None,
         table_type: Literal["cow", "mor"] = "cow",
+        index: IndexName = "bucket",
         buckets: int = 1,
         version: Literal[8, 9] = 9,
         key_generator: KeyGenerator = "auto",
@@ -78,10 +81,12 @@ class Table(ReadableTable, CompactableTable):
         hive_style: bool = True,
         url_encode: bool = True,
         meta_fields: bool = True,
+        metadata: bool = True,
         locks: LockProvider | None = None,
         engine: Engine | None = None,
         conflicts: ConflictSettings | None = None,
         log_format: LogFormat = "parquet",
+        file_sizes: FileSizes | None = None,
     ) -> Self:
         """Make a table, or open the one that an equal call made.
 
@@ -93,39 +98,36 @@ class Table(ReadableTable, CompactableTable):
             partition_by: columns that name the folders of rows.
             ordering: column by which the newer of two rows is told; None: the later write wins.
             table_type: `cow` (copy-on-write) or `mor` (merge-on-read).
-            buckets: file groups per partition; rows are routed by a hash of their key.
+            index: how a key's file group is found: by a hash of it, in base files (`bloom`, `simple`), or in the metadata table.
+            buckets: file groups per partition with the bucket index; rows are routed by a hash of their key.
             version: table version; 8 for Apache Hudi 1.0 and Trino, which cannot open 9.
-            key_generator: `auto` infers it from the numbers of key and partition columns, as Apache Hudi does; `timestamp` makes
-                the partition of a time, as `time` says.
+            key_generator: `auto` infers it from the fields, as Apache Hudi does; `timestamp` makes the partition as `time` says.
             time: how the partition column is read and printed, for `timestamp`.
             hive_style: folders read `column=value`, else the value alone.
             url_encode: escape characters of partition values that a path must not hold; without it such values are refused.
             meta_fields: base files carry Hudi's five meta columns; without them they are smaller, and only the bucket index works.
+            metadata: keep a metadata table: a listing of files, statistics of columns and partitions, as Apache Hudi's tables do.
             locks: the table lock; None: one that holds inside this process only.
             engine: runs the work; None: threads of this process.
             conflicts: as in `open`.
             log_format: as in `open`.
+            file_sizes: as in `open`.
 
         Raises:
             InvalidRequest: the definition cannot be a table, or another table lies there.
         """
-        if table_type not in TABLE_TYPES:
-            raise InvalidRequest(f"unknown table type {table_type!r}", expected="cow or mor", found=str(table_type))
-        table = cls(context_of(path, locks, engine), conflicts=conflicts, log_format=log_format)
+        table = cls(context_of(path, locks, engine), None, conflicts, log_format, file_sizes)
+        what = name, schema, tuple(record_key), tuple(partition_by), ordering, table_type_of(table_type), buckets
         definition = Definition(
-            name=name,
-            schema=schema,
-            record_key=tuple(record_key),
-            partition_by=tuple(partition_by),
-            ordering=ordering,
-            table_type=TABLE_TYPES[table_type],
-            buckets=buckets,
+            *what,
             version=version,
             key_generator=key_generator,
             time=time,
             hive_style=hive_style,
             url_encode=url_encode,
             meta_fields=meta_fields,
+            metadata=metadata,
+            index=index_kind(index),
         )
         table.was_created = create_table(table._session, definition)
         return table
@@ -135,6 +137,7 @@ class Table(ReadableTable, CompactableTable):
         cls,
         path: str,
         *,
+        index: IndexName | None = None,
         buckets: int | None = None,
         hash_fields: Sequence[str] | None = None,
         timezone: str | None = None,
@@ -143,11 +146,14 @@ class Table(ReadableTable, CompactableTable):
         engine: Engine | None = None,
         conflicts: ConflictSettings | None = None,
         log_format: LogFormat = "parquet",
+        file_sizes: FileSizes | None = None,
     ) -> Self:
         """Open a table, ours or one that Apache Hudi made; the latter is adopted by the first write.
 
         Args:
             path: a folder or URI.
+            index: `bucket`, `bloom`, `simple` or `record_index`, for tables of Apache Hudi, which does not store it; None: as the
+                names of file groups and the metadata table say, or else refused. Kept in the commit log from the first write on.
             buckets: how many buckets a partition has, for tables of Apache Hudi, which does not store it; checked against the
                 keys in their files, and kept in the commit log from the first write on.
             hash_fields: the key fields whose values name the bucket; None: all of them.
@@ -157,13 +163,20 @@ class Table(ReadableTable, CompactableTable):
             engine: runs the work; None: threads of this process.
             conflicts: how this writer gets along with others: who gives way, how early, how often it tries; None: the defaults.
             log_format: format of the rows in log files that this writer makes, `parquet` or `avro`; readers know both.
+            file_sizes: how large base files get where new keys may go to any; None: up to 120 MB, as with Apache Hudi.
 
         Raises:
             InvalidRequest: the path is not a table, or there is no such format.
             Unsupported: its version cannot be opened.
         """
-        terms = Terms(buckets, tuple(hash_fields) if hash_fields is not None else None, timezone, services_only)
-        table = cls(context_of(path, locks, engine), terms, conflicts, log_format)
+        terms = Terms(
+            buckets,
+            tuple(hash_fields) if hash_fields is not None else None,
+            timezone,
+            services_only,
+            index_kind(index) if index is not None else None,
+        )
+        table = cls(context_of(path, locks, engine), terms, conflicts, log_format, file_sizes)
         load_config(table._ctx.storage)
         return table
 
@@ -205,6 +218,7 @@ class Table(ReadableTable, CompactableTable):
         as_of: str | None = None,
         *,
         query: str = "snapshot",
+        listing: str = "auto",
         since: str | None = None,
         until: str | None = None,
         fence: bool = False,
@@ -220,6 +234,7 @@ class Table(ReadableTable, CompactableTable):
             where: a SQL condition as in `read`; it leaves out partitions, files and row groups.
             as_of: as in `read`.
             query: as in `read`.
+            listing: as in `read`.
             since: as in `changes`; `earliest` for all that the timeline tells.
             until: as in `changes`.
             fence: as in `changes`.
@@ -230,8 +245,9 @@ class Table(ReadableTable, CompactableTable):
         """
         from hudi_ops.datasource import frame_of
 
-        options = {"where": where, "as_of": self._instant_of(as_of), "query": query, "since": since, "until": until}
-        return frame_of(spark, self._ctx.storage, columns, {**options, "fence": "true" if fence else None})
+        options = {"where": where, "as_of": self._instant_of(as_of), "query": query, "listing": listing}
+        of_changes = {"since": since, "until": until, "fence": "true" if fence else None}
+        return frame_of(spark, self._ctx.storage, columns, {**options, **of_changes})
 
     def ingest(
         self, data: Any, operation: str = "upsert", *, engine: EngineName = "auto", evolve: bool = False

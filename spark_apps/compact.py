@@ -60,7 +60,12 @@ def work() -> dict[str, Any]:
     locks = StoppableLocks(lock_of(location), stop)
     engine = SubmittedSpark(f"hudi-ops compact {location.name}", stop)
     table = Table.open(
-        location.path, buckets=location.declared_buckets, locks=locks, engine=engine, conflicts=location.conflicts
+        location.path,
+        index=location.declared_index,
+        buckets=location.declared_buckets,
+        locks=locks,
+        engine=engine,
+        conflicts=location.conflicts,
     )
     chosen = {
         "strategy": options.strategy,

@@ -85,6 +85,7 @@ def work() -> dict[str, Any]:
     engine = SubmittedSpark(f"hudi-ops ingest {location.name}", stop)
     table = Table.open(
         location.path,
+        index=location.declared_index,
         buckets=location.declared_buckets,
         locks=locks,
         engine=engine,

@@ -45,6 +45,7 @@ class Ours:
             ordering=ORDERING,
             table_type="mor",
             buckets=job.buckets,
+            metadata=False,
         )
         made.ingest_folder(job.base, "bulk_insert", engine="local")
         for batch in job.batches:

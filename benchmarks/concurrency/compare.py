@@ -211,7 +211,9 @@ def _fresh(case: Case, work: Path, name: str) -> Path:
     """A table of a hundred rows in eight file groups; Apache Hudi makes its own."""
     path = work / name
     if case.is_ours:
-        made = Table.create(str(path), name="fleet", record_key=["id"], schema=SCHEMA, partition_by=["part"], buckets=1)
+        made = Table.create(
+            str(path), name="fleet", record_key=["id"], schema=SCHEMA, partition_by=["part"], metadata=False
+        )
         rows = [{"id": f"k{number}", "part": f"p{number % 8}", "value": 0} for number in range(ROWS)]
         made.ingest(pa.Table.from_pylist(rows, schema=SCHEMA), "bulk_insert", engine="local")
     return path

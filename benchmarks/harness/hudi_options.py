@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,13 @@ from benchmarks.harness.session import PARALLELISM
 
 _KEY_GENERATORS = {True: "SimpleKeyGenerator", False: "NonpartitionedKeyGenerator"}
 TABLE_TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
+_METADATA_SWITCHES = {
+    "files": "hoodie.metadata.enable",
+    "column_stats": "hoodie.metadata.index.column.stats.enable",
+    "partition_stats": "hoodie.metadata.index.partition.stats.enable",
+    "bloom_filters": "hoodie.metadata.index.bloom.filter.enable",
+    "record_index": "hoodie.metadata.global.record.level.index.enable",
+}
 
 
 def versions(spark: Any, jar: str) -> dict[str, str]:
@@ -24,9 +32,16 @@ def versions(spark: Any, jar: str) -> dict[str, str]:
 
 
 def write_options(
-    operation: str, table_type: str, *, partitioned: bool, buckets: int, index: str = "BUCKET", log_format: str = ""
+    operation: str,
+    table_type: str,
+    *,
+    partitioned: bool,
+    buckets: int,
+    index: str = "BUCKET",
+    log_format: str = "",
+    metadata: Collection[str] = (),
 ) -> dict[str, str]:
-    """Options of one write; no services run beside it, and there is no metadata table.
+    """Options of one write; no services run beside it.
 
     Args:
         operation: Apache Hudi's name of it.
@@ -35,6 +50,7 @@ def write_options(
         buckets: file groups per partition, with the bucket index.
         index: its index.
         log_format: of the rows in log files; empty: its default, which is Avro.
+        metadata: partitions of its metadata table; none: there is no metadata table.
     """
     options = {
         "hoodie.table.name": "trips",
@@ -46,7 +62,7 @@ def write_options(
         "hoodie.datasource.write.operation": operation,
         "hoodie.table.timeline.timezone": "UTC",
         "hoodie.index.type": index,
-        "hoodie.metadata.enable": "false",
+        **{switch: str(name in metadata).lower() for name, switch in _METADATA_SWITCHES.items()},
         "hoodie.parquet.compression.codec": "zstd",
         "hoodie.compact.inline": "false",
         "hoodie.clean.automatic": "false",

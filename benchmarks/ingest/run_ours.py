@@ -48,7 +48,7 @@ class Ours:
             ordering=ORDERING,
             table_type=job.table_type,
             buckets=job.buckets,
-            **job.options,
+            **{"metadata": False, **job.options},
         )
         if job.source is not None:
             made.ingest_folder(job.source, "bulk_insert", engine="local")

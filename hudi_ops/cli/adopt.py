@@ -11,20 +11,28 @@ from hudi_ops.cli.output import counted, working, write, write_json
 
 ADOPT_HELP = """Begin the commit log of a table that Apache Hudi made.
 
-The first write does the same, where it is told the number of buckets. Apache Hudi does not store that number: it is checked
-against the keys in the table's files, and kept from then on. Without it, the numbers that fit are named. Nothing else of the
-table changes, unless its metadata table is dropped. Doing it again changes nothing.
+The first write does the same, where it is told the index, or the number of buckets. Apache Hudi stores neither: the number is
+checked against the keys in the table's files, and both are kept from then on. Without the number, those that fit are named. Nothing
+else of the table changes, unless its metadata table is dropped. Doing it again changes nothing.
 
 \b
+hudi-ops adopt /data/trips --index simple
 hudi-ops adopt /data/trips --buckets 16
 hudi-ops adopt /data/trips --buckets 16 --timezone Europe/Berlin
 hudi-ops adopt /data/trips --buckets 16 --drop-metadata-table --dry-run
-hudi-ops adopt /data/trips --services-only      # a table with Apache Hudi's simple, bloom or another index
+hudi-ops adopt /data/trips --services-only      # a table with a global index of Apache Hudi, or consistent hashing
 """
 
 
 def adopt(
     table: TableArgument,
+    index: Annotated[
+        str | None,
+        typer.Option(
+            metavar="bucket|bloom|simple|record_index",
+            help="The index of the table's other writers, hoodie.index.type; with Spark SIMPLE where they do not set it.",
+        ),
+    ] = None,
     buckets: Annotated[
         int | None,
         typer.Option(help="Buckets of each partition: hoodie.bucket.index.num.buckets. Default: the declared number."),
@@ -62,7 +70,7 @@ def adopt(
     fields = split_names(hash_fields, "--hash-fields")
     with (
         open_table(
-            location, buckets=buckets, hash_fields=fields, timezone=timezone, services_only=services_only
+            location, index=index, buckets=buckets, hash_fields=fields, timezone=timezone, services_only=services_only
         ) as opened,
         working(f"adopting {location.name}"),
     ):
@@ -78,8 +86,10 @@ def _text(done: dict[str, Any]) -> str:
         if done["adopted"]
         else ""
     )
-    index = f"{counted(done['buckets'], 'bucket')} by {', '.join(done['hash_fields'])}{checked}"
-    if done["index"] == "other":
+    index = f"index {done['index']}{checked}"
+    if done["index"] == "simple_bucket":
+        index = f"{counted(done['buckets'], 'bucket')} by {', '.join(done['hash_fields'])}{checked}"
+    elif done["index"] == "other":
         index = "for services only, its rows are written by Apache Hudi"
     text = f"{done['table']} {what}: {index}; instants in {done['timezone']}"
     if done["dropped"]:

@@ -71,6 +71,7 @@ def locate_new(table: str) -> TableLocation:
 def open_table(
     location: TableLocation,
     *,
+    index: str | None = None,
     buckets: int | None = None,
     hash_fields: tuple[str, ...] | None = None,
     timezone: str | None = None,
@@ -80,7 +81,8 @@ def open_table(
 
     Args:
         location: where it is.
-        buckets: for tables that Apache Hudi made; None: what `tables.yaml` says.
+        index: for tables that Apache Hudi made; None: what `tables.yaml` says.
+        buckets: likewise.
         hash_fields: as in `Table.open`.
         timezone: as in `Table.open`.
         services_only: as in `Table.open`.
@@ -94,6 +96,7 @@ def open_table(
 
     table = Table.open(
         location.path,
+        index=location.declared_index if index is None else index,  # type: ignore[arg-type]  # checked where it is opened
         buckets=location.declared_buckets if buckets is None else buckets,
         hash_fields=hash_fields,
         timezone=timezone,
@@ -102,6 +105,7 @@ def open_table(
         conflicts=location.conflicts,
         log_format=location.log_format,
     )
+    table.metadata_compact_after = location.metadata_compact_after
     try:
         yield table
     finally:

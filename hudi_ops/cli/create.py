@@ -16,7 +16,9 @@ from hudi_ops.cli.arguments import (
 from hudi_ops.cli.output import write, write_json, write_table
 from hudi_ops.cli.table_options import (
     HiveStyleOption,
+    IndexOption,
     KeyGeneratorOption,
+    MetadataOption,
     MetaFieldsOption,
     TimeFormatOption,
     TimeInputOption,
@@ -61,7 +63,10 @@ def create(
     table_type: Annotated[
         str | None, typer.Option("--type", metavar="cow|mor", help="Copy-on-write or merge-on-read. Default: cow.")
     ] = None,
-    buckets: Annotated[int | None, typer.Option(help="File groups of each partition. Default: 1.")] = None,
+    index: IndexOption = None,
+    buckets: Annotated[
+        int | None, typer.Option(help="File groups of each partition, with the bucket index. Default: 1.")
+    ] = None,
     like: Annotated[
         Path | None, typer.Option(metavar="FILE.parquet", help="A Parquet file whose columns the table gets.")
     ] = None,
@@ -74,6 +79,7 @@ def create(
     hive_style: HiveStyleOption = None,
     url_encode: UrlEncodeOption = None,
     meta_fields: MetaFieldsOption = None,
+    metadata: MetadataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make an empty table.
@@ -90,6 +96,7 @@ def create(
             "partition_by": split_names(partition_by, "--partition-by"),
             "ordering": ordering,
             "table_type": table_type,
+            "index": index,
             "buckets": buckets,
             "version": table_version,
             "key_generator": key_generator,
@@ -97,15 +104,10 @@ def create(
             "hive_style": hive_style,
             "url_encode": url_encode,
             "meta_fields": meta_fields,
+            "metadata": metadata,
         },
     )
-    if like is None:
-        raise InvalidRequest(
-            "nothing says which columns the table has",
-            table=location.name,
-            next_step="pass --like with a Parquet file that has them",
-        )
-    schema = _schema_like(like)
+    schema = _schema_like(location.name, like)
     made = _make(location, definition, schema)
     if as_json:
         write_json(made)
@@ -118,7 +120,7 @@ def create(
 
 def _definition(location: TableLocation, given: dict[str, Any]) -> dict[str, Any]:
     """What options say, else what `tables.yaml` declares."""
-    declared: dict[str, Any] = {"name": location.name, "table_type": "cow", "buckets": 1}
+    declared: dict[str, Any] = {"name": location.name, "table_type": "cow", "index": "bucket", "buckets": 1}
     if location.declaration is not None:
         one = location.declaration
         declared |= {
@@ -126,6 +128,7 @@ def _definition(location: TableLocation, given: dict[str, Any]) -> dict[str, Any
             "partition_by": one.partition_by,
             "ordering": one.ordering,
             "table_type": one.type,
+            "index": one.index,
             "buckets": one.buckets,
             "version": one.version,
             "key_generator": one.key_generator,
@@ -133,6 +136,7 @@ def _definition(location: TableLocation, given: dict[str, Any]) -> dict[str, Any
             "hive_style": one.hive_style,
             "url_encode": one.url_encode,
             "meta_fields": one.meta_fields,
+            "metadata": one.metadata,
         }
     definition = declared | {option: value for option, value in given.items() if value is not None}
     return {"record_key": (), "partition_by": (), "ordering": None, **definition}
@@ -152,10 +156,12 @@ def _make(location: TableLocation, definition: dict[str, Any], schema: pa.Schema
             "version": table.config.version,
             "key_generator": table.config.key_generator,
             "meta_fields": table.config.populate_meta_fields,
+            "metadata_partitions": list(table.config.metadata_partitions),
             "record_key": list(table.config.record_key_fields),
             "partition_by": list(table.config.partition_fields),
             "ordering": list(table.config.ordering_fields),
-            "buckets": definition["buckets"],
+            "index": definition["index"],
+            "buckets": definition["buckets"] if definition["index"] == "bucket" else None,
             "schema": [
                 {"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in table.schema
             ],
@@ -164,7 +170,13 @@ def _make(location: TableLocation, definition: dict[str, Any], schema: pa.Schema
         table.close()
 
 
-def _schema_like(file: Path) -> pa.Schema:
+def _schema_like(table: str, file: Path | None) -> pa.Schema:
+    if file is None:
+        raise InvalidRequest(
+            "nothing says which columns the table has",
+            table=table,
+            next_step="pass --like with a Parquet file that has them",
+        )
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -23,16 +23,56 @@ from hudi_ops.cli.output import (
     write_table,
 )
 from hudi_ops.cli.row_files import check_output, write_checkpoint, write_parquet
-from hudi_ops.errors import Corrupt
+from hudi_ops.errors import Corrupt, InvalidRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from hudi_ops.config.tables_file import TableLocation
     from hudi_ops.table import Table
 
 TERMINAL_ROWS = 20
 
 _LESS_TELLING = ("completion_time", "bytes_written", "slot", "archived")
+
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMNS", help="Columns to read, in this order, separated by commas. Default: all."),
+]
+WhereOption = Annotated[
+    str | None, typer.Option(metavar="SQL", help="A condition, for example: origin = 'JFK' AND month IN (1, 2)")
+]
+AsOfOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help="An instant or an ISO time: read the table as it was then.")
+]
+QueryOption = Annotated[
+    str,
+    typer.Option(
+        metavar="QUERY",
+        help="snapshot: all rows in their newest state; read_optimized: of base files alone, without what lies in log files.",
+    ),
+]
+OutputOption = Annotated[
+    Path | None, typer.Option(metavar="FILE.parquet", help="Write the rows to this file instead of printing them.")
+]
+ListingOption = Annotated[
+    str,
+    typer.Option(
+        metavar="LISTING",
+        help="Who says which files there are. metadata: the metadata table; storage: folders are listed, and no index is "
+        "looked at; auto: the metadata table, where there is one that has every completed write.",
+    ),
+]
+CheckListingOption = Annotated[
+    bool,
+    typer.Option(
+        "--check-listing", help="Compare the metadata table's listing with that of storage, and read no rows."
+    ),
+]
+CheckpointFileOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Once all rows are out, write where `hudi-ops changes` goes on to this file."),
+]
 
 READ_HELP = """Print rows of a table, or write them to a Parquet file. Rows are streamed: a table may be larger than memory.
 
@@ -40,13 +80,18 @@ On a terminal, the first 20 rows as a table. In a pipe, all rows as JSON lines. 
 and rows, in which dates, times and decimals are text and bytes are base64. Hudi's meta columns come with --meta, or
 when --columns names them.
 
-With --explain, what would be read is printed instead: partitions, files and row groups that --where leaves out are not read.
+With --explain, what would be read is printed instead: partitions, file groups, files and row groups that --where leaves out, and
+which index of the metadata table left them out.
+
+With --check-listing, the files that readers see are listed by the metadata table and on storage, and compared; no row is read. Ends
+with 20 when they differ.
 
 \b
 hudi-ops read flights --columns carrier,arr_delay --where "arr_delay > 60"
 hudi-ops read flights --as-of 2026-11-21T10:15:00 --limit 5 --json
 hudi-ops read flights --output flights.parquet
 hudi-ops read flights --where "origin = 'JFK'" --explain
+hudi-ops read flights --check-listing
 """
 
 TIMELINE_HELP = """List the instants of a table, the newest last.
@@ -66,55 +111,43 @@ hudi-ops show /data/trips --json
 VERIFY_HELP = """Check that a table is whole. Ends with 20 when something is broken.
 
 The timeline, the commit log, the files that completed instants name, their footers, and the keys of a sample of them are
-looked at; with --deep, the keys of all of them. Nothing is changed.
+looked at; with --deep, the keys of all of them. With --index, every partition of the metadata table is compared with the files:
+with all that readers see, or with about --sample of them. Nothing is changed.
 
 \b
 hudi-ops verify flights
 hudi-ops verify /data/trips --deep --json
+hudi-ops verify flights --index --sample 100
 """
 
 
 def read(
     table: TableArgument,
-    columns: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMNS", help="Columns to read, in this order, separated by commas. Default: all."),
-    ] = None,
-    where: Annotated[
-        str | None, typer.Option(metavar="SQL", help="A condition, for example: origin = 'JFK' AND month IN (1, 2)")
-    ] = None,
-    as_of: Annotated[
-        str | None, typer.Option(metavar="TIME", help="An instant or an ISO time: read the table as it was then.")
-    ] = None,
-    query: Annotated[
-        str,
-        typer.Option(
-            metavar="QUERY",
-            help="snapshot: all rows in their newest state; read_optimized: of base files alone, without what lies in log files.",
-        ),
-    ] = "snapshot",
+    columns: ColumnsOption = None,
+    where: WhereOption = None,
+    as_of: AsOfOption = None,
+    query: QueryOption = "snapshot",
     limit: Annotated[int | None, typer.Option(help="At most so many rows. Default on a terminal: 20.")] = None,
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE.parquet", help="Write the rows to this file instead of printing them.")
-    ] = None,
+    output: OutputOption = None,
     meta: Annotated[bool, typer.Option("--meta", help="With the meta columns that Hudi adds to each row.")] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Print what would be read and what is left out, and no rows.")
     ] = False,
-    checkpoint_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Once all rows are out, write where `hudi-ops changes` goes on to this file."
-        ),
-    ] = None,
+    listing: ListingOption = "auto",
+    check_listing: CheckListingOption = False,
+    checkpoint_file: CheckpointFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print rows of a table, or write them to a Parquet file.
 
     Raises:
-        InvalidRequest: an unknown column, instant or query, a filter that does not parse, or no such output.
+        InvalidRequest: an unknown column, instant, query or listing, a filter that does not parse, or no such output.
+        Exit: with 20, when listings were to be compared, and differ.
     """
     location = locate(table)
+    if check_listing:
+        _compare_listings(location, as_json)
+        return
     wanted = split_names(columns, "--columns")
     if output is not None:
         check_output(output, location)
@@ -122,13 +155,18 @@ def read(
     most = TERMINAL_ROWS if limit is None and is_shown else limit
     with open_table(location) as opened:
         with working(f"reading {location.name}"):
-            scan = opened.scan(list(wanted or columns_of(opened, meta)), where, as_of, most, query=query)
+            scan = opened.scan(
+                list(wanted or columns_of(opened, meta)), where, as_of, most, query=query, listing=listing
+            )
             # Taken before the rows: what completes meanwhile comes after it.
             checkpoint = scan.checkpoint if checkpoint_file is not None else None
             shown = scan.to_arrow() if is_shown else None
             more = 0
             if is_shown and most is not None:
-                more = max(0, opened.scan(scan.schema.names[:1], where, as_of, query=query).count_rows() - most)
+                more = max(
+                    0,
+                    opened.scan(scan.schema.names[:1], where, as_of, query=query, listing=listing).count_rows() - most,
+                )
             read = scan.explain() if explain else None
             written = write_parquet(scan, output) if output is not None and read is None else 0
         names = scan.schema.names
@@ -144,6 +182,21 @@ def read(
             write_lines(plain_rows(scan.to_batches()))
         if checkpoint_file is not None and checkpoint is not None and not explain:
             write_checkpoint(checkpoint_file, checkpoint, output)
+
+
+def _compare_listings(location: TableLocation, as_json: bool) -> None:
+    """Print what differs.
+
+    Raises:
+        Exit: with 20, if anything does.
+    """
+    from hudi_ops.services.listing_check import check_listing
+
+    with working(f"listing {location.name}"):
+        found = check_listing(storage_of(location))
+    write_json({"table": location.name, **found.as_dict()}) if as_json else write(f"{location.name}: {found}")
+    if not found.is_same:
+        raise typer.Exit(Corrupt.exit_code)
 
 
 def _tell_written(table: str, output: Path, names: list[str], rows: int, as_json: bool) -> None:
@@ -199,18 +252,25 @@ def show(table: TableArgument, as_json: JsonOption = False) -> None:
 def verify(
     table: TableArgument,
     deep: Annotated[bool, typer.Option("--deep", help="Read the keys of all files, and compare them.")] = False,
+    index: Annotated[bool, typer.Option("--index", help="Compare the metadata table with the files.")] = False,
+    sample: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="For --index: open about so many files. Default: all.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check that a table is whole.
 
     Raises:
+        InvalidRequest: --sample without --index.
         Exit: with 20, when it is not.
     """
     from hudi_ops.verify import verify_table
 
+    if sample is not None and not index:
+        raise InvalidRequest("--sample is for --index", expected="--index --sample N", found="--sample alone")
     location = locate(table)
     with working(f"verifying {location.name}"):
-        report = verify_table(storage_of(location), deep=deep)
+        report = verify_table(storage_of(location), deep=deep, index=index, sample=sample)
     if as_json:
         write_json({"table": location.name, **report.as_dict()})
     else:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from hudi_ops.cli import adopt, changes, compact, create, ingest, inspect, lock, recover, remove, zookeeper
+from hudi_ops.cli import adopt, changes, compact, create, ingest, inspect, lock, metadata, recover, remove, zookeeper
 from hudi_ops.cli.arguments import as_help
 from hudi_ops.cli.output import BROKEN_PIPE_EXIT_CODE, write, write_json
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
@@ -45,6 +45,7 @@ app.command(help=as_help(inspect.TIMELINE_HELP))(inspect.timeline)
 app.command(help=as_help(inspect.SHOW_HELP))(inspect.show)
 app.command(help=as_help(inspect.VERIFY_HELP))(inspect.verify)
 app.command(help=as_help(lock.LOCK_HELP))(lock.lock)
+app.add_typer(metadata.app)
 app.add_typer(zookeeper.app)
 
 # typer brings its own copy of click since 0.20 and shows of it only this class, whose base is what every wrong call raises.

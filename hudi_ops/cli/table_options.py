@@ -11,6 +11,13 @@ from hudi_ops.errors import InvalidRequest
 if TYPE_CHECKING:
     from hudi_ops.config.key_generators import TimePartition
 
+IndexOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="bucket|bloom|simple|record_index",
+        help="How a key's file group is found: by a hash of it, in the base files, or in the metadata table. Default: bucket.",
+    ),
+]
 VersionOption = Annotated[
     int | None, typer.Option(metavar="8|9", help="8 for Apache Hudi 1.0 and Trino, which cannot open 9. Default: 9.")
 ]
@@ -45,6 +52,13 @@ UrlEncodeOption = Annotated[
 ]
 MetaFieldsOption = Annotated[
     bool | None, typer.Option("--meta-fields/--no-meta-fields", help="With or without Hudi's five meta columns.")
+]
+MetadataOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--metadata/--no-metadata",
+        help="With or without a metadata table: a listing of files, and statistics of columns and partitions. Default: with.",
+    ),
 ]
 
 

@@ -13,8 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from hudi_ops.config.table import INDEX_DEFINITIONS, METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT
 from hudi_ops.errors import Busy, Conflict, InvalidRequest
 from hudi_ops.timeline.footprint import Footprint
+from hudi_ops.timeline.properties_file import FOLDED_KEY
 
 Role: TypeAlias = Literal["ingest", "service", "compaction"]
 """`service` is what replaces file groups. A `compaction` merges what its plan names into the same groups: whatever completes
@@ -230,13 +232,18 @@ def refuse_older(mine: Contender, older: Contender) -> None:
     )
 
 
+_METADATA_KEYS = frozenset({METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT, INDEX_DEFINITIONS, FOLDED_KEY})
+
+
 def refuse_changed_properties(before: dict[str, str], now: dict[str, str], instant: str) -> None:
     """Check that the settings an attempt relied on still hold.
+
+    Partitions of the metadata table come and go beside it: what is added to them is made for those that there are in the end.
 
     Raises:
         Conflict: a property changed; names the first one.
     """
-    for key in sorted(before.keys() | now.keys()):
+    for key in sorted((before.keys() | now.keys()) - _METADATA_KEYS):
         if before.get(key) != now.get(key):
             raise Conflict(
                 f"{key} of hoodie.properties changed while the attempt ran",
@@ -259,6 +266,8 @@ def _advice(shared: tuple[str, ...]) -> str:
         return "What writes without saying what it touches meets everybody."
     return (
         "Writers on disjoint partitions, or with more buckets, meet less; conflicts.retries says how often it is tried"
+        if not shared[0].startswith("new keys ")
+        else "Either may have added a key of the other's. Writers that add keys to disjoint partitions do not meet"
     )
 
 
@@ -271,7 +280,9 @@ def _details(mine: Contender, other: Contender, setting: str) -> dict[str, Any]:
         "other_stage": other.stage,
         "other_owner": other.owner,
         "file_groups": [f"{path or '.'}/{group}" for path, group in sorted(ours.groups & theirs.groups)][:_NAMED_MAX],
-        "partitions": sorted((ours.partitions & theirs.touched) | (theirs.partitions & ours.touched))[:_NAMED_MAX],
+        "partitions": sorted(
+            (ours.partitions & theirs.touched) | (theirs.partitions & ours.touched) | (ours.looked & theirs.adds)
+        )[:_NAMED_MAX],
         "sources": sorted(ours.sources & theirs.sources),
         "setting": setting,
     }

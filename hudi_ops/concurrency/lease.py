@@ -26,8 +26,9 @@ BEAT_INTERVAL_S = 30.0
 EXPIRY_MS = 120_000
 """Apache Hudi's default judgement: two missed beats of 60 s."""
 
-LeaseRole = Literal["write", "plan", "execute", "rollback"]
-"""What the owner does with the instant: write it, plan a service, execute what was planned, or undo another one by it."""
+LeaseRole = Literal["write", "plan", "execute", "rollback", "build"]
+"""What the owner does with the instant: write it, plan a service, execute what was planned, undo another one by it, or build
+partitions of the metadata table at it."""
 
 
 @dataclass(frozen=True, slots=True)

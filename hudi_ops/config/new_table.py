@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from hudi_ops.config.key_generators import TimePartition
-from hudi_ops.config.table import TableType
+from hudi_ops.config.table import (
+    INDEX_DEFINITIONS,
+    INDEX_DEFINITIONS_PATH,
+    METADATA_PARTITIONS,
+    METADATA_PARTITIONS_INFLIGHT,
+    TableType,
+)
 from hudi_ops.errors import InvalidRequest
 
 # Version 8 says how rows are merged three times over, and Apache Hudi checks that the three agree (docs/format.md §1.5).
@@ -34,6 +40,7 @@ def new_table_properties(
     meta_fields: bool,
     create_schema: str,
     checksum: str,
+    metadata_partitions: tuple[str, ...] = (),
 ) -> dict[str, str]:
     """Every property of a new table (docs/format.md §1.5).
 
@@ -51,6 +58,7 @@ def new_table_properties(
         meta_fields: whether base files carry meta columns.
         create_schema: Avro JSON without meta columns.
         checksum: of the table's name.
+        metadata_partitions: of its metadata table; empty: it has none.
 
     Raises:
         InvalidRequest: a name that not every reader could open.
@@ -86,7 +94,17 @@ def new_table_properties(
         properties["hoodie.table.partition.fields"] = ",".join(partition_by)
     if ordering:
         properties["hoodie.table.ordering.fields" if version >= 9 else "hoodie.table.precombine.field"] = ordering
-    return properties | (time.properties() if time is not None else {})
+    return properties | _metadata_properties(metadata_partitions) | (time.properties() if time is not None else {})
+
+
+def _metadata_properties(partitions: tuple[str, ...]) -> dict[str, str]:
+    if not partitions:
+        return {}
+    return {
+        METADATA_PARTITIONS: ",".join(sorted(partitions)),
+        METADATA_PARTITIONS_INFLIGHT: "",
+        INDEX_DEFINITIONS: INDEX_DEFINITIONS_PATH,
+    }
 
 
 def _check_name(name: str) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from hudi_ops.errors import Corrupt, Unsupported
+from hudi_ops.errors import Corrupt, InvalidRequest, Unsupported
 
 PROPERTIES_PATH = ".hoodie/hoodie.properties"
 BACKUP_PATH = ".hoodie/hoodie.properties.backup"
@@ -17,6 +17,23 @@ WRITABLE_VERSIONS = (8, 9)
 
 BUCKETS_MAX = 100_000
 """Buckets of a partition, at most: each is a file, and a folder with more of them serves nobody."""
+
+METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
+METADATA_PARTITIONS_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
+INDEX_DEFINITIONS = "hoodie.table.index.defs.path"
+INDEX_DEFINITIONS_PATH = ".hoodie/.index_defs/index.json"
+IndexKind = Literal["simple_bucket", "bloom", "simple", "record_index", "other"]
+"""Apache Hudi's BUCKET (simple engine), BLOOM, SIMPLE and RECORD_INDEX; `other` is any whose rows only Apache Hudi writes."""
+
+IndexName = Literal["bucket", "bloom", "simple", "record_index"]
+"""As users name the indexes with which we write."""
+
+_INDEX_KINDS: dict[str, IndexKind] = {
+    "bucket": "simple_bucket",
+    "bloom": "bloom",
+    "simple": "simple",
+    "record_index": "record_index",
+}
 
 TableType = Literal["COPY_ON_WRITE", "MERGE_ON_READ"]
 MergeMode = Literal["COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING", "CUSTOM"]
@@ -57,6 +74,11 @@ class TableConfig(BaseModel):
     metadata_partitions: tuple[str, ...] = ()
     metadata_partitions_inflight: tuple[str, ...] = ()
     raw: dict[str, str]
+
+    @property
+    def all_metadata_partitions(self) -> tuple[str, ...]:
+        """Partitions of the metadata table that writers add to: those that readers use, and those that are being built."""
+        return tuple(dict.fromkeys((*self.metadata_partitions, *self.metadata_partitions_inflight)))
 
     @property
     def completed_write_action(self) -> str:
@@ -149,15 +171,16 @@ class TableConfig(BaseModel):
 class TableFacts(BaseModel):
     """What a writer must know and Apache Hudi does not store; kept in the commit log.
 
-    `index` is `other` for tables of Apache Hudi whose index is its own: we service them, and write no rows. `buckets` is the count
-    of the simple bucket index (0 with another one), `hash_fields` the fields its hash is taken of. `encodes_key_names` says
+    `index` says how a key's file group is found; with `other`, an index of Apache Hudi's own, we service the table and write no
+    rows. `buckets` is the count of the simple bucket index (0 with another one), `hash_fields` the fields its hash is taken of,
+    which with another index are the record key's and mean nothing. `encodes_key_names` says
     whether record keys read `field:value`; None: as table version and key generator have it. `timezone` is the zone of the
     instants, as in the IANA data base, of tables whose properties say no more than LOCAL.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    index: Literal["simple_bucket", "other"] = "simple_bucket"
+    index: IndexKind = "simple_bucket"
     buckets: int
     hash_fields: tuple[str, ...]
     encodes_key_names: bool | None = None
@@ -165,8 +188,47 @@ class TableFacts(BaseModel):
 
     @property
     def takes_rows(self) -> bool:
-        """Whether rows can be written: their file group follows from their key."""
+        """Whether rows can be written: their file group follows from their key, or can be looked up."""
+        return self.index != "other"
+
+    @property
+    def has_buckets(self) -> bool:
+        """Whether a row's file group follows from its key alone."""
         return self.index == "simple_bucket"
+
+    @property
+    def index_name(self) -> str:
+        """The index as users name it."""
+        return "bucket" if self.has_buckets else self.index
+
+
+def table_type_of(name: str) -> TableType:
+    """The table type that users name so.
+
+    Raises:
+        InvalidRequest: there is none.
+    """
+    if name not in TABLE_TYPES:
+        raise InvalidRequest(f"unknown table type {name!r}", expected="cow or mor", found=str(name))
+    return TABLE_TYPES[name]
+
+
+def index_kind(name: str) -> IndexKind:
+    """The index that users name so.
+
+    Raises:
+        InvalidRequest: there is none, or it is not written with.
+    """
+    found = _INDEX_KINDS.get(name.lower())
+    if found is None:
+        raise InvalidRequest(
+            f"unknown index {name!r}",
+            expected=" or ".join(_INDEX_KINDS),
+            found=name,
+            next_step="name the one that hoodie.index.type of the table's other writers says; tables with a global one, or with "
+            "consistent hashing, can be adopted for services only",
+        )
+    return found
 
 
 def _inferred_mode(raw: Mapping[str, str], ordering: tuple[str, ...]) -> MergeMode:

@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition
-from hudi_ops.config.table import BUCKETS_MAX
-from hudi_ops.config.write_settings import LogFormat
+from hudi_ops.config.table import BUCKETS_MAX, IndexName
+from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, LogFormat
 from hudi_ops.errors import InvalidRequest
 
 ENVIRONMENT_VARIABLE = "HUDI_OPS_TABLES"
@@ -48,6 +48,9 @@ class TableDeclaration(_Model):
     ordering: str | None = Field(
         default=None, min_length=1, description="Column whose larger value wins; none: latest commit."
     )
+    index: IndexName = Field(
+        default="bucket", description="How a key's file group is found: bucket, bloom, simple, record_index."
+    )
     buckets: int = Field(default=1, ge=1, le=BUCKETS_MAX, description="Buckets (file groups) a partition.")
     type: Literal["cow", "mor"] = Field(default="cow", description="Copy-on-write or merge-on-read.")
     version: Literal[8, 9] = Field(default=9, description="Table version; 8 for Apache Hudi 1.0 and Trino.")
@@ -58,10 +61,16 @@ class TableDeclaration(_Model):
     hive_style: bool = Field(default=True, description="Folders read column=value, or the value alone.")
     url_encode: bool = Field(default=True, description="Escape what a folder's name must not hold, or refuse it.")
     meta_fields: bool = Field(default=True, description="With or without Hudi's five meta columns.")
+    metadata: bool = Field(default=True, description="With or without a metadata table: file listing and statistics.")
     source: str | None = Field(
         default=None, min_length=1, description="Folder that ingestion takes files from by default."
     )
     log_format: LogFormat = Field(default="parquet", description="Rows in log files: parquet or avro.")
+    metadata_compact_after: int = Field(
+        default=METADATA_COMPACT_AFTER,
+        ge=1,
+        description="Delta commits after which a write compacts the metadata table.",
+    )
     conflicts: ConflictSettings = Field(
         default=ConflictSettings(),
         description="How its writers get along: strategy, early_detection, retries, wait_s, …",
@@ -137,6 +146,17 @@ class TableLocation(_Model):
     def log_format(self) -> LogFormat:
         """Format of the rows in log files that its writers make."""
         return self.declaration.log_format if self.declaration is not None else "parquet"
+
+    @property
+    def metadata_compact_after(self) -> int:
+        """After so many of its delta commits its writers compact the metadata table."""
+        return self.declaration.metadata_compact_after if self.declaration is not None else METADATA_COMPACT_AFTER
+
+    @property
+    def declared_index(self) -> IndexName | None:
+        """The index, where `tables.yaml` says it in so many words, as `declared_buckets`."""
+        said = self.declaration is not None and "index" in self.declaration.model_fields_set
+        return self.declaration.index if self.declaration is not None and said else None
 
     @property
     def declared_buckets(self) -> int | None:

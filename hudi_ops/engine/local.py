@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -56,9 +56,17 @@ class LocalEngine:
             pool.shutdown(wait=True, cancel_futures=True)
 
     @contextmanager
-    def scatter(self, produce: Callable[[I], Iterable[Produced]], inputs: Iterable[I]) -> Iterator[LocalScattered]:
-        """Chunks stay in this process's memory, or beyond `memory_bytes` in a temporary file, until the context ends."""
-        store = ChunkStore(self.memory_bytes, self._spill_folder)
+    def scatter(
+        self, produce: Callable[[I], Iterable[Produced]], inputs: Iterable[I], *, held_bytes: int = 0
+    ) -> Iterator[LocalScattered]:
+        """Chunks stay in this process's memory, or beyond `memory_bytes` in a temporary file, until the context ends.
+
+        Args:
+            produce: makes the chunks of one input.
+            inputs: may be a stream.
+            held_bytes: so much of `memory_bytes` is taken already.
+        """
+        store = ChunkStore(max(0, self.memory_bytes - held_bytes), self._spill_folder)
 
         def run(numbered: tuple[int, I]) -> list[tuple[Place, Any]]:
             number, value = numbered
@@ -114,3 +122,14 @@ class LocalScattered:
             return consume(value, self._store.read(key))
 
         return self._engine.map(run, tasks)
+
+    def regroup(
+        self, produce: Callable[[I, list[pa.Table]], Iterable[Produced]], tasks: Sequence[tuple[str, I]]
+    ) -> AbstractContextManager[LocalScattered]:
+        """A step between the two; together both hold no more in memory than one step may."""
+
+        def run(task: tuple[str, I]) -> Iterable[Produced]:
+            key, value = task
+            return produce(value, self._store.read(key))
+
+        return self._engine.scatter(run, tasks, held_bytes=self._store.held_bytes)

@@ -53,6 +53,15 @@ class Scattered(Protocol):
         """
         ...
 
+    def regroup(
+        self, produce: Callable[[I, list[pa.Table]], Iterable[Produced]], tasks: Sequence[tuple[str, I]]
+    ) -> AbstractContextManager[Scattered]:
+        """A step between the two: as `gather`, but what `produce(input, tables)` makes is held as chunks in its turn.
+
+        These chunks stay until the context ends, beside those that they were made of. Chunks of one key are ordered by task.
+        """
+        ...
+
 
 class Engine(Protocol):
     """Runs tasks. An error that a task raises reaches the caller as the same class."""

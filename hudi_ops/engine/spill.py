@@ -54,6 +54,11 @@ class ChunkStore:
         self._file: pa.NativeFile | None = None
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes of chunks in memory."""
+        return self._held_bytes
+
+    @property
     def spilled_bytes(self) -> int:
         """Bytes written to disk so far."""
         return self._sink.tell() if self._sink is not None else 0

@@ -11,6 +11,7 @@ from hudi_ops.config.columns import IS_DELETED
 from hudi_ops.errors import Corrupt, HudiOpsError
 from hudi_ops.files.log_file import LogBlock, LogFileReader
 from hudi_ops.files.merge_rules import OPERATION, MergeRules
+from hudi_ops.formats.log_deletes import Deletes
 from hudi_ops.kernels.log_merge import LogEntries
 from hudi_ops.kernels.ordering import ordering_of_deletes
 
@@ -41,10 +42,30 @@ def entries_of_rows(heads: pa.Table, rules: MergeRules, reader: LogFileReader, b
             found=f"{keys.null_count} of {len(keys)} rows without one",
             next_step="run `hudi-ops verify`; restore the file from a copy",
         )
-    ordering = rules.ordering_of(heads)
-    values = _array(ordering) if ordering is not None else None
-    nothing, deleting = np.zeros(len(keys), bool), _deleting(heads, rules)
-    return LogEntries(keys, values, deleting, of_delete_block=nothing, is_unconditional=deleting & _is_default(values))
+    return _of_rows(heads, keys, rules)
+
+
+def entries_as_written(
+    rows: pa.Table | None, keys: pa.Array, deletes: Deletes | None, rules: MergeRules
+) -> list[LogEntries]:
+    """What a new log file will be read as: the entries of its rows, then those of its deletes.
+
+    Args:
+        rows: of the data block, with the columns `rules.of_log` in the table's types; None: there is none.
+        keys: their record keys.
+        deletes: of the block after it; None: there is none.
+        rules: the table's.
+    """
+    found = [_of_rows(rows, keys, rules)] if rows is not None else []
+    if deletes is None:
+        return found
+    everything = np.ones(len(deletes.keys), bool)
+    is_compared = rules.ordering is not None and deletes.ordering is not None
+    unconditional = everything
+    if deletes.ordering is not None:
+        unconditional = np.asarray(deletes.ordering.is_null()) | _is_default(deletes.ordering)
+    ordering = deletes.ordering if is_compared else None
+    return [*found, LogEntries(deletes.keys, ordering, everything, everything, unconditional)]
 
 
 def entries_of_deletes(rules: MergeRules, reader: LogFileReader, block: LogBlock) -> LogEntries:
@@ -69,6 +90,13 @@ def entries_of_deletes(rules: MergeRules, reader: LogFileReader, block: LogBlock
         unconditional = everything if deletes.ordering is None else np.asarray(deletes.ordering.is_null())
         parts.append(LogEntries(deletes.keys, ordering, everything, everything, unconditional))
     return LogEntries.joined(parts, kind)
+
+
+def _of_rows(heads: pa.Table, keys: pa.Array, rules: MergeRules) -> LogEntries:
+    ordering = rules.ordering_of(heads)
+    values = _array(ordering) if ordering is not None else None
+    nothing, deleting = np.zeros(len(keys), bool), _deleting(heads, rules)
+    return LogEntries(keys, values, deleting, of_delete_block=nothing, is_unconditional=deleting & _is_default(values))
 
 
 def _is_default(values: pa.Array | None) -> npt.NDArray[np.bool_] | bool:

@@ -166,6 +166,20 @@ class LogFileReader:
             for batch in file.iter_batches(size, columns=wanted):
                 yield batch if wanted is None else batch.select(wanted)
 
+    def parquet(self, block: LogBlock) -> pq.ParquetFile | None:
+        """A Parquet block as the file that it is, its footer read; None for a block of another kind.
+
+        Raises:
+            Corrupt: the content does not follow the format.
+            Unsupported: rows of this kind of block are not read.
+            Unavailable: the storage did not give it.
+        """
+        self._check_rows(block)
+        if block.kind is not BlockKind.PARQUET_DATA:
+            return None
+        with self._reading(block):
+            return self._parquet(block)
+
     def deletes(self, block: LogBlock) -> list[Deletes]:
         """The deletes of a DELETE block, one for each run of ordering values of one type, in order.
 

@@ -85,6 +85,14 @@ def bucket_file_id(table_id: str, partition_path: str, bucket: int, instant: str
     return f"{bucket:08d}{str(name)[8:]}-0"
 
 
+def group_file_id(table_id: str, partition_path: str, number: int, instant: str) -> str:
+    """File id of the `number`-th group that a write begins in a partition, where keys are looked up: a UUID from its name.
+
+    It says nothing but its writer, so that every attempt of a task writes the same one (docs/format.md §6.1).
+    """
+    return f"{uuid.uuid5(_NAMESPACE, f'{table_id}/{partition_path}/new {number}/{instant}')}-0"
+
+
 def data_path(partition_path: str, name: str) -> str:
     """Path of a data file below the table's root."""
     return f"{partition_path}/{name}" if partition_path else name

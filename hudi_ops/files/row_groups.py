@@ -31,13 +31,15 @@ def row_group_bounds(file: pq.ParquetFile, columns: Sequence[str], schema: pa.Sc
     """
     units = file.metadata.num_row_groups
     made = {}
+    paths = leaf_paths(file)
     for name in columns:
         kind = schema.field(name).type
         at = file.schema_arrow.get_all_field_indices(name)
-        leaf = _leaf(file, name)
+        # None for a nested one, or when a dotted name could be either.
+        leaf = paths.index(name) if paths.count(name) == 1 else None
         if not at:
             made[name] = ColumnBounds.all_null(kind, units)
-        elif len(at) > 1 or leaf is None or not _keeps_order(file.schema_arrow.field(at[0]).type, kind):
+        elif len(at) > 1 or leaf is None or not keeps_order(file.schema_arrow.field(at[0]).type, kind):
             made[name] = ColumnBounds.unknown(kind, units)
         else:
             made[name] = _column_bounds(file, leaf, file.schema_arrow.field(at[0]).type, kind)
@@ -63,13 +65,12 @@ def may_hold_keys(file: pq.ParquetFile, keys: pa.Array, path: str) -> bool:
     return footer.might_hold(keys)
 
 
-def _leaf(file: pq.ParquetFile, name: str) -> int | None:
-    """The place of a flat column among the file's leaves; None for a nested one, or when a dotted name could be either."""
-    paths = [file.schema.column(at).path for at in range(len(file.schema))]
-    return paths.index(name) if paths.count(name) == 1 else None
+def leaf_paths(file: pq.ParquetFile) -> list[str]:
+    """The dotted path of each of the file's leaves; that of a flat column is its name."""
+    return [file.schema.column(at).path for at in range(len(file.schema))]
 
 
-def _keeps_order(stored: pa.DataType, kind: pa.DataType) -> bool:
+def keeps_order(stored: pa.DataType, kind: pa.DataType) -> bool:
     """Whether a cast from one type to the other keeps order, so that bounds stay bounds."""
     is_kind = pa.types
     if pa.types.is_nested(kind):
@@ -93,7 +94,7 @@ def _column_bounds(file: pq.ParquetFile, leaf: int, stored: pa.DataType, kind: p
         counts = statistics is not None and statistics.has_null_count
         nulls.append(statistics.null_count > 0 if counts else None)
         values.append(statistics.null_count < group.num_rows if counts else None)
-        low, high = _ends(statistics, stored, kind)
+        low, high = ends_of(statistics, stored, kind)
         lows.append(low)
         highs.append(high)
     flags = (pa.array(nulls, pa.bool_()), pa.array(values, pa.bool_()))
@@ -105,8 +106,14 @@ def _array(scalars: Sequence[pa.Scalar | None], kind: pa.DataType) -> pa.Array:
     return pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
 
 
-def _ends(statistics: Any, stored: pa.DataType, kind: pa.DataType) -> tuple[pa.Scalar | None, pa.Scalar | None]:
-    """Least and greatest value, each None where it is not known."""
+def ends_of(statistics: Any, stored: pa.DataType, kind: pa.DataType) -> tuple[pa.Scalar | None, pa.Scalar | None]:
+    """Least and greatest value that a column chunk's statistics tell, in the table's type; None where they are not known.
+
+    Args:
+        statistics: Parquet's, None where there are none.
+        stored: the column's type in the file.
+        kind: in the table; see `keeps_order`.
+    """
     try:
         if statistics is None or not statistics.has_min_max:
             return None, None

@@ -27,8 +27,9 @@ _BLOCKS_MAX, _TURNS_MAX = 1 << 12, 1 << 17
 """Steps in Python that one list may ask for: each takes some 100 microseconds. Writers make one block of it."""
 
 _FEW_LANES: Final = 16
-_TURNS_BEFORE_LEAPS: Final = 256
-"""Items are found turn by turn in all lists together, until no more than a few lists are left, of many items each."""
+_TURNS_BEFORE_LEAPS: Final = 16
+"""Items are found turn by turn in all lists together, until no more than a few lists are left, and this number of turns went by for
+each of them: a turn takes about 100 microseconds for all lists, a leap about as long for 10 to 20 items of one."""
 
 
 class Lanes:
@@ -295,7 +296,7 @@ class Decoder:
         active = np.arange(len(lanes))
         for turn in range(int(counts.max())):
             active = active[counts[active] > turn]
-            if is_leaping and len(active) <= _FEW_LANES and turn >= _TURNS_BEFORE_LEAPS:
+            if is_leaping and len(active) <= _FEW_LANES and turn >= _TURNS_BEFORE_LEAPS * len(active):
                 self._leap(node, walker, active, starts, first + turn, counts - turn)
                 break
             self._bound(walker.some(active[:1]), turn, _TURNS_MAX, "lists inside of a list")

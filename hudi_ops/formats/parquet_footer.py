@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -46,14 +48,23 @@ class BaseFileFooter:
 
         Source: docs/format.md §7.
         """
-        # A writer may have compared Java strings, by UTF-16 code units, where Arrow compares UTF-8 bytes: against bounds below
-        # U+E000 both agree.
-        bounds = (self.min_key, self.max_key)
-        if all(bound is not None and max(bound, default="") < "\ue000" for bound in bounds):
-            keys = keys.filter(pc.and_(pc.greater_equal(keys, self.min_key), pc.less_equal(keys, self.max_key)))
+        keys = keys.filter(pa.array(self.in_range(keys)))
         if len(keys) == 0 or self.bloom is None:
             return len(keys) > 0
         return bool(self.bloom.might_contain(keys).any())
+
+    def in_range(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """Which record keys lie in the footer's key range; all of them where it says none, or none that can be relied upon.
+
+        Args:
+            keys: record keys without nulls.
+        """
+        # A writer may have compared Java strings, by UTF-16 code units, where Arrow compares UTF-8 bytes: against bounds below
+        # U+E000 both agree.
+        bounds = (self.min_key, self.max_key)
+        if not all(bound is not None and max(bound, default="") < "\ue000" for bound in bounds):
+            return np.ones(len(keys), bool)
+        return np.asarray(pc.and_(pc.greater_equal(keys, self.min_key), pc.less_equal(keys, self.max_key)), bool)
 
 
 def encode(footer: BaseFileFooter) -> dict[str, str]:
@@ -96,14 +107,29 @@ def decode(metadata: Mapping[bytes, bytes] | None, path: str = "") -> BaseFileFo
     Source: docs/format.md §6.3, §7.
     """
     values = metadata or {}
-    filter_text = _text(values, _BLOOM if _BLOOM.encode() in values else _BLOOM_BEFORE_APACHE, path)
-    bloom_filter = None
-    if filter_text is not None:
-        # Files from before there were kinds of filters have no type code.
-        bloom_filter = bloom.decode(_text(values, _BLOOM_TYPE, path) or bloom.SIMPLE, filter_text, path)
+    written = filter_text(values, path)
+    bloom_filter = bloom.decode(*written, path) if written is not None else None
     return BaseFileFooter(
         bloom_filter, _text(values, _MIN_KEY, path), _text(values, _MAX_KEY, path), _text(values, _AVRO_SCHEMA, path)
     )
+
+
+def filter_text(metadata: Mapping[bytes, bytes] | None, path: str = "") -> tuple[str, str] | None:
+    """The bloom filter as it is written: its type code and its text, not looked into; None in a file without one.
+
+    Args:
+        metadata: as in `decode`.
+        path: the base file, for errors.
+
+    Raises:
+        Corrupt: it is not UTF-8.
+
+    Source: docs/format.md §7.
+    """
+    values = metadata or {}
+    text = _text(values, _BLOOM if _BLOOM.encode() in values else _BLOOM_BEFORE_APACHE, path)
+    # Files from before there were kinds of filters have no type code.
+    return None if text is None else (_text(values, _BLOOM_TYPE, path) or bloom.SIMPLE, text)
 
 
 def _text(values: Mapping[bytes, bytes], key: str, path: str) -> str | None:

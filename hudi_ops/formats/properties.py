@@ -25,6 +25,8 @@ _ESCAPES_WRITTEN: Final = {
     "\f": "\\f",
     **{char: "\\" + char for char in ":=#!\\"},
 }
+_ESCAPE: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|.?)", re.DOTALL)
+_KEY: Final = re.compile(r"(?:[^=: \t\f\\]|\\.?)*", re.DOTALL)
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _NEXT_STEP: Final = "restore the file from its `.backup` beside it, or from a copy of the table"
 
@@ -141,9 +143,8 @@ def _logical_lines(text: str, path: str) -> Iterator[str]:
 
 def _split(line: str) -> tuple[str, str]:
     """Split one logical line at its first unescaped `=`, `:` or blank, all still escaped."""
-    end = 0
-    while end < len(line) and line[end] not in "=:" and line[end] not in _BLANKS:
-        end += 2 if line[end] == "\\" else 1
+    key = _KEY.match(line)
+    end = key.end() if key is not None else 0
     rest = line[end:].lstrip(_BLANKS)
     if rest[:1] in ("=", ":"):
         rest = rest[1:].lstrip(_BLANKS)
@@ -153,26 +154,20 @@ def _split(line: str) -> tuple[str, str]:
 def _unescape(text: str, path: str) -> str:
     if "\\" not in text:
         return text
-    parts: list[str] = []
-    at = 0
-    while at < len(text):
-        if text[at] != "\\":
-            parts.append(text[at])
-            at += 1
-            continue
-        code = text[at + 1 : at + 2]
-        if code != "u":
-            parts.append(_ESCAPES_READ.get(code, code))
-            at += 2
-            continue
-        digits = text[at + 2 : at + 6]
-        if not re.fullmatch(r"[0-9A-Fa-f]{4}", digits):
-            raise Corrupt(**_damage(path, repr(text[at : at + 6]), "\\u and four hexadecimal digits"))
-        parts.append(chr(int(digits, 16)))
-        at += 6
+
+    def meant(escape: re.Match[str]) -> str:
+        code = escape[1]
+        if code[:1] != "u":
+            return _ESCAPES_READ.get(code, code)
+        if len(code) == 1:
+            found = repr(text[escape.start() : escape.start() + 6])
+            raise Corrupt(**_damage(path, found, "\\u and four hexadecimal digits"))
+        return chr(int(code[1:], 16))
+
+    plain = _ESCAPE.sub(meant, text)
     try:
         # Characters beyond 16 bits come as two escapes, as Java holds them.
-        return "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+        return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
         raise Corrupt(**_damage(path, f"half of a surrogate pair in {text!r}", "both halves")) from None
 

@@ -23,14 +23,22 @@ from hudi_ops.timeline.footprint import BUCKET_DIGITS
 
 _BLOCK_BYTES_MAX = 1 << 30
 
+LANES = 16
+LANES_OF_ONE = 64
+"""Lanes of a partition, and of a table that has but one: an engine holds the rows of a lane at a time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tagger:
-    """All that is needed to route rows to buckets; picklable, so that executors tag where they read."""
+    """All that is needed to route rows to buckets; picklable, so that executors tag where they read.
+
+    With another index `buckets` are lanes: parts of a batch that are looked up and routed by themselves. `hash_fields` is None
+    then: a key's lane is a hash of all of it.
+    """
 
     keys: KeySpec
     partitions: PartitionSpec
-    hash_fields: tuple[str, ...]
+    hash_fields: tuple[str, ...] | None
     buckets: int
 
     @classmethod
@@ -43,8 +51,8 @@ class Tagger:
         return cls(
             keys=key_spec(config, facts),
             partitions=partition_spec(config),
-            hash_fields=facts.hash_fields,
-            buckets=facts.buckets,
+            hash_fields=facts.hash_fields if facts.has_buckets else None,
+            buckets=facts.buckets if facts.has_buckets else LANES if config.partition_fields else LANES_OF_ONE,
         )
 
     def split(self, rows: pa.Table) -> list[tuple[str, int, pa.Table]]:
@@ -55,7 +63,8 @@ class Tagger:
         """
         keys = record_keys(rows, self.keys)
         paths = partition_paths(rows, self.partitions)
-        buckets = bucket_ids(bucket_hash_values(keys, self.hash_fields), self.buckets)
+        hashed = [keys] if self.hash_fields is None else bucket_hash_values(keys, self.hash_fields)
+        buckets = bucket_ids(hashed, self.buckets)
         tagged = rows.add_column(0, RECORD_KEY, keys)
         names = paths.dictionary.to_pylist()
         groups = split_groups(paths.indices.to_numpy(zero_copy_only=False), buckets)

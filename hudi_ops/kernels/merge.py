@@ -49,6 +49,8 @@ class MergePlan:
         deleted: incoming deletes that remove a base row.
         ignored: incoming rows and deletes that lost to a base row with a larger ordering value.
         missed_deletes: incoming deletes whose key is not in the base.
+        is_new: mask over the incoming rows: those that `inserted` counts.
+        is_gone: mask over the incoming rows: those that `deleted` counts.
     """
 
     keep_base: npt.NDArray[np.bool_] | None
@@ -58,6 +60,8 @@ class MergePlan:
     deleted: int
     ignored: int
     missed_deletes: int
+    is_new: npt.NDArray[np.bool_]
+    is_gone: npt.NDArray[np.bool_]
 
 
 def combine(keys: pa.Array, ordering: pa.Array | None, mode: Ordering) -> pa.Array:
@@ -200,14 +204,17 @@ def plan_merge(
     if len(dropped):
         keep_base = np.ones(len(base_keys), bool)
         keep_base[dropped] = False
+    is_new, is_gone = ~is_delete & ~is_known, is_delete & is_known & ~loses
     return MergePlan(
         keep_base=keep_base,
         take_incoming=np.flatnonzero(~is_delete & ~loses).astype(np.int64, copy=False),
-        inserted=int(np.count_nonzero(~is_delete & ~is_known)),
+        inserted=int(np.count_nonzero(is_new)),
         updated=int(np.count_nonzero(~is_delete & is_known & ~loses)),
-        deleted=int(np.count_nonzero(is_delete & is_known & ~loses)),
+        deleted=int(np.count_nonzero(is_gone)),
         ignored=int(np.count_nonzero(loses)),
         missed_deletes=int(np.count_nonzero(is_delete & ~is_known)),
+        is_new=is_new,
+        is_gone=is_gone,
     )
 
 
@@ -221,8 +228,9 @@ def plan_append(count: int, deletes: pa.Array | None) -> MergePlan:
     Returns:
         A plan that leaves the base as it is.
     """
-    taken = np.flatnonzero(~_as_mask(deletes, count)).astype(np.int64, copy=False)
-    return MergePlan(None, taken, len(taken), 0, 0, 0, count - len(taken))
+    is_new = ~_as_mask(deletes, count)
+    taken = np.flatnonzero(is_new).astype(np.int64, copy=False)
+    return MergePlan(None, taken, len(taken), 0, 0, 0, count - len(taken), is_new, np.zeros(count, bool))
 
 
 def existing(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> npt.NDArray[np.bool_]:

@@ -11,22 +11,21 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from hudi_ops.config.table import BUCKETS_MAX, TableConfig, TableFacts
+from hudi_ops.config.table import BUCKETS_MAX, IndexKind, TableConfig, TableFacts
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Busy, InvalidRequest, Unsupported
 from hudi_ops.index.bucket_fit import (
     KeySample,
-    Misfit,
     SampleTask,
     chosen_groups,
     first_misfit,
     fitting_counts,
-    other_hash_fields,
     sample_keys,
 )
 from hudi_ops.index.simple_bucket import Tagger, bucket_of, groups_by_bucket
-from hudi_ops.services.writable import refuse_unwritable
+from hudi_ops.services.bucket_counts import count_missing, does_not_fit
+from hudi_ops.services.writable import refuse_index, refuse_unwritable
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.entries import Properties
 from hudi_ops.timeline.names import ahead_ms, instant_of_ms, ms_of_instant, parse_file_name, zone_named
@@ -34,7 +33,7 @@ from hudi_ops.timeline.reserve import CLOCK_AHEAD_MS_MAX
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.schema import table_schema
-from hudi_ops.view.slices import list_table, visible_slices
+from hudi_ops.view.slices import Slice, list_table, visible_slices
 
 ADOPTS = "adopt "
 """How the decision's id of slot 0 begins in tables that were adopted."""
@@ -42,19 +41,25 @@ ADOPTS = "adopt "
 _OTHER_INDEXES = (".hoodie/.bucket_index", ".hoodie/.hashing_meta")
 """Where Apache Hudi keeps what the simple bucket index does not have: hash rings, and rules for single partitions."""
 
+_NAME_THE_INDEX = (
+    "pass the index (`hudi-ops adopt TABLE --index simple`), as in hoodie.index.type of the table's other writers: with Spark "
+    "SIMPLE where they do not set it. With a global one, `hudi-ops adopt TABLE --services-only` to have it compacted"
+)
+
 
 @dataclass(frozen=True)
 class Terms:
     """What a caller says of a table that another program made; None where the caller says nothing.
 
     `hash_fields` default to the record key's; `timezone` is needed for tables in local time only. `services_only`: the index is
-    Apache Hudi's own, so that rows are written by it alone.
+    Apache Hudi's own, so that rows are written by it alone. `index` is the one with which all its writers write.
     """
 
     buckets: int | None = None
     hash_fields: tuple[str, ...] | None = None
     timezone: str | None = None
     services_only: bool = False
+    index: IndexKind | None = None
 
 
 @dataclass
@@ -96,6 +101,7 @@ class Adopter:
         """
         zone = facts.timezone if config.is_in_local_time else "UTC"
         for option, said, found in (
+            ("index", self.terms.index, facts.index),
             ("buckets", self.terms.buckets, facts.buckets),
             ("hash_fields", self.terms.hash_fields, facts.hash_fields),
             ("timezone", self.terms.timezone, zone),
@@ -166,6 +172,58 @@ class Adopter:
             )
 
     def _facts(self, config: TableConfig, timeline: Timeline) -> TableFacts:
+        slices = visible_slices(config, timeline, self.commits, list_table(self.ctx.storage, config))
+        index = self._index(config, slices)
+        if index == "simple_bucket":
+            return self._bucket_facts(config, timeline, slices)
+        refuse_index(index, config.populate_meta_fields, config.name)
+        self._refuse_other_index(config, [])
+        files = [one.base for one in slices if one.base is not None]
+        chosen = chosen_groups({(file.partition_path, number): file for number, file in enumerate(files)})
+        fields = config.record_key_fields
+        samples, encodes = self._samples(config, timeline, fields, chosen)
+        self.checked = (len(samples), sum(len(sample.keys) for sample in samples))
+        return TableFacts(index=index, buckets=0, hash_fields=fields, encodes_key_names=encodes)
+
+    def _index(self, config: TableConfig, slices: Sequence[Slice]) -> IndexKind:
+        """The index that the caller names; without a word the one that the table shows.
+
+        Raises:
+            InvalidRequest: it shows none, or the caller says more than one thing.
+        """
+        given = self.terms.index
+        if given not in {None, "simple_bucket"} and (self.terms.buckets or self.terms.hash_fields):
+            raise InvalidRequest(
+                f"the index {given} has neither buckets nor hash fields",
+                table=config.name,
+                expected="index bucket, or none of the two",
+                found=f"index {given} with buckets or hash fields",
+            )
+        other = next((one for one in slices if not _is_of_bucket(one)), None)
+        if given not in {None, "simple_bucket"} and slices and other is None:
+            raise InvalidRequest(
+                f"the table's file groups are named for buckets: its index is not {given}",
+                table=config.name,
+                expected="index bucket",
+                found=f"file group {slices[0].file_id}",
+                next_step="pass index bucket and the number of buckets, as the table's other writers have it",
+            )
+        if given is not None:
+            return given
+        if other is None or self.terms.buckets is not None or self.terms.hash_fields is not None:
+            return "simple_bucket"
+        if "record_index" in config.metadata_partitions:
+            return "record_index"
+        self._refuse_other_index(config, [])
+        raise InvalidRequest(
+            "Apache Hudi made this table and does not store its index, with which every writer must find every key",
+            table=config.name,
+            expected="an index",
+            found=f"file group {other.file_id}, which is no bucket's: the index is bloom, simple, record_index or a global one",
+            next_step=_NAME_THE_INDEX,
+        )
+
+    def _bucket_facts(self, config: TableConfig, timeline: Timeline, slices: Sequence[Slice]) -> TableFacts:
         given = self.terms.buckets
         if given is not None and not 1 <= given <= BUCKETS_MAX:
             raise InvalidRequest(f"{given} buckets are not possible", table=config.name, expected=f"1 to {BUCKETS_MAX}")
@@ -179,29 +237,32 @@ class Adopter:
                 found=unknown[0],
                 field=unknown[0],
             )
-        samples, encodes = self._samples(config, timeline, fields)
-        self.checked = (len(samples), sum(len(sample.keys) for sample in samples))
-        counts = fitting_counts(samples, fields)
-        if given is None:
-            raise _count_missing(config, samples, fields, counts)
-        misfit = first_misfit(samples, fields, given)
-        highest = max((sample.bucket for sample in samples), default=0)
-        if misfit is not None or highest >= given:
-            raise _does_not_fit(config, samples, fields, given, misfit)
-        return TableFacts(buckets=given, hash_fields=fields, encodes_key_names=encodes)
-
-    def _samples(
-        self, config: TableConfig, timeline: Timeline, fields: tuple[str, ...]
-    ) -> tuple[list[KeySample], bool | None]:
-        """Keys of every file group, and whether they name their fields; None: as the table's settings have it.
-
-        Raises:
-            Unsupported: another index, or keys that this library would write otherwise.
-        """
-        slices = visible_slices(config, timeline, self.commits, list_table(self.ctx.storage, config))
         files = [one.base for one in slices if one.base is not None]
         self._refuse_other_index(config, [*files, *(log for one in slices for log in one.logs)])
         chosen = chosen_groups(groups_by_bucket(files, config.name))
+        samples, encodes = self._samples(config, timeline, fields, chosen)
+        self.checked = (len(samples), sum(len(sample.keys) for sample in samples))
+        counts = fitting_counts(samples, fields)
+        if given is None:
+            raise count_missing(config, samples, fields, counts)
+        misfit = first_misfit(samples, fields, given)
+        highest = max((sample.bucket for sample in samples), default=0)
+        if misfit is not None or highest >= given:
+            raise does_not_fit(config, samples, fields, given, misfit)
+        return TableFacts(buckets=given, hash_fields=fields, encodes_key_names=encodes)
+
+    def _samples(
+        self,
+        config: TableConfig,
+        timeline: Timeline,
+        fields: tuple[str, ...],
+        chosen: Sequence[tuple[int, DataFile]],
+    ) -> tuple[list[KeySample], bool | None]:
+        """Keys of file groups, and whether they name their fields; None: as the table's settings have it.
+
+        Raises:
+            Unsupported: keys that this library would write otherwise.
+        """
         if not chosen:
             return [], None
         schema = table_schema(config, timeline, self.commits)
@@ -247,7 +308,9 @@ class Adopter:
                 if held
                 else f"{other.path if other is not None else ''}, of another index (simple, bloom, record)",
                 next_step="go on writing it with Apache Hudi, and `hudi-ops adopt TABLE --services-only` to have it compacted; "
-                "or copy its rows into a table with a simple bucket index",
+                "or copy its rows into a table with a simple bucket index"
+                if held
+                else _NAME_THE_INDEX,
                 file=held or (other.path if other is not None else ""),
             )
 
@@ -255,6 +318,12 @@ class Adopter:
 def _of_services(config: TableConfig) -> TableFacts:
     """Facts of a table whose rows Apache Hudi alone writes."""
     return TableFacts(index="other", buckets=0, hash_fields=config.record_key_fields)
+
+
+def _is_of_bucket(one: Slice) -> bool:
+    """Whether its name begins with a bucket's number: of random names one in forty begins with digits, hardly any with so few."""
+    bucket = bucket_of(one.file_id)
+    return bucket is not None and bucket < BUCKETS_MAX
 
 
 def _refuse_first_write(config: TableConfig, timeline: Timeline) -> None:
@@ -269,77 +338,6 @@ def _refuse_first_write(config: TableConfig, timeline: Timeline) -> None:
             found=str(pending),
             next_step="wait until it has completed; if its writer is dead, let Apache Hudi roll it back",
         )
-
-
-def _count_missing(
-    config: TableConfig, samples: Sequence[KeySample], fields: tuple[str, ...], counts: Sequence[int]
-) -> InvalidRequest | Unsupported:
-    if len(counts) != 1 and samples and (other := other_hash_fields(samples, config.record_key_fields, fields)):
-        fields, counts = other[0], [other[1]]
-    if not counts and any(len(sample.keys) for sample in samples):
-        return _nothing_fits(config, samples, fields)
-    keys = sum(len(sample.keys) for sample in samples)
-    hashed = "" if fields == config.record_key_fields else f" --hash-fields {','.join(fields)}"
-    return InvalidRequest(
-        "Apache Hudi made this table and does not store how many buckets its partitions have",
-        table=config.name,
-        expected="a number of buckets",
-        found=f"{keys} keys in {len(samples)} files, which fit {_listed(counts)}",
-        next_step=f"pass buckets (`hudi-ops adopt TABLE --buckets {counts[0] if len(counts) == 1 else 'N'}{hashed}`), as in "
-        "hoodie.bucket.index.num.buckets of the table's other writers",
-        counts=list(counts),
-        hash_fields=list(fields),
-    )
-
-
-def _does_not_fit(
-    config: TableConfig, samples: Sequence[KeySample], fields: tuple[str, ...], given: int, misfit: Misfit | None
-) -> InvalidRequest | Unsupported:
-    counts = fitting_counts(samples, fields)
-    other = other_hash_fields(samples, config.record_key_fields, fields) if not counts else None
-    if not counts and other is None:
-        return _nothing_fits(config, samples, fields)
-    advice = f"buckets={other[1]} and hash_fields={list(other[0])}" if other is not None else _listed(counts)
-    if misfit is None:
-        top = max(samples, key=lambda sample: sample.bucket)
-        return InvalidRequest(
-            f"{top.file.path} is of bucket {top.bucket}, which a table of {given} buckets does not have",
-            table=config.name,
-            expected=f"buckets 0 to {given - 1}",
-            found=str(top.bucket),
-            next_step=f"pass what the keys fit: {advice}",
-            file=top.file.path,
-        )
-    return InvalidRequest(
-        f"{misfit.file.path}: key {misfit.key} does not lie where {given} buckets by {', '.join(fields)} would have it",
-        table=config.name,
-        expected=f"bucket {misfit.expected}",
-        found=f"bucket {misfit.bucket}",
-        next_step=f"pass what the keys fit: {advice}",
-        file=misfit.file.path,
-        record_key=misfit.key,
-        bucket=misfit.expected,
-    )
-
-
-def _nothing_fits(config: TableConfig, samples: Sequence[KeySample], fields: Sequence[str]) -> Unsupported:
-    partitions = sorted({sample.file.partition_path for sample in samples})
-    parts = [[one for one in samples if one.file.partition_path == path] for path in partitions]
-    alone = all(fitting_counts(part, fields) for part in parts if any(len(one.keys) for one in part))
-    return Unsupported(
-        f"no number of buckets fits the keys of the table's files, hashed by {', '.join(fields)}",
-        table=config.name,
-        expected="one number of buckets for all partitions",
-        found="partitions with numbers of their own" if alone and len(parts) > 1 else "keys that are routed otherwise",
-        next_step="go on writing the table with Apache Hudi: its index cannot be reproduced",
-    )
-
-
-def _listed(counts: Sequence[int]) -> str:
-    if not counts:
-        return "any number"
-    shown = ", ".join(str(count) for count in counts[:5])
-    return f"{shown} buckets" if len(counts) <= 5 else f"{shown} and {len(counts) - 5} other numbers of buckets"
 
 
 def _text(value: object) -> str:

@@ -14,13 +14,16 @@ import pyarrow.compute as pc
 
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import IS_DELETED, RECORD_KEY
-from hudi_ops.errors import Conflict, NotFound
+from hudi_ops.errors import Conflict, Internal, NotFound
 from hudi_ops.files.base_file import BaseFileReader, conform, stored_avro_schema
+from hudi_ops.files.facts_of_files import facts_of_log
+from hudi_ops.files.log_entries import entries_as_written
 from hudi_ops.files.log_file import encode_log_file
 from hudi_ops.files.names import data_path, log_file_name
 from hudi_ops.files.runs import joined, picked
 from hudi_ops.formats.log_deletes import Deletes
 from hudi_ops.kernels.hashing import group_hash
+from hudi_ops.kernels.log_merge import LogEntries
 from hudi_ops.kernels.merge import Operation, Ordering, combine
 from hudi_ops.kernels.meta_columns import add_meta_columns
 from hudi_ops.services.known_keys import first_known
@@ -79,8 +82,9 @@ def _append_and_write(task: BucketTask, incoming: pa.Table) -> BucketResult:
     name = log_file_name(
         task.file_id, task.instant, FIRST_VERSION, f"{group_hash(task.partition_path, task.bucket)}-{task.epoch}-0"
     )
+    data = _with_meta(task, rows) if count else None
     body = encode_log_file(
-        _with_meta(task, rows) if count else None,
+        data,
         [deletes] if deletes is not None else [],
         instant=task.instant,
         partition_path=task.partition_path,
@@ -93,7 +97,21 @@ def _append_and_write(task: BucketTask, incoming: pa.Table) -> BucketResult:
     task.storage.put(path, body)
     known_new = count if task.operation is Operation.INSERT else 0
     result = BucketResult(None, known_new, 0, 0, 0, logged=count + removed - known_new)
-    return replace(result, stat=_stat(task, path, count, removed, body.size))
+    entries = _entries(task, data, column_of(rows, RECORD_KEY), deletes) if task.wanted.keys else []
+    facts = facts_of_log(path, body, task.stored, task.wanted, data, entries)
+    return replace(result, stat=_stat(task, path, count, removed, body.size), facts=facts)
+
+
+def _entries(task: BucketTask, data: pa.Table | None, keys: pa.Array, deletes: Deletes | None) -> list[LogEntries]:
+    """What the file will be read as.
+
+    Raises:
+        Internal: the task does not say how.
+    """
+    if task.merging is None:
+        raise Internal("A log file was written without rules of merging", found=task.file_id)
+    rules = task.merging[0]
+    return entries_as_written(data.select(rules.of_log.names) if data is not None else None, keys, deletes, rules)
 
 
 def _is_surely_absent(task: BucketTask, incoming: pa.Table) -> bool:

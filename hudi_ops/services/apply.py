@@ -10,8 +10,11 @@ import logging
 from hudi_ops.concurrency.strangers import has_strangers
 from hudi_ops.concurrency.transaction import Applier
 from hudi_ops.context import TableContext
+from hudi_ops.errors import NotFound
+from hudi_ops.metadata.commit import apply_delta, undo_delta
+from hudi_ops.metadata.delta import MetadataDelta
 from hudi_ops.services.fold import fold_properties
-from hudi_ops.services.void import plan_undone, why_void
+from hudi_ops.services.void import plan_undone, stale_beside_strangers, why_void
 from hudi_ops.storage.claim import claim, ensure
 from hudi_ops.timeline.commit_log import Log, refresh_log, slot_path
 from hudi_ops.timeline.entries import Cancel, Complete, Entry, Plan, Properties, Void, decision_id_of, encode_entry
@@ -29,10 +32,15 @@ class TimelineApplier(Applier):
         self._loader = loader
         self._commits = commits
         self._payload: tuple[str, bytes] = ("", b"")
+        self._delta: tuple[str, MetadataDelta | None] = ("", None)
 
     def remember(self, payload: str, body: bytes) -> None:
         """Keep the bytes of a payload that was just put, so that they need not be read to be applied."""
         self._payload = payload, body
+
+    def remember_delta(self, path: str, delta: MetadataDelta) -> None:
+        """Keep what a write is about to add to the metadata table, so that it need not be read to be applied."""
+        self._delta = path, delta
 
     def apply(self, state: TableState, slot: int, entry: Entry) -> bool:
         """Make an entry visible.
@@ -65,6 +73,11 @@ class TimelineApplier(Applier):
             # Before the last look at the clock: between it and the put no storage is waited for.
             body = self._bytes(entry.payload)
             reason = why_void(self._ctx, self._commits, state, entry)
+            if reason is None and entry.metadata:
+                # While the data instant is pending no reader trusts its delta; once it is complete, none may be without it.
+                if not self._apply_metadata(state, entry):
+                    return True
+                reason = stale_beside_strangers(self._ctx, self._commits, state, entry)
             if reason is None:
                 return self._put_completed(state, slot, entry, body)
             if self._is_completed_by_now(state, entry):
@@ -89,6 +102,7 @@ class TimelineApplier(Applier):
         if is_voided(log, slot):
             logger.warning("%s %s was voided while it was applied: taken back", entry.action, entry.instant)
             self._ctx.storage.delete(path)
+            self._undo_metadata(entry)
             return False
         if is_archived(log, entry.instant):
             self._ctx.storage.delete(path)
@@ -96,6 +110,28 @@ class TimelineApplier(Applier):
             timeline = state.timeline.completed(entry.instant, entry.action, entry.completion_time)
             self._loader.leave(TableState(state.config, log, timeline))
         return True
+
+    def _apply_metadata(self, state: TableState, entry: Complete) -> bool:
+        """Put what the entry adds to the metadata table; False when another helper was faster, and the instant is complete.
+
+        Raises:
+            NotFound: it is gone, and the instant is not complete.
+        """
+        path, delta = self._delta
+        if path != entry.metadata or delta is None:
+            try:
+                delta = MetadataDelta.from_bytes(self._ctx.storage.get(entry.metadata), entry.metadata)
+            except NotFound:
+                # Its writer drops it once the instant is complete.
+                if self._is_completed_by_now(state, entry):
+                    return False
+                raise
+        apply_delta(self._ctx.storage, delta, entry.completion_time)
+        return True
+
+    def _undo_metadata(self, entry: Complete) -> None:
+        if entry.metadata:
+            undo_delta(self._ctx.storage, [entry.instant])
 
     def _publish(self, state: TableState, slot: int, entry: Plan) -> bool:
         while True:
@@ -144,6 +180,7 @@ class TimelineApplier(Applier):
                 # A helper whose lock was lost may have put it while we looked, and have seen no VOID afterwards.
                 name = completed_name(entry.instant, entry.action, entry.completion_time)
                 self._ctx.storage.delete(state.timeline.path(name))
+                self._undo_metadata(entry)
         return outcome.won
 
 

@@ -10,6 +10,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.files.source import parts_of
@@ -106,15 +107,19 @@ def tagged(engine: Engine, state: TableState, batch: Batch, schema: pa.Schema) -
 def tag_spec(state: TableState, batch: Batch, schema: pa.Schema) -> TagSpec:
     """How rows are tagged for a table as it is now."""
     tagger = Tagger.of(state.config, state.log.properties.facts)
+    facts = state.log.properties.facts
+    looks_up: tuple[str, ...] = () if facts.has_buckets or not batch.operation.looks_keys_up else (RECORD_KEY,)
     ordering = next(iter(state.config.ordering_fields), None)
     if batch.operation.kernel is Operation.DELETE:
         # Only what routes a row must be there; other columns may be, and are checked, but say nothing.
         routing = tuple(dict.fromkeys(state.config.record_key_fields + state.config.partition_fields))
-        return TagSpec(tagger, schema, routing, ordering, kept=routing)
+        return TagSpec(tagger, schema, routing, ordering, kept=routing, looks_up=looks_up)
+    if looks_up and facts.index == "record_index" and ordering is not None:
+        looks_up += (ordering,)  # of rows of one key in several partitions one stays
     required = tuple(schema.names)
     if batch.evolve:
         required = tuple(field.name for field in schema if not field.nullable or field.name in roles(state.config))
-    return TagSpec(tagger, schema, required, ordering, fill=batch.evolve)
+    return TagSpec(tagger, schema, required, ordering, fill=batch.evolve, looks_up=looks_up)
 
 
 def source_tasks(batch: Batch, spec: TagSpec) -> list[SourceTask]:

@@ -23,6 +23,7 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, NotFound, Unavailable, Unsupported
 from hudi_ops.files.visible_blocks import BlockInstants
 from hudi_ops.kernels.condition import member
+from hudi_ops.metadata.table import MetadataTable
 from hudi_ops.services.checkpoints import (
     BEGIN_ANEW,
     checkpoint_at,
@@ -32,6 +33,7 @@ from hudi_ops.services.checkpoints import (
     refuse_other_table,
     table_id_of,
 )
+from hudi_ops.services.pruning import LeftOut, by_statistics, with_metadata
 from hudi_ops.services.read import Opened, ReadPlan, ReadRequest, Wanted
 from hudi_ops.services.scan import Scan
 from hudi_ops.storage.protocol import Storage
@@ -44,6 +46,7 @@ from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.changes import CompletedWrite, changed_slices, resizes_named
 from hudi_ops.view.schema import table_schema
+from hudi_ops.view.slices import Slice
 
 
 @dataclass(frozen=True)
@@ -254,10 +257,18 @@ def _plan_files(storage: Storage, opened: Opened, request: ReadRequest, writes: 
     keep, _ = wanted.partitions(config)
     kept = list(compress(touched, keep(touched))) if keep is not None and touched else touched
     read = [one for one in slices if one.partition_path in frozenset(kept)]
+
+    def narrowed(metadata: MetadataTable | None) -> tuple[list[Slice], LeftOut]:
+        sought = wanted.sought(config, is_newest=False)
+        return by_statistics(metadata, read, sought, LeftOut()) if metadata is not None else (read, LeftOut())
+
+    # Without a condition of the caller's there is little to leave out: each file has rows of these writes.
+    asked = request.listing if request.where is not None else "storage"
+    read, left_out = with_metadata(storage, config, opened.timeline, asked, narrowed)
     instants = BlockInstants.of(config, opened.timeline, only=frozenset(one.time for one in writes))
     tasks = wanted.tasks(storage, config, read, instants)
     skipped = tuple(one for one in touched if one not in frozenset(kept))
-    return ReadPlan(config.name, wanted.output, tasks, request.limit, tuple(kept), skipped)
+    return ReadPlan(config.name, wanted.output, tasks, request.limit, tuple(kept), skipped, left_out)
 
 
 def _resizes(storage: Storage, opened: Opened, writes: Sequence[CompletedWrite]) -> list[CompletedWrite]:

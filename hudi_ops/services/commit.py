@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-
-import pyarrow as pa
 
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import (
@@ -26,43 +24,21 @@ from hudi_ops.concurrency.transaction import Decided, Prepare
 from hudi_ops.errors import Busy, Conflict
 from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import pointers
+from hudi_ops.services.metadata_delta import DeltaMaker
 from hudi_ops.services.seen import seen_by
 from hudi_ops.services.session import Session
+from hudi_ops.services.write import Write
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
-from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.footprint import footprint_of
 from hudi_ops.timeline.names import REWRITING_ACTIONS
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.schema import schema_text
+from hudi_ops.view.schema import schema_text, table_schema
 
-
-@dataclass(frozen=True)
-class Write:
-    """What an attempt wants to complete: its operation as Apache Hudi names it, its files, its extra metadata, and its schema.
-
-    `replaced` are the file ids that it hides, by partition path; None for all but replace commits. `schema` holds the table's
-    columns from this write on; None: as they are, word for word. `compacted` says that it merged slices, each within its group.
-    """
-
-    operation: str
-    stats: Sequence[WriteStat]
-    extra: Mapping[str, str] = field(default_factory=dict)
-    sources: frozenset[str] = frozenset()
-    replaced: Mapping[str, tuple[str, ...]] | None = None
-    schema: pa.Schema | None = None
-    compacted: bool = False
-
-    def metadata(self, extra: Mapping[str, str]) -> CommitMetadata:
-        """What the completed file says."""
-        return CommitMetadata(
-            operation=self.operation,
-            stats=tuple(self.stats),
-            extra=extra,
-            replaced=self.replaced,
-            compacted=self.compacted,
-        )
+METADATA_TRIES = 10
+"""How often the metadata table may change under one write before it gives up; each change is somebody's build or drop."""
 
 
 @dataclass(frozen=True)
@@ -99,23 +75,26 @@ def complete_write(
         Cancelled: somebody cancelled the attempt, or may take it for dead.
         OutcomeUnknown: decided or not; the next write settles it.
     """
-    footprint = footprint_of(write.metadata({}), sources=write.sources)
+    footprint = footprint_of(write.metadata(write.extra), sources=write.sources)
     mine = Contender(attempt.instant, attempt.action, footprint, role, owner=str(session.ctx.owner))
     ahead = read_ahead(session, attempt, write, mine)
+    begun = attempt.begun
+    schema = write.schema or table_schema(begun.config, begun.timeline, session.commits)
+    delta = DeltaMaker(session, attempt, write, schema)
+    delta.make(attempt.seen or attempt.begun)
 
     def prepare(state: TableState, slot: int) -> Entry | None:
-        refuse_settled(session.ctx.storage, attempt, state)
-        shared = partial(is_shared_with_strangers, session.ctx.storage, session.commits, state)
-        refuse_starved(session.longest_gap_s(attempt.instant), shared, attempt.instant)
-        refuse_starting(session.ctx, state, attempt.instant)
-        refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
-        _refuse_vanished(attempt, state)
+        _refuse_unfit(session, attempt, state)
         check(state)
         if role != "compaction":
             _refuse_changed_schema(session, attempt, state)
             _refuse_met(session, attempt, write, mine, ahead, state)
+        path = delta.path_for(state)
+        if path is None:
+            return None
         now_ms = session.ctx.clock.now_ms()
-        completion = next_after(known_times(state.timeline, state.log), now_ms, state.config.name, state.zone)
+        known = known_times(state.timeline, state.log) | delta.times
+        completion = next_after(known, now_ms, state.config.name, state.zone)
         body = _metadata(session, state, slot, write, ahead).to_bytes()
         payload = session.put_payload(attempt.instant, slot, body)
         return Complete(
@@ -125,11 +104,12 @@ def complete_write(
             epoch=attempt.epoch,
             completion_time=completion,
             payload=payload,
+            metadata=path,
             **seen_by(state, completion),
         )
 
-    decided = _decide_once_started(session, attempt, prepare, f"{write.operation.lower()} {attempt.instant}")
-    if decided is None or not isinstance(decided.entry, Complete) or not decided.applied:
+    decided = _decided(session, attempt, prepare, delta, f"{write.operation.lower()} {attempt.instant}")
+    if not isinstance(decided.entry, Complete) or not decided.applied:
         raise Conflict(
             "a writer without the commit log came between decision and completed file",
             table=attempt.begun.config.name,
@@ -138,7 +118,45 @@ def complete_write(
             next_step="run the same call again; check the lock settings of the other writer",
         )
     session.drop_lost_payloads(attempt.instant, decided, alone=attempt.epoch == 0)
+    session.drop_delta(decided.entry)
     return decided.entry
+
+
+def _decided(session: Session, attempt: Attempt, prepare: Prepare, delta: DeltaMaker, purpose: str) -> Decided:
+    """Decide, and make the delta anew each time the metadata table is not the one any more that it was made for.
+
+    Raises:
+        Conflict: it changed again and again.
+    """
+    for _ in range(METADATA_TRIES):
+        decided = _decide_once_started(session, attempt, prepare, purpose)
+        if decided is not None:
+            return decided
+        delta.make(session.loader.load())
+    raise Conflict(
+        f"the metadata table got or lost partitions {METADATA_TRIES} times while this attempt was decided",
+        table=attempt.begun.config.name,
+        instant=attempt.instant,
+        expected="builds and drops that come to an end",
+        next_step="run the same call again once they have",
+    )
+
+
+def _refuse_unfit(session: Session, attempt: Attempt, state: TableState) -> None:
+    """Check that an attempt may still decide anything, and that the table is the one that it was built upon.
+
+    Raises:
+        Conflict: settings, index or what it was built upon changed.
+        Busy: somebody has begun something that cannot be told yet.
+        Cancelled: it was cancelled, or may have been taken for dead.
+    """
+    refuse_settled(session.ctx.storage, attempt, state)
+    shared = partial(is_shared_with_strangers, session.ctx.storage, session.commits, state)
+    refuse_starved(session.longest_gap_s(attempt.instant), shared, attempt.instant)
+    refuse_starting(session.ctx, state, attempt.instant)
+    refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
+    _refuse_changed_facts(attempt, state)
+    _refuse_vanished(attempt, state)
 
 
 def _refuse_met(
@@ -234,6 +252,24 @@ def _metadata(session: Session, state: TableState, slot: int, write: Write, ahea
         POINTER_KEY: pointer.encode(),
     }
     return write.metadata(extra)
+
+
+def _refuse_changed_facts(attempt: Attempt, state: TableState) -> None:
+    """What the commit log alone says of the table decides where rows go.
+
+    Raises:
+        Conflict: it says something else than when the attempt began.
+    """
+    before, now = attempt.begun.log.properties.facts, state.log.properties.facts
+    if before != now:
+        raise Conflict(
+            "the table's index changed while the attempt ran",
+            table=state.config.name,
+            instant=attempt.instant,
+            expected=str(before),
+            found=str(now),
+            next_step="run the same call again: it starts from the table's new index",
+        )
 
 
 def _refuse_vanished(attempt: Attempt, state: TableState) -> None:

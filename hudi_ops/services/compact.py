@@ -19,25 +19,30 @@ from hudi_ops.concurrency.keeper import Keeper, refuse_superseded
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest, Unsupported
-from hudi_ops.services.commit import Write, complete_write
+from hudi_ops.files.facts import WantedFacts
+from hudi_ops.services.commit import complete_write
 from hudi_ops.services.compact_inputs import inputs_of_plan, plan_of_instant, refuse_left_out
 from hudi_ops.services.compact_result import CompactResult, Progress, done_before, result_of
 from hudi_ops.services.compact_tasks import CompactedSlice, CompactTask, compact_slice, tasks_of
 from hudi_ops.services.compaction_estimate import estimate, slices_at_a_time
 from hudi_ops.services.engine_choice import choose_by_bytes, refuse_unknown_engine
 from hudi_ops.services.left_plan import leave_plan
+from hudi_ops.services.metadata_compact import after_write
+from hudi_ops.services.metadata_delta import wanted_facts
 from hudi_ops.services.pending_compactions import named_compaction, next_compaction, refuse_foreign_executor
 from hudi_ops.services.recover import recover
 from hudi_ops.services.session import Session
 from hudi_ops.services.sweep import settle_executed
 from hudi_ops.services.takeover import clear_foreign_attempts, clear_older_epochs, take_over
 from hudi_ops.services.writable import refuse_unwritable
+from hudi_ops.services.write import Write
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.entries import Complete
 from hudi_ops.timeline.names import State, inflight_name
 from hudi_ops.timeline.plans import CompactionPlan
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.listing import StorageListing
+from hudi_ops.view.schema import table_schema
 
 logger = logging.getLogger(__name__)
 
@@ -124,13 +129,17 @@ def _execute_taken(session: Session, attempt: Attempt, how: Execution) -> Compac
             inputs = inputs_of_plan(session, attempt.begun, attempt.instant, plan)
             engine, reason = choose_by_bytes(how.engine, inputs.bytes_in, session.ctx.engine, "to read")
             limit_bytes = _slice_limit_bytes(engine, how)
-            tasks = tasks_of(session, attempt, inputs, limit_bytes)
+            schema = table_schema(attempt.begun.config, attempt.begun.timeline, session.commits)
+            # A compaction moves no key, whatever index comes into being beside it.
+            wanted = replace(wanted_facts(session, attempt.begun, schema), keys=True)
+            tasks = tasks_of(session, attempt, inputs, limit_bytes, wanted)
             before_bytes = pa.default_memory_pool().max_memory()
             slices = _run(engine, tasks, keeper, how)
             keeper.check()
             is_deciding = True
-            entry = _complete(session, attempt, plan, slices)
+            entry = _complete(session, attempt, plan, slices, wanted)
         settle_executed(session, attempt.instant, [one.stat.path for one in slices])
+        after_write(session)
     except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
         leave_plan(session, attempt, error)
         raise error.at(table=name, instant=attempt.instant) from error
@@ -226,8 +235,15 @@ def _run(engine: Engine, tasks: Sequence[CompactTask], keeper: Keeper, how: Exec
     return [done[at] for at in range(len(tasks))]
 
 
-def _complete(session: Session, attempt: Attempt, plan: CompactionPlan, slices: Sequence[CompactedSlice]) -> Complete:
-    write = Write("COMPACT", [one.stat for one in slices], compacted=True)
+def _complete(
+    session: Session,
+    attempt: Attempt,
+    plan: CompactionPlan,
+    slices: Sequence[CompactedSlice],
+    wanted: WantedFacts,
+) -> Complete:
+    facts = [one.facts for one in slices if one.facts is not None]
+    write = Write("COMPACT", [one.stat for one in slices], compacted=True, facts=facts, wanted=wanted)
 
     def check(state: TableState) -> None:
         refuse_left_out(session, state, attempt.instant, plan, seen=attempt.begun)

@@ -8,7 +8,7 @@ Source: docs/format.md §3.1, §6.2, §9.2; docs/protocol.md §17.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,8 @@ from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import FILE_NAME, RECORD_KEY
 from hudi_ops.files.base_file import BaseFileReader, WriterSettings, encode_base_file, stored_schema
 from hudi_ops.files.base_file_writer import ROW_GROUP_BYTES, BaseFileWriter
+from hudi_ops.files.facts import NO_FACTS, FileFacts, WantedFacts
+from hudi_ops.files.facts_of_files import facts_of_base
 from hudi_ops.files.names import base_file_name, data_path
 from hudi_ops.files.slice_scan import MergeCounts, SliceScan, SliceTask
 from hudi_ops.formats import partition_metadata
@@ -46,6 +48,7 @@ class CompactTask:
 
     `stored` are the columns of base files; `memory_bytes` bounds what a streamed slice holds. `streaming` was chosen by whoever
     made the task, by file sizes; where rows unfold to more, the task streams by itself. All its attempts write the same bytes.
+    `wanted` are the facts that the metadata table is told of the file; its keys stay where they were, so none are told.
     """
 
     storage: Storage
@@ -58,6 +61,7 @@ class CompactTask:
     streaming: bool
     memory_bytes: int
     settings: WriterSettings = field(default_factory=WriterSettings)
+    wanted: WantedFacts = NO_FACTS
 
     @property
     def bytes_in(self) -> int:
@@ -72,14 +76,17 @@ class CompactTask:
 
 @dataclass(frozen=True)
 class CompactedSlice:
-    """What came of a slice: the statistics of its base file, what the log records did, and whether it was streamed."""
+    """What came of a slice: the statistics of its base file, what the log records did, whether it was streamed, and the facts."""
 
     stat: WriteStat
     counts: MergeCounts
     streamed: bool
+    facts: FileFacts | None = None
 
 
-def tasks_of(session: Session, attempt: Attempt, inputs: PlanInputs, limit_bytes: int) -> list[CompactTask]:
+def tasks_of(
+    session: Session, attempt: Attempt, inputs: PlanInputs, limit_bytes: int, wanted: WantedFacts = NO_FACTS
+) -> list[CompactTask]:
     """One task a slice, in the plan's order.
 
     Args:
@@ -87,6 +94,7 @@ def tasks_of(session: Session, attempt: Attempt, inputs: PlanInputs, limit_bytes
         attempt: whose files are written.
         inputs: the slices.
         limit_bytes: what one slice may take of memory: larger ones are streamed.
+        wanted: what the metadata table is told of the new files.
 
     Raises:
         Unsupported: the table's rule of merging is not known.
@@ -95,7 +103,7 @@ def tasks_of(session: Session, attempt: Attempt, inputs: PlanInputs, limit_bytes
     schema = table_schema(state.config, state.timeline, session.commits)
     rules, instants = merging_of(state, schema)
     stored = stored_schema(schema, rules.keys is None)
-    wanted = tuple(name for name in stored.names if name != FILE_NAME)
+    columns = tuple(name for name in stored.names if name != FILE_NAME)
     return [
         CompactTask(
             storage=session.ctx.storage,
@@ -106,8 +114,8 @@ def tasks_of(session: Session, attempt: Attempt, inputs: PlanInputs, limit_bytes
                 base_bytes=one.base_bytes,
                 logs=tuple((file.path, file.size_bytes) for file in one.logs),
                 rules=rules,
-                schema=pa.schema([stored.field(name) for name in wanted]),
-                columns=wanted,
+                schema=pa.schema([stored.field(name) for name in columns]),
+                columns=columns,
                 instants=instants,
             ),
             stored=stored,
@@ -116,6 +124,7 @@ def tasks_of(session: Session, attempt: Attempt, inputs: PlanInputs, limit_bytes
             epoch=attempt.epoch,
             streaming=memory_of(one.base_bytes, one.log_bytes) > limit_bytes,
             memory_bytes=limit_bytes,
+            wanted=replace(wanted, keys=False),
         )
         for one in inputs.slices
     ]
@@ -136,7 +145,8 @@ def compact_slice(task: CompactTask) -> CompactedSlice:
         rows = _named(task, scan.table())
         body = _encoded(task, rows, scan.counts)
         _put(task, path, body)
-        return _result(task, path, rows.num_rows, body.size, scan.counts, streaming)
+        facts = facts_of_base(path, body, task.stored, task.wanted, rows=rows)
+        return CompactedSlice(_stat(task, path, rows.num_rows, body.size, scan.counts), scan.counts, streaming, facts)
     previous = BaseFileReader(task.storage, task.source.base.path) if task.source.base is not None else None
     with BaseFileWriter(
         task.stored,
@@ -152,7 +162,8 @@ def compact_slice(task: CompactTask) -> CompactedSlice:
             writer.write(_named(task, pa.Table.from_batches([batch])))
         body = writer.finish()
         _put(task, path, body)
-        return _result(task, path, writer.rows, body.size, scan.counts, streaming)
+        facts = facts_of_base(path, body, task.stored, task.wanted)
+        return CompactedSlice(_stat(task, path, writer.rows, body.size, scan.counts), scan.counts, streaming, facts)
 
 
 def unfolds_beyond(task: CompactTask) -> bool:
@@ -205,9 +216,7 @@ def _put(task: CompactTask, path: str, body: pa.Buffer) -> None:
     task.storage.put(path, body)
 
 
-def _result(
-    task: CompactTask, path: str, rows: int, size_bytes: int, counts: MergeCounts, streamed: bool
-) -> CompactedSlice:
+def _stat(task: CompactTask, path: str, rows: int, size_bytes: int, counts: MergeCounts) -> WriteStat:
     base = task.source.base
     other: dict[str, Any] = {
         "totalLogFilesCompacted": len(task.source.logs),
@@ -219,7 +228,7 @@ def _result(
         "totalUpdatedRecordsCompacted": counts.updated + counts.deleted + counts.inserted + counts.ignored,
         "numUpdates": 0,
     }
-    stat = WriteStat(
+    return WriteStat(
         file_id=task.source.file_id,
         path=path,
         partition_path=task.source.partition_path,
@@ -233,4 +242,3 @@ def _result(
         file_size_in_bytes=size_bytes,
         other=other,
     )
-    return CompactedSlice(stat, counts, streamed)

@@ -19,8 +19,10 @@ from hudi_ops.config.new_table import new_table_properties
 from hudi_ops.config.table import (
     BACKUP_PATH,
     BUCKETS_MAX,
+    INDEX_DEFINITIONS_PATH,
     PROPERTIES_PATH,
     WRITABLE_VERSIONS,
+    IndexKind,
     TableConfig,
     TableFacts,
     TableType,
@@ -30,14 +32,27 @@ from hudi_ops.formats.arrow_types import table_columns
 from hudi_ops.formats.avro_schema import to_avro
 from hudi_ops.formats.properties import table_checksum
 from hudi_ops.kernels.keys import KeySpec, PartitionSpec, partition_paths, record_keys
-from hudi_ops.services.commit import Write, complete_write
+from hudi_ops.metadata.begin import Beginning, begin_metadata
+from hudi_ops.metadata.column_stats import default_index_version
+from hudi_ops.metadata.file_lists import listing_records
+from hudi_ops.metadata.index_definitions import (
+    column_stats_definition,
+    encode_index_definitions,
+    record_index_definition,
+)
+from hudi_ops.metadata.indexed_columns import indexed_columns
+from hudi_ops.metadata.partitions import MetadataPartition, default_groups
+from hudi_ops.services.commit import complete_write
 from hudi_ops.services.fold import fold_properties
 from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.services.session import Session
-from hudi_ops.storage.claim import claim
+from hudi_ops.services.writable import refuse_index
+from hudi_ops.services.write import Write
+from hudi_ops.storage.claim import claim, ensure
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.commit_log import Log, read_slot, slot_path
 from hudi_ops.timeline.entries import Properties, decision_id_of, encode_entry
+from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -45,9 +60,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Definition:
-    """A table to be made. `schema` holds its columns without meta columns; `buckets` counts per partition.
+    """A table to be made. `schema` holds its columns without meta columns; `buckets` counts per partition, with the bucket index.
 
-    `time` says how a column becomes a path, for the key generator `timestamp`.
+    `time` says how a column becomes a path, for the key generator `timestamp`. `metadata` gives it a metadata table, with the
+    partitions that Apache Hudi's tables get by default.
     """
 
     name: str
@@ -63,6 +79,21 @@ class Definition:
     hive_style: bool = True
     meta_fields: bool = True
     time: TimePartition | None = None
+    metadata: bool = False
+    index: IndexKind = "simple_bucket"
+
+    @property
+    def metadata_partitions(self) -> tuple[MetadataPartition, ...]:
+        """In the order in which they begin. A table without partitions has no statistics of partitions."""
+        if not self.metadata:
+            return ()
+        of_partitions, keys = MetadataPartition.PARTITION_STATS, MetadataPartition.RECORD_INDEX
+        return (
+            MetadataPartition.FILES,
+            MetadataPartition.COLUMN_STATS,
+            *((keys,) if self.index == keys else ()),
+            *((of_partitions,) if self.partition_by else ()),
+        )
 
 
 def create_table(session: Session, definition: Definition) -> bool:
@@ -89,10 +120,14 @@ def create_table(session: Session, definition: Definition) -> bool:
         meta_fields=definition.meta_fields,
         create_schema=json.dumps(to_avro(schema, definition.name), separators=(",", ":")),
         checksum=table_checksum(definition.name),
+        metadata_partitions=definition.metadata_partitions,
     )
     config = TableConfig.from_properties(properties)
     facts = TableFacts(
-        buckets=definition.buckets, hash_fields=definition.record_key, encodes_key_names=config.encodes_key_names
+        index=definition.index,
+        buckets=definition.buckets if definition.index == "simple_bucket" else 0,
+        hash_fields=definition.record_key,
+        encodes_key_names=config.encodes_key_names,
     )
     ctx = session.ctx
     first = read_slot(ctx.storage, 0)
@@ -114,11 +149,43 @@ def create_table(session: Session, definition: Definition) -> bool:
         raise InvalidRequest(**_already(session, "a table with another definition"))
     existed = _is_table(ctx.storage)
     if not existed:
+        # Before the properties name it, and as the slot says: whoever repeats this after a crash puts the same files.
+        _begin_metadata(ctx.storage, config, definition, schema, first.at_ms)
         log = Log(first.table_id, base=0, entries=(first,), properties_slot=0, properties=first)
         fold_properties(ctx, log, 0, first=True)
     ensure_first_commit(session)
     logger.info("%s table %s at %s", "found" if existed else "created", definition.name, ctx.storage.uri)
     return not existed
+
+
+def _begin_metadata(
+    storage: Storage, config: TableConfig, definition: Definition, schema: pa.Schema, at_ms: int
+) -> None:
+    partitions = definition.metadata_partitions
+    if not partitions:
+        return
+    beginnings = [
+        Beginning(
+            partition,
+            instant=f"{number:017d}",
+            completion_time=instant_of_ms(at_ms + number),
+            groups=default_groups(partition),
+            records=listing_records({}, version=config.version) if partition is MetadataPartition.FILES else None,
+        )
+        for number, partition in enumerate(partitions)
+    ]
+    begin_metadata(storage, config, beginnings, at_ms)
+    columns = indexed_columns(
+        schema,
+        index_version=default_index_version(config.version),
+        has_meta_columns=config.populate_meta_fields,
+    )
+    stats = column_stats_definition(columns, config.version)
+    definitions = {stats.name: stats}
+    if MetadataPartition.RECORD_INDEX in partitions and config.version >= 9:
+        keys = record_index_definition()
+        definitions = {keys.name: keys, **definitions}
+    ensure(storage, INDEX_DEFINITIONS_PATH, encode_index_definitions(definitions))
 
 
 def ensure_first_commit(session: Session) -> None:
@@ -226,6 +293,7 @@ def _check_kind(definition: Definition) -> None:
             found=str(definition.version),
             next_step="use 9, or 8 where Apache Hudi 1.0 or Trino reads the table",
         )
+    refuse_index(definition.index, definition.meta_fields, definition.name)
     generator = _generator_of(definition)
     if (generator == "TIMESTAMP") != (definition.time is not None):
         raise InvalidRequest(

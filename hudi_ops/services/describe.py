@@ -9,8 +9,10 @@ from typing import Any
 from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.config.table import TableConfig, TableFacts
 from hudi_ops.errors import Corrupt, HudiOpsError, Unsupported
+from hudi_ops.metadata.listing import open_listing
 from hudi_ops.services.adopter import ADOPTS
 from hudi_ops.services.plan_notes import note_of
+from hudi_ops.services.pruning import with_metadata
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
@@ -24,7 +26,7 @@ from hudi_ops.timeline.plans import read_plan, read_result, result_of
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.schema import table_schema
-from hudi_ops.view.slices import list_table, visible_slices
+from hudi_ops.view.slices import visible_slices
 
 LAST_INSTANTS = 5
 
@@ -139,7 +141,9 @@ def describe_table(storage: Storage) -> TableSummary:
     timeline = load_timeline(storage, config)
     commits = CommitReader(storage)
     reader = _Reader(storage, timeline, commits)
-    listed = list_table(storage, config)
+    listed = with_metadata(
+        storage, config, timeline, "auto", lambda metadata: open_listing(storage, config, metadata).walk().files
+    )
     slices = visible_slices(config, timeline, commits, listed)
     log = _load_log(storage, timeline, commits)
     facts = log.properties.facts if log is not None else None
@@ -162,7 +166,7 @@ def describe_table(storage: Storage) -> TableSummary:
         merge_mode=config.merge_mode,
         columns=_columns(config, timeline, commits),
         index=facts.index if facts is not None else "",
-        buckets=facts.buckets if facts is not None and facts.takes_rows else None,
+        buckets=facts.buckets if facts is not None and facts.has_buckets else None,
         hash_fields=facts.hash_fields if facts is not None else (),
         timezone=_zone(config, facts),
         commit_log=_log_state(storage, log),

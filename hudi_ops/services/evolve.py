@@ -24,6 +24,8 @@ class ColumnChange:
 
     schema: pa.Schema
     phrases: tuple[str, ...] = ()
+    is_widened: bool = False
+    """Whether a column gets another type."""
 
     @property
     def new(self) -> pa.Schema | None:
@@ -59,4 +61,5 @@ def columns_after(session: Session, state: TableState, batch: Batch, engine: Eng
         merged = merge_schemas(schema, sources, roles(state.config))
     except HudiOpsError as error:
         raise error.at(table=state.config.name) from error
-    return ColumnChange(merged, schema_changes(schema, merged))
+    widened = any(merged.field(one.name).type != one.type for one in schema)
+    return ColumnChange(merged, schema_changes(schema, merged), widened)

@@ -7,9 +7,10 @@ then is an instant reserved.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -18,31 +19,35 @@ from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.concurrency.markers import marker_path
 from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
-from hudi_ops.files.names import bucket_file_id
+from hudi_ops.files.facts import NO_FACTS, WantedFacts
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.kernels.merge import Operation, Ordering
+from hudi_ops.metadata.partitions import MetadataPartition
 from hudi_ops.services.append_tasks import write_bucket
 from hudi_ops.services.batch import Batch, is_read_once, tagged
 from hudi_ops.services.begin import begin_watched
-from hudi_ops.services.commit import Write, complete_write
+from hudi_ops.services.commit import complete_write
 from hudi_ops.services.create import ensure_first_commit
-from hudi_ops.services.evolve import columns_after
-from hudi_ops.services.known_keys import find_duplicates
+from hudi_ops.services.drop_metadata import drop_metadata
+from hudi_ops.services.evolve import ColumnChange, columns_after
+from hudi_ops.services.known_keys import find_duplicates, refuse_duplicate
 from hudi_ops.services.ledger import POINTER_PREFIX, ledger_path
-from hudi_ops.services.live_groups import live_buckets
 from hudi_ops.services.merge_tasks import BucketResult, BucketTask
 from hudi_ops.services.merging import merging_of
-from hudi_ops.services.operations import INSERT, INSERT_OVERWRITE_TABLE, Replaces
+from hudi_ops.services.metadata_compact import after_write
+from hudi_ops.services.metadata_delta import wanted_facts
+from hudi_ops.services.operations import INSERT, INSERT_OVERWRITE_TABLE
+from hudi_ops.services.placement import LocatedRouter
 from hudi_ops.services.recover import is_due, ready, recover
-from hudi_ops.services.replace import replaced_by
+from hudi_ops.services.replace import hiding, replaced_by
 from hudi_ops.services.rollback import undo_attempt
+from hudi_ops.services.routes import BucketRouter, Router, Routes, Target
 from hudi_ops.services.session import Session
-from hudi_ops.services.tag_tasks import SourceSummary
 from hudi_ops.services.writable import refuse_other_index, refuse_unwritable
-from hudi_ops.timeline.footprint import TAKEN_KEY
+from hudi_ops.services.write import Write
+from hudi_ops.timeline.footprint import LOOKED_KEY, TAKEN_KEY
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
-from hudi_ops.view.slices import Slice
 
 logger = logging.getLogger(__name__)
 
@@ -111,37 +116,41 @@ def _ingest_into(
     refuse_other_index(state)
     change = columns_after(session, state, batch, engine)
     schema = change.schema
-    with tagged(engine, state, batch, schema) as scattered:
-        summaries: Sequence[SourceSummary] = scattered.summaries
-        groups = sorted({(path, bucket) for summary in summaries for path, bucket, _ in summary.groups})
-        rows_in = sum(summary.rows for summary in summaries)
-        _refuse_before_it_begins(session, state, batch, schema, scattered, groups)
+    with (
+        tagged(engine, state, batch, schema) as scattered,
+        _router_of(session, state, batch, engine, schema, scattered) as router,
+    ):
+        rows_in = sum(summary.rows for summary in scattered.summaries)
+        _refuse_before_it_begins(session, state, batch, schema, router)
         _refuse_emptying(state, batch, rows_in)
         if not rows_in and batch.ledger is None and not change.phrases:
             return _nothing(state, batch, engine, reason, "nothing new: the batch has no rows")
-        is_young = session.ctx.clock.monotonic_s() - read_s < YOUNG_S
-        start = ready(session, state if is_young else None)
-        if not state.timeline.completed_writes:
-            ensure_first_commit(session)
-            start = None
+        intent = router.intent(batch.ledger.source_id if batch.ledger is not None else None)
+        start = _set_out(session, state, read_s, change)
         operation = batch.operation
-        intent = operation.intent(groups, source=batch.ledger.source_id if batch.ledger is not None else None)
         attempt, watch = begin_watched(session, state.config, operation, intent, start)
         written: list[str] = []
         try:
             _refuse_moved(session, state, attempt, batch)
             with session.keep(attempt.instant, epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
                 watch.begin(attempt)
-                tasks = _bucket_tasks(session, attempt, batch, schema, groups)
-                replaced = replaced_by(session, attempt.begun, operation, (path for path, _ in groups))
+                wanted = wanted_facts(session, attempt.begun, schema)
+                routes = router.routes(attempt.begun)
+                tasks = _group_tasks(session, attempt, batch, schema, routes, wanted)
+                replaced = replaced_by(session, attempt.begun, operation, (task.partition_path for task in tasks))
                 keeper.check()
                 merge = watch.over(write_bucket, keeper.check) if engine.name == "local" else write_bucket
-                results: list[BucketResult] = scattered.gather(merge, [(task.key, task) for task in tasks])
+                results: list[BucketResult] = routes.scattered.gather(merge, [(task.key, task) for task in tasks])
                 written += [result.stat.path for result in results if result.stat is not None]
                 keeper.check()
-                write = _write_of(session, attempt, batch, results, replaced, change.new)
+                write = replace(
+                    _write_of(session, attempt, batch, results, routes.looked), wanted=wanted, schema=change.new
+                )
+                if replaced is not None:
+                    write = hiding(session, attempt.begun, write, replaced)
                 entry = complete_write(session, attempt, write)
             session.settle(attempt.instant, _markers(attempt, tasks, results) if engine.name == "local" else None)
+            after_write(session)
         except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
             # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
             undo_attempt(session, attempt.instant, error, written)
@@ -175,30 +184,63 @@ def nothing_new(session: Session, batch: Batch, engine: Engine, reason: str, not
     return _nothing(state, batch, engine, reason, note)
 
 
-def _bucket_tasks(
-    session: Session, attempt: Attempt, batch: Batch, schema: pa.Schema, groups: Sequence[tuple[str, int]]
+def _set_out(session: Session, state: TableState, read_s: float, change: ColumnChange) -> TableState | None:
+    """Recover the table and make it ready; the state to set out from, None where it has to be read anew."""
+    is_young = session.ctx.clock.monotonic_s() - read_s < YOUNG_S
+    start = ready(session, state if is_young else None)
+    if change.is_widened and _drops_partition_stats(session, state):
+        start = None
+    if not state.timeline.completed_writes:
+        ensure_first_commit(session)
+        start = None
+    return start
+
+
+def _drops_partition_stats(session: Session, state: TableState) -> bool:
+    """Drop the statistics of partitions before a column gets another type, and say whether there were any.
+
+    Their records say of what type they are, and Apache Hudi fails on those that were widened by records of another one. Its next
+    default writer builds them again, as `hudi-ops metadata build` does.
+    """
+    name = MetadataPartition.PARTITION_STATS
+    if name not in state.config.all_metadata_partitions:
+        return False
+    return bool(drop_metadata(session, [name]).dropped)
+
+
+def _router_of(
+    session: Session, state: TableState, batch: Batch, engine: Engine, schema: pa.Schema, scattered: Scattered
+) -> Router:
+    """By the table's index."""
+    if state.log.properties.facts.has_buckets:
+        return BucketRouter(session, batch.operation, scattered, scattered.summaries)
+    return LocatedRouter(session, batch.operation, engine, scattered, scattered.summaries, schema, state)
+
+
+def _group_tasks(
+    session: Session,
+    attempt: Attempt,
+    batch: Batch,
+    schema: pa.Schema,
+    routes: Routes,
+    wanted: WantedFacts,
 ) -> list[BucketTask]:
-    """One task a bucket, upon the slices that are visible in the state the attempt began from."""
+    """One task a file group, upon the slices that are visible in the state the attempt began from."""
     state = attempt.begun
-    # What an overwrite writes has no base: even a bucket that exists gets a file group of its own.
-    live: dict[tuple[str, int], Slice] = {}
-    if batch.operation.replaces is Replaces.NOTHING:
-        live = live_buckets(session, state, groups)
     template = replace(
-        _bucket_template(session, state, schema),
+        _bucket_template(session, state, schema, wanted),
         operation=batch.operation.kernel or Operation.UPSERT,
         instant=attempt.instant,
         epoch=attempt.epoch,
     )
-    tasks = []
-    for group in groups:
-        task = _bucket_task(template, group, live.get(group))
-        fresh_id = bucket_file_id(state.log.table_id, *group, attempt.instant)
-        tasks.append(task if task.file_id else replace(task, file_id=fresh_id))
-    return tasks
+    return [
+        _group_task(template, target, target.file_id(state.log.table_id, attempt.instant)) for target in routes.targets
+    ]
 
 
-def _bucket_template(session: Session, state: TableState, schema: pa.Schema) -> BucketTask:
+def _bucket_template(
+    session: Session, state: TableState, schema: pa.Schema, wanted: WantedFacts = NO_FACTS
+) -> BucketTask:
     """What the tasks of all buckets share."""
     merging = merging_of(state, schema) if state.config.table_type == "MERGE_ON_READ" else None
     return BucketTask(
@@ -215,13 +257,24 @@ def _bucket_template(session: Session, state: TableState, schema: pa.Schema) -> 
         log_format=session.log_format if merging is not None else None,
         merging=merging,
         keys=computed_keys(state.config, state.log.properties.facts),
+        wanted=wanted,
     )
 
 
-def _bucket_task(template: BucketTask, group: tuple[str, int], found: Slice | None) -> BucketTask:
-    """One bucket as it is; `found` is its slice, None for a bucket without one."""
-    base, logs, file_id = (found.base, found.logs, found.file_id) if found is not None else (None, (), "")
-    return replace(template, partition_path=group[0], bucket=group[1], base=base, logs=logs, file_id=file_id)
+def _group_task(template: BucketTask, target: Target, file_id: str) -> BucketTask:
+    """One file group as it is."""
+    found = target.found
+    return replace(
+        template,
+        partition_path=target.partition_path,
+        # Where it is no bucket, a number that tells groups apart all the same: row numbers and tokens are made of it.
+        bucket=target.number if target.is_bucket else crc32(file_id.encode()),
+        file_id=file_id,
+        base=found.base if found is not None else None,
+        logs=found.logs if found is not None else (),
+        log_format=None if target.is_rewritten else template.log_format,
+        chunks=target.chunks,
+    )
 
 
 def _markers(attempt: Attempt, tasks: Sequence[BucketTask], results: Sequence[BucketResult]) -> list[str]:
@@ -246,9 +299,8 @@ def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: B
     pointer = session.newest_extra(begun).get(POINTER_PREFIX + ledger.source_id, "") if ledger is not None else ""
     what = (
         "the table's index"
-        if read.log.properties_slot != begun.log.properties_slot
-        # Another adopter took slot 0 with other facts than those proposed here, by which the rows were routed.
-        or read.log.properties.facts != begun.log.properties.facts
+        # Also where another adopter took slot 0 with other facts than those proposed here, by which the rows were routed.
+        if read.log.properties.facts != begun.log.properties.facts
         else "the table's schema"
         if schemas[0] != schemas[1]
         else f"the ledger of source {ledger.uri}"
@@ -264,12 +316,7 @@ def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: B
 
 
 def _refuse_before_it_begins(
-    session: Session,
-    state: TableState,
-    batch: Batch,
-    schema: pa.Schema,
-    scattered: Scattered,
-    groups: Sequence[tuple[str, int]],
+    session: Session, state: TableState, batch: Batch, schema: pa.Schema, router: Router
 ) -> None:
     """What the table tells against the batch is told before an instant is taken: an insert must not write a key twice.
 
@@ -278,19 +325,13 @@ def _refuse_before_it_begins(
     """
     if batch.operation is not INSERT:
         return
-    live = live_buckets(session, state, groups)
+    routes = router.routes(state)
     template = _bucket_template(session, state, schema)
-    tasks = [_bucket_task(template, group, live.get(group)) for group in groups]
-    for task, key in zip(tasks, scattered.gather(find_duplicates, [(t.key, t) for t in tasks]), strict=True):
+    tasks = [_group_task(template, target, "") for target in routes.targets]
+    found = routes.scattered.gather(find_duplicates, [(task.key, task) for task in tasks])
+    for task, key in zip(tasks, found, strict=True):
         if key is not None:
-            raise InvalidRequest(
-                f"an insert would write key {key} twice",
-                table=state.config.name,
-                expected="keys that the table does not have, each once",
-                found=f"{key} in partition {task.partition_path or '.'}",
-                next_step="use --operation upsert to replace rows that are there",
-                record_key=key,
-            )
+            refuse_duplicate(state.config.name, key, f"partition {task.partition_path or '.'}")
 
 
 def _refuse_emptying(state: TableState, batch: Batch, rows_in: int) -> None:
@@ -310,17 +351,22 @@ def _write_of(
     attempt: Attempt,
     batch: Batch,
     results: Sequence[BucketResult],
-    replaced: Mapping[str, tuple[str, ...]] | None,
-    schema: pa.Schema | None,
+    looked: str,
 ) -> Write:
     stats = [result.stat for result in results if result.stat is not None]
+    write = Write(
+        batch.operation.hudi_name,
+        stats,
+        {LOOKED_KEY: looked} if looked else {},
+        facts=[result.facts for result in results if result.facts is not None],
+    )
     if batch.ledger is None:
-        return Write(batch.operation.hudi_name, stats, replaced=replaced, schema=schema)
+        return write
     ledger = batch.ledger.with_files(batch.files)
     path = ledger_path(attempt.instant, ledger.source_id)
     session.ctx.storage.put(path, ledger.encode())
     extra = {POINTER_PREFIX + ledger.source_id: path, TAKEN_KEY: ledger.source_id}
-    return Write(batch.operation.hudi_name, stats, extra, frozenset({ledger.source_id}), replaced, schema)
+    return replace(write, extra={**write.extra, **extra}, sources=frozenset({ledger.source_id}))
 
 
 def _nothing(state: TableState, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:

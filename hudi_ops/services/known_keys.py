@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from hudi_ops.config.columns import RECORD_KEY
-from hudi_ops.errors import Internal
+from hudi_ops.errors import Internal, InvalidRequest
 from hudi_ops.files.base_file import BaseFileReader
 from hudi_ops.files.slice_scan import SliceScan, SliceTask
 from hudi_ops.kernels.merge import Ordering, combine, existing
@@ -23,6 +24,27 @@ def find_duplicates(task: BucketTask, tables: Sequence[pa.Table]) -> str | None:
         twice = np.setdiff1d(np.arange(len(keys)), winners.to_numpy())
         return str(keys[int(twice[0])])
     return first_known(task, keys)
+
+
+def refuse_duplicate(table: str, key: str, where: str) -> NoReturn:
+    """Refuse an insert.
+
+    Args:
+        table: its name.
+        key: the one that is there, or comes twice.
+        where: it does.
+
+    Raises:
+        InvalidRequest: always.
+    """
+    raise InvalidRequest(
+        f"an insert would write key {key} twice",
+        table=table,
+        expected="keys that the table does not have, each once",
+        found=f"{key} in {where}",
+        next_step="use --operation upsert to replace rows that are there",
+        record_key=key,
+    )
 
 
 def first_known(task: BucketTask, keys: pa.Array) -> str | None:

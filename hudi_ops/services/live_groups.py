@@ -7,25 +7,39 @@ from collections.abc import Sequence
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Unsupported
 from hudi_ops.index.simple_bucket import groups_by_bucket
+from hudi_ops.metadata.listing import open_listing
+from hudi_ops.services.pruning import with_metadata
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.listing import StorageListing
-from hudi_ops.view.slices import Slice, is_partitioned, visible_slices
+from hudi_ops.view.slices import Slice, visible_slices
 
 
 def live_slices(session: Session, state: TableState, partitions: Sequence[str] | None = None) -> list[Slice]:
     """The visible file groups of partitions, by partition path and file id.
+
+    All of them are listed by the metadata table, where there is one that has every completed write. The partitions of a write are
+    listed on storage: they are few, and a group that the metadata table should ever lack is then met, and not made twice.
 
     Args:
         session: the table.
         state: decides what is visible.
         partitions: paths to look into; None for all.
     """
+    storage, config = session.ctx.storage, state.config
     # Executors would not help: listing costs waiting, not work.
     engine = session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else None
-    listing = StorageListing(session.ctx.storage, is_partitioned=is_partitioned(state.config), engine=engine)
-    listed = listing.walk().files if partitions is None else listing.files(partitions)
-    return visible_slices(state.config, state.timeline, session.commits, listed)
+    if partitions is not None:
+        listed = open_listing(storage, config, None, "storage", engine).files(partitions)
+    else:
+        listed = with_metadata(
+            storage,
+            config,
+            state.timeline,
+            "auto",
+            lambda metadata: open_listing(storage, config, metadata, engine=engine).walk().files,
+            engine,
+        )
+    return visible_slices(config, state.timeline, session.commits, listed)
 
 
 def live_buckets(

@@ -8,12 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import FILE_NAME, IS_DELETED, RECORD_KEY
 from hudi_ops.config.write_settings import LogFormat
 from hudi_ops.errors import Conflict, NotFound
 from hudi_ops.files.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, stored_schema
+from hudi_ops.files.facts import NO_FACTS, FileFacts, WantedFacts
+from hudi_ops.files.facts_of_files import facts_of_base
 from hudi_ops.files.merge_rules import MergeRules
 from hudi_ops.files.names import base_file_name, data_path
 from hudi_ops.files.repeated_columns import concat_rows, decoded
@@ -38,7 +41,9 @@ class BucketTask:
 
     `base` is its visible base file, None for its first, and `logs` are the log files upon it; `file_id` names the group that is
     written. `keys` says how record keys are made in a table without meta columns; None: base files have them in a column.
-    In a merge-on-read table `log_format` is that of log files, and `merging` says how they are merged; both None elsewhere.
+    In a merge-on-read table `log_format` is that of log files, and `merging` says how they are merged; both None elsewhere, and
+    `log_format` where the group gets a base file whatever it holds. `wanted` are the facts that the metadata table is told of the
+    file. `chunks` is the key of the rows' chunks, empty for a bucket's.
     """
 
     storage: Storage
@@ -58,6 +63,8 @@ class BucketTask:
     logs: tuple[DataFile, ...] = ()
     log_format: LogFormat | None = None
     merging: tuple[MergeRules, BlockInstants] | None = None
+    wanted: WantedFacts = NO_FACTS
+    chunks: str = ""
 
     @property
     def is_appended(self) -> bool:
@@ -66,8 +73,8 @@ class BucketTask:
 
     @property
     def key(self) -> str:
-        """Key of the chunks that this bucket's rows come in."""
-        return chunk_key(self.partition_path, self.bucket)
+        """Key of the chunks that the group's rows come in."""
+        return self.chunks or chunk_key(self.partition_path, self.bucket)
 
     @property
     def stored(self) -> pa.Schema:
@@ -77,7 +84,7 @@ class BucketTask:
 
 @dataclass(frozen=True)
 class BucketResult:
-    """What a bucket's task did; `stat` is None when nothing had to be written.
+    """What a bucket's task did; `stat` is None when nothing had to be written, `facts` also when none were wanted.
 
     `logged` counts rows and deletes of a log file of which nobody looked up what they meet.
     """
@@ -88,6 +95,7 @@ class BucketResult:
     deleted: int
     ignored: int
     logged: int = 0
+    facts: FileFacts | None = None
 
 
 def merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
@@ -124,6 +132,7 @@ def _merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
         )
     if plan.keep_base is None and len(plan.take_incoming) == 0:
         return result
+    added, removed = _changed_keys(task, incoming, plan) if task.wanted.keys else (None, None)
     name = base_file_name(task.file_id, group_hash(task.partition_path, task.bucket), task.epoch, task.instant)
     if len(plan.take_incoming) < incoming.num_rows:
         incoming = picked(incoming, pa.array(plan.take_incoming))
@@ -142,7 +151,16 @@ def _merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
     put_marker(task.storage, task.instant, path, replaces=task.base is not None)
     _put_partition_metadata(task)
     task.storage.put(path, body)
-    return replace(result, stat=_stat(task, path, plan, rows.num_rows, body.size))
+    facts = facts_of_base(path, body, task.stored, task.wanted, rows=rows, added=added, removed=removed)
+    return replace(result, stat=_stat(task, path, plan, rows.num_rows, body.size), facts=facts)
+
+
+def _changed_keys(task: BucketTask, incoming: pa.Table, plan: MergePlan) -> tuple[pa.Array, pa.Array]:
+    """The keys that were not in the group before, and those that are no more."""
+    keys = column_of(incoming, RECORD_KEY)
+    added, removed = keys.filter(pa.array(plan.is_new)), keys.filter(pa.array(plan.is_gone))
+    # Of rows that are only added nobody looked whether their keys repeat.
+    return pc.unique(added) if task.operation is Operation.APPEND else added, removed
 
 
 def _heads(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) -> pa.Table | None:

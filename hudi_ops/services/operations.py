@@ -11,7 +11,7 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.formats import avro
 from hudi_ops.formats.timeline_schemas import REQUESTED_REPLACE_METADATA
 from hudi_ops.kernels.merge import Operation
-from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, inflight_body
+from hudi_ops.timeline.footprint import Footprint, inflight_body
 
 
 class Replaces(enum.Enum):
@@ -40,6 +40,11 @@ class WriteOperation:
     kernel: Operation | None
     replaces: Replaces = Replaces.NOTHING
 
+    @property
+    def looks_keys_up(self) -> bool:
+        """Whether it matters which of its rows' keys are there already."""
+        return self.kernel not in {None, Operation.APPEND} and self.replaces is Replaces.NOTHING
+
     def action(self, config: TableConfig) -> str:
         """The action under which the operation is requested and completes, whatever the table's type."""
         return config.completed_write_action if self.replaces is Replaces.NOTHING else "replacecommit"
@@ -67,23 +72,37 @@ class WriteOperation:
         return inflight_body(self.hudi_name, intent)
 
     def intent(
-        self, groups: Iterable[tuple[str, int]], partitions: Iterable[str] = (), source: str | None = None
+        self,
+        groups: Iterable[tuple[str, str]],
+        partitions: Iterable[str] = (),
+        source: str | None = None,
+        *,
+        adds: frozenset[str] = frozenset(),
+        looked: str = "",
     ) -> Footprint:
         """What it is going to touch.
 
         Args:
-            groups: (partition path, bucket) of its rows.
+            groups: (partition path, first eight characters of file ids) of its rows.
             partitions: those that a removal names.
             source: id of the source whose ledger it reads, if any.
+            adds: partitions into which it puts keys that may be new there.
+            looked: where it looked for them, as the commit's extra metadata says (`LOOKED_KEY`).
         """
-        named = frozenset((path, f"{bucket:0{BUCKET_DIGITS}d}") for path, bucket in groups)
+        named = frozenset(groups)
         sources = frozenset({source} if source is not None else ())
-        if self.replaces is Replaces.TABLE:
-            return Footprint(named, sources, is_whole=True)
         whole = frozenset(partitions)
         if self.replaces is Replaces.PARTITIONS:
-            whole |= {path for path, _ in named}
-        return Footprint(named, sources, whole)
+            whole |= {path for path, _ in named} | adds
+        return Footprint(
+            named,
+            sources,
+            whole if self.replaces is not Replaces.TABLE else frozenset(),
+            is_whole=self.replaces is Replaces.TABLE,
+            adds=adds,
+            looked=adds if looked else frozenset(),
+            looks_everywhere=looked == "table",
+        )
 
 
 UPSERT = WriteOperation("upsert", "UPSERT", Operation.UPSERT)

@@ -18,17 +18,21 @@ from hudi_ops.files.scan import FileTask, selected
 from hudi_ops.files.slice_scan import SliceTask
 from hudi_ops.files.visible_blocks import BlockInstants
 from hudi_ops.kernels.condition import Condition, both, computed, possible_units
+from hudi_ops.metadata.listing import ListingChoice, listing_choice, open_listing
+from hudi_ops.metadata.table import MetadataTable
 from hudi_ops.services.fixed_keys import fixed_keys
+from hudi_ops.services.pruning import NOTHING_LEFT_OUT, Chosen, LeftOut, Sought, choose_slices, with_metadata
 from hudi_ops.services.where import parse_where
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.plans import CleanResult, read_result
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.view.listing import Keep, StorageListing
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.listing import Keep
 from hudi_ops.view.partition_values import PartitionPaths
 from hudi_ops.view.schema import table_schema
-from hudi_ops.view.slices import Slice, is_partitioned, visible_slices
+from hudi_ops.view.slices import Slice, visible_slices
 
 QueryType = Literal["snapshot", "read_optimized"]
 """The newest state of all rows; or base files alone, as the last compactions left them: faster, and older."""
@@ -36,13 +40,17 @@ QueryType = Literal["snapshot", "read_optimized"]
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """What to read. `as_of` is a request time; `columns` None means all, meta columns included."""
+    """What to read. `as_of` is a request time; `columns` None means all, meta columns included.
+
+    `listing` says who is asked which files there are; with `storage`, the metadata table leaves nothing out either.
+    """
 
     columns: tuple[str, ...] | None = None
     where: Condition | pc.Expression | None = None
     as_of: str | None = None
     limit: int | None = None
     query: QueryType = "snapshot"
+    listing: ListingChoice = "auto"
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,7 @@ class ReadPlan:
         limit: how many rows are wanted at most.
         partitions: partition paths whose files are read.
         partitions_skipped: partitions, and folders with all partitions below, that the condition excludes.
+        left_out: what the metadata table left out of it.
         opened: the table as it was looked at, when the plan is for all that it showed then; None: of an earlier instant, or base
             files alone where logs lie beside them.
     """
@@ -86,6 +95,7 @@ class ReadPlan:
     limit: int | None = None
     partitions: tuple[str, ...] = ()
     partitions_skipped: tuple[str, ...] = ()
+    left_out: LeftOut = NOTHING_LEFT_OUT
     opened: Opened | None = None
 
 
@@ -179,6 +189,10 @@ class Wanted:
 
         return keep, reader.may_prune_folders
 
+    def sought(self, config: TableConfig, *, is_newest: bool) -> Sought:
+        """What indexes can tell of it; `is_newest`: the newest state of the table is wanted."""
+        return Sought(self.schema, self.condition, self.keys, *self.partitions(config), is_newest)
+
 
 def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | None = None) -> ReadPlan:
     """The files to read, after partitions that the condition excludes were left out; no data file is opened.
@@ -192,17 +206,25 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
     _check_as_of(storage, opened, request.as_of)
     plain = table_schema(config, opened.timeline, opened.commits, request.as_of)
     wanted = Wanted.of(config, plain, request)
-    keep, may_prune_folders = wanted.partitions(config)
-    listing = StorageListing(storage, is_partitioned=is_partitioned(config))
-    walked = listing.walk(keep, may_prune_folders=may_prune_folders)
-    slices = visible_slices(config, opened.timeline, opened.commits, walked.files, request.as_of)
-    is_whole = request.as_of is None
+    sought = wanted.sought(config, is_newest=request.as_of is None)
+
+    def visible(listed: dict[str, list[DataFile]]) -> list[Slice]:
+        return visible_slices(config, opened.timeline, opened.commits, listed, request.as_of)
+
+    def choose(metadata: MetadataTable | None) -> Chosen:
+        listing = open_listing(storage, config, metadata, request.listing)
+        return choose_slices(listing, visible, sought, metadata)
+
+    chosen = with_metadata(storage, config, opened.timeline, request.listing, choose)
+    slices, is_whole = chosen.slices, request.as_of is None
     if request.query == "read_optimized":
         is_whole = is_whole and not any(one.logs for one in slices)
-        slices = [replace(one, logs=()) for one in slices]
+        slices = tuple(replace(one, logs=()) for one in slices)
     tasks = wanted.tasks(storage, config, slices, BlockInstants.of(config, opened.timeline, request.as_of))
     whole = opened if is_whole else None
-    return ReadPlan(config.name, wanted.output, tasks, request.limit, tuple(walked.files), walked.skipped, whole)
+    return ReadPlan(
+        config.name, wanted.output, tasks, request.limit, chosen.partitions, chosen.skipped, chosen.left_out, whole
+    )
 
 
 def _condition_of(request: ReadRequest, schema: pa.Schema) -> Condition | None:
@@ -292,11 +314,12 @@ def request_of(
     as_of: str | None,
     limit: int | None,
     query: str = "snapshot",
+    listing: str = "auto",
 ) -> ReadRequest:
     """A request from what callers pass: a filter as SQL text or as an expression.
 
     Raises:
-        InvalidRequest: the text is no filter, the limit is negative, or there is no such type of query.
+        InvalidRequest: the text is no filter, the limit is negative, or there is no such type of query or listing.
     """
     if limit is not None and limit < 0:
         raise InvalidRequest("limit must not be negative", expected="0 or more", found=str(limit))
@@ -306,4 +329,4 @@ def request_of(
         )
     condition = parse_where(where) if isinstance(where, str) else where
     names = tuple(columns) if columns is not None else None
-    return ReadRequest(names, condition, as_of, limit, cast(QueryType, query))
+    return ReadRequest(names, condition, as_of, limit, cast(QueryType, query), listing_choice(listing))

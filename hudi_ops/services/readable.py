@@ -29,6 +29,7 @@ class ReadableTable:
         limit: int | None = None,
         *,
         query: str = "snapshot",
+        listing: str = "auto",
     ) -> pa.Table:
         """Rows as Arrow.
 
@@ -38,12 +39,14 @@ class ReadableTable:
             as_of: an instant (17 digits) or an ISO time: the table as of the newest write requested at or before it.
             limit: at most so many rows.
             query: `snapshot`: all rows in their newest state; `read_optimized`: base files alone, without what lies in log files.
+            listing: `metadata`: the metadata table says which files there are, `storage`: they are listed, and the metadata table
+                is not looked at; `auto`: by the metadata table where there is one that has every completed write.
 
         Raises:
-            InvalidRequest: an unknown column, instant or query, or a filter that does not parse.
-            Unsupported: rows lie in log files, and how they are merged is not known here.
+            InvalidRequest: an unknown column, instant, query or listing, or a filter that does not parse.
+            Unsupported: rows lie in log files, and how they are merged is not known here; or there is no metadata table to list by.
         """
-        return self.scan(columns, where, as_of, limit, query=query).to_arrow()
+        return self.scan(columns, where, as_of, limit, query=query, listing=listing).to_arrow()
 
     def scan(
         self,
@@ -53,6 +56,7 @@ class ReadableTable:
         limit: int | None = None,
         *,
         query: str = "snapshot",
+        listing: str = "auto",
     ) -> Scan:
         """Rows of the table as it is now, not read yet: as a stream, or for Polars, DuckDB and others; see `Scan`.
 
@@ -62,12 +66,13 @@ class ReadableTable:
             as_of: as in `read`.
             limit: as in `read`.
             query: as in `read`.
+            listing: as in `read`.
 
         Raises:
             InvalidRequest: as `read` does.
             Unsupported: as `read` does.
         """
-        request = request_of(columns, where, self._instant_of(as_of), limit, query)
+        request = request_of(columns, where, self._instant_of(as_of), limit, query, listing)
         return Scan(plan_read(self._session.ctx.storage, request, self._session.commits), self._reading_threads)
 
     @property

@@ -9,15 +9,19 @@ from typing import Any
 
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
 from hudi_ops.services.begin import begin_watched
-from hudi_ops.services.commit import Write, complete_write
+from hudi_ops.services.commit import complete_write
 from hudi_ops.services.create import ensure_first_commit
+from hudi_ops.services.metadata_compact import after_write
+from hudi_ops.services.metadata_delta import wanted_facts
 from hudi_ops.services.operations import Replaces, WriteOperation
 from hudi_ops.services.recover import finish_unfinished, recover
-from hudi_ops.services.replace import HeldPartition, choose, file_ids, groups_of, measured, plain_paths
+from hudi_ops.services.replace import HeldPartition, choose, groups_of, hiding, measured, plain_paths
 from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.services.session import Session
 from hudi_ops.services.writable import refuse_unwritable
+from hudi_ops.services.write import Write
 from hudi_ops.timeline.state import TableState
+from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import Slice
 
 logger = logging.getLogger(__name__)
@@ -105,9 +109,13 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
             keeper.check()
             partitions = measured(session, attempt.begun, held)
             keeper.check()
-            replaced = {path: file_ids(slices) for path, slices in held.items()}
-            entry = complete_write(session, attempt, Write(operation.hudi_name, (), replaced=replaced))
+            schema = table_schema(state.config, state.timeline, session.commits)
+            # It writes no file; of those that it hides the metadata table may want the keys.
+            facts = replace(wanted_facts(session, attempt.begun, schema), columns=(), bloom=False)
+            write = hiding(session, attempt.begun, Write(operation.hudi_name, (), wanted=facts), held)
+            entry = complete_write(session, attempt, write)
         session.settle(attempt.instant)
+        after_write(session)
     except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
         # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
         undo_attempt(session, attempt.instant, error)

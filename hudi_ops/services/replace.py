@@ -6,16 +6,19 @@ Taken before the decision, outside the lock; groups that come into being meanwhi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import chain
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import InvalidRequest, NotFound
 from hudi_ops.files.base_file import BaseFileReader
+from hudi_ops.services.hidden_keys import hidden_keys
 from hudi_ops.services.live_groups import live_slices
 from hudi_ops.services.operations import Replaces, WriteOperation
 from hudi_ops.services.session import Session
+from hudi_ops.services.write import Write
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.slices import Slice, is_partitioned
@@ -51,8 +54,8 @@ def groups_of(
 
 def replaced_by(
     session: Session, state: TableState, operation: WriteOperation, touched: Iterable[str]
-) -> dict[str, tuple[str, ...]] | None:
-    """File ids that an ingest replaces, by partition path; None when it replaces nothing.
+) -> dict[str, tuple[Slice, ...]] | None:
+    """Slices whose file groups an ingest replaces, by partition path; None when it replaces nothing.
 
     A touched partition without file groups is named too: conflicts are told from what the commit names.
 
@@ -66,12 +69,22 @@ def replaced_by(
         return None
     paths = sorted(set(touched))
     held = groups_of(session, state, None if operation.replaces is Replaces.TABLE else paths)
-    return {path: file_ids(held.get(path, ())) for path in sorted({*paths, *held})}
+    return {path: held.get(path, ()) for path in sorted({*paths, *held})}
 
 
-def file_ids(slices: Iterable[Slice]) -> tuple[str, ...]:
-    """Ids of file groups."""
-    return tuple(one.file_id for one in slices)
+def hiding(session: Session, state: TableState, write: Write, held: Mapping[str, Sequence[Slice]]) -> Write:
+    """The write, naming the file groups that it hides; and their keys, where the metadata table asks for keys.
+
+    Raises:
+        NotFound: a file is gone: cleaned since it was listed.
+    """
+    keys = hidden_keys(session, state, chain(*held.values())) if write.wanted.keys else None
+    return replace(write, replaced=file_ids(held), hidden_keys=keys)
+
+
+def file_ids(held: Mapping[str, Sequence[Slice]]) -> dict[str, tuple[str, ...]]:
+    """Ids of file groups by partition path, as a replace commit names them."""
+    return {path: tuple(one.file_id for one in slices) for path, slices in held.items()}
 
 
 def choose(held: Mapping[str, object], wanted: Sequence[str], config: TableConfig) -> list[str]:

@@ -17,6 +17,7 @@ from hudi_ops.concurrency.locks import hold_lock
 from hudi_ops.concurrency.standing import refuse_taken_over
 from hudi_ops.concurrency.transaction import Decided
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
+from hudi_ops.metadata.commit import undo_delta
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import is_foreign
 from hudi_ops.services.rollback_files import (
@@ -111,6 +112,9 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
         with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
             delete_files(storage, paths, foreign=foreign, check=keeper.check)
             delete_own_notes(session, target.time)
+            if state.config.all_metadata_partitions:
+                # While the write is pending its blocks are passed over; once it is off the timeline they would count.
+                undo_delta(storage, [target.time])
             delete_pending(session, state.timeline.folder, target, foreign=foreign)
             decided = _complete(session, attempt, target, paths)
     except Cancelled as error:

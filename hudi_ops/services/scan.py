@@ -31,20 +31,32 @@ class Explanation:
     """What a scan reads, and what its condition left out.
 
     Attributes:
+        listing: who said which files there are: `storage`, or `metadata`, the metadata table.
         partitions_read: partitions whose files are looked at.
-        partitions_skipped: partitions, and folders with all below them, that were left out by their paths.
+        partitions_skipped: partitions, and folders with all below them, that were left out.
+        partitions_skipped_by_statistics: of those, by the metadata table's `partition_stats`; the others by their paths.
+        partitions_skipped_by_record_index: of those, because no wanted key lives there.
+        groups_skipped_by_statistics: file groups that were left out by the metadata table's `column_stats`, and are not opened.
+        groups_skipped_by_record_index: the same, because no wanted key lives there.
+        groups_skipped_by_bloom_filters: the same, by the metadata table's `bloom_filters`.
         files_read: base files of which rows are read.
-        files_skipped: base files whose footers say that no row passes.
+        files_skipped: base files of the partitions that are looked at, of which indexes or footers say that no row passes.
         log_files_read: log files, whose records are merged over the rows.
         row_groups_read: row groups that are read.
-        row_groups_skipped: the other row groups of the partitions that are looked at.
+        row_groups_skipped: the other row groups of the files that are opened.
         bytes_read: size of the files that are read, log files among them; of some of them, only parts are.
         log_bytes_read: size of the log files.
         rows_at_most: rows in the row groups that are read, and records of the log files.
     """
 
+    listing: str
     partitions_read: int
     partitions_skipped: int
+    partitions_skipped_by_statistics: int
+    partitions_skipped_by_record_index: int
+    groups_skipped_by_statistics: int
+    groups_skipped_by_record_index: int
+    groups_skipped_by_bloom_filters: int
     files_read: int
     files_skipped: int
     log_files_read: int
@@ -54,18 +66,31 @@ class Explanation:
     log_bytes_read: int
     rows_at_most: int
 
-    def as_dict(self) -> dict[str, int]:
+    def as_dict(self) -> dict[str, int | str]:
         """By name."""
         return asdict(self)
 
     def __str__(self) -> str:
-        return (
-            f"partitions  {self.partitions_read} read, {self.partitions_skipped} skipped\n"
-            f"files       {self.files_read} read, {self.files_skipped} skipped\n"
-            f"log files   {self.log_files_read} read, {self.log_bytes_read} bytes\n"
-            f"row groups  {self.row_groups_read} read, {self.row_groups_skipped} skipped\n"
-            f"at most     {self.rows_at_most} rows in files of {self.bytes_read} bytes"
-        )
+        partitions = _by({
+            "partition_stats": self.partitions_skipped_by_statistics,
+            "record_index": self.partitions_skipped_by_record_index,
+        })
+        groups = {
+            "column_stats": self.groups_skipped_by_statistics,
+            "record_index": self.groups_skipped_by_record_index,
+            "bloom_filters": self.groups_skipped_by_bloom_filters,
+        }
+        by = "by the metadata table" if self.listing == "metadata" else "of folders"
+        lines = [
+            f"listing     {by}",
+            f"partitions  {self.partitions_read} read, {self.partitions_skipped} skipped{partitions}",
+            f"file groups {sum(groups.values())} skipped{_by(groups)}" if any(groups.values()) else "",
+            f"files       {self.files_read} read, {self.files_skipped} skipped",
+            f"log files   {self.log_files_read} read, {self.log_bytes_read} bytes",
+            f"row groups  {self.row_groups_read} read, {self.row_groups_skipped} skipped",
+            f"at most     {self.rows_at_most} rows in files of {self.bytes_read} bytes",
+        ]
+        return "\n".join(line for line in lines if line)
 
 
 class Scan:
@@ -175,11 +200,18 @@ class Scan:
             files = self._engine.map(_look, self._plan.tasks)
         read = [one for one in files if one.row_groups]
         groups = sum(one.row_groups for one in files)
+        left_out = self._plan.left_out
         return Explanation(
+            listing=left_out.listing,
             partitions_read=len(self._plan.partitions),
             partitions_skipped=len(self._plan.partitions_skipped),
+            partitions_skipped_by_statistics=left_out.partitions_by_statistics,
+            partitions_skipped_by_record_index=left_out.partitions_by_record_index,
+            groups_skipped_by_statistics=left_out.groups_by_statistics,
+            groups_skipped_by_record_index=left_out.groups_by_record_index,
+            groups_skipped_by_bloom_filters=left_out.groups_by_bloom_filters,
             files_read=len(read),
-            files_skipped=sum(one.has_base for one in files) - len(read),
+            files_skipped=sum(one.has_base for one in files) - len(read) + left_out.base_files,
             log_files_read=sum(one.logs for one in files),
             row_groups_read=groups,
             row_groups_skipped=sum(one.row_groups_in_file for one in files) - groups,
@@ -271,6 +303,11 @@ def _look(task: FileTask | SliceTask) -> _Looked:
     return _Looked(
         has_base, len(scan.row_groups), scan.row_groups_in_file, scan.rows, task.size_bytes - log_bytes, logs, log_bytes
     )
+
+
+def _by(counts: dict[str, int]) -> str:
+    said = [f"{count} by {name}" for name, count in counts.items() if count]
+    return f" ({', '.join(said)})" if said else ""
 
 
 def _not_installed(package: str, error: ImportError) -> dict[str, str]:

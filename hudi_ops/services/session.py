@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,9 +19,13 @@ from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.process_beats import process_beats
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
 from hudi_ops.config.conflict_settings import ConflictSettings
-from hudi_ops.config.write_settings import LogFormat
+from hudi_ops.config.table import TableConfig
+from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, LogFormat
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
+from hudi_ops.metadata.delta import MetadataDelta
+from hudi_ops.metadata.layout import Basis, count_groups, kept_partitions
+from hudi_ops.metadata.partitions import MetadataPartition
 from hudi_ops.services.adopter import Adopter, Terms
 from hudi_ops.services.apply import TimelineApplier
 from hudi_ops.timeline.cancelled import cancel_slot, fate_of
@@ -50,14 +55,17 @@ class EntryFields(TypedDict):
 class Session:
     """One process's work on one table; not safe for several threads at once. `terms` count for tables of other programs.
 
-    `log_format` is that of the rows in log files. `gives_way` says whether a write lets older ones that overlap finish first: it
-    does while it may be tried again.
+    `log_format` is that of the rows in log files, `file_sizes` those that new keys fill base files up to. After a write the
+    metadata table is compacted once `metadata_compact_after` of its deltas lie upon its base files. `gives_way` says whether a
+    write lets older ones that overlap finish first: it does while it may be tried again.
     """
 
     ctx: TableContext
     terms: Terms = field(default_factory=Terms)
     conflicts: ConflictSettings = field(default_factory=ConflictSettings)
     log_format: LogFormat = "parquet"
+    file_sizes: FileSizes = field(default_factory=FileSizes)
+    metadata_compact_after: int = METADATA_COMPACT_AFTER
     gives_way: bool = field(default=False, init=False)
     strategy: ConflictStrategy = field(init=False)
     contenders: ContenderReader = field(init=False)
@@ -69,8 +77,11 @@ class Session:
     """Whether this session's last write ended well, and left nothing to recover."""
     recovered_s: float = field(default=float("-inf"), init=False)
     """When this session recovered the table last, by the monotonic clock."""
+    metadata_deltas: int = field(default=0, init=False)
+    """Delta commits of the metadata table since its last compaction, as this session's last write found them."""
     _keepers: dict[str, Keeper] = field(init=False, default_factory=dict)
     _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
+    _groups: tuple[Basis, Mapping[MetadataPartition, int]] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if "lock_wait_s" in self.conflicts.model_fields_set:
@@ -110,6 +121,27 @@ class Session:
         self.applier.remember(path, body)
         self._payloads.setdefault(instant, []).append(path)
         return path
+
+    def put_delta(self, delta: MetadataDelta) -> str:
+        """Put what a COMPLETE will add to the metadata table; returns its path."""
+        body = delta.to_bytes()
+        path = f"{payload_folder(delta.instant)}/metadata-{hashlib.sha256(body).hexdigest()[:16]}"
+        self.ctx.storage.put(path, body)
+        self.applier.remember_delta(path, delta)
+        self._payloads.setdefault(delta.instant, []).append(path)
+        return path
+
+    def drop_delta(self, entry: Complete) -> None:
+        """Remove the bundle of an instant that is complete: its bytes lie in the metadata table now."""
+        if entry.metadata:
+            with best_effort(entry.instant):
+                self.ctx.storage.delete(entry.metadata)
+
+    def metadata_groups(self, basis: Basis, config: TableConfig) -> Mapping[MetadataPartition, int]:
+        """How many file groups each partition of the metadata table has; counted once for a basis."""
+        if self._groups is None or self._groups[0] != basis:
+            self._groups = basis, count_groups(self.ctx.storage, config, kept_partitions(config))
+        return self._groups[1]
 
     def watch(self, action: str, intent: Footprint) -> Watch:
         """The look-out of a write that is going to touch what `intent` says."""
@@ -156,16 +188,16 @@ class Session:
         with best_effort(instant):
             tried = mine if alone else [info.path for info in self.ctx.storage.list(payload_folder(instant))]
             for path in tried:
-                if path != decided.entry.payload:
+                if path not in decided.entry.notes:
                     self.ctx.storage.delete(path)
 
     def drop_refused_payloads(self, instant: str) -> None:
         """Remove what this session put for an instant that it may not complete any more; what a slot names stays."""
         with best_effort(instant):
             fate = fate_of(self.ctx.storage, self.loader.load(), instant)
-            named = getattr(fate[1], "payload", "") if fate is not None else ""
+            named: frozenset[str] = getattr(fate[1], "notes", frozenset()) if fate is not None else frozenset()
             for path in self._payloads.pop(instant, []):
-                if path != named:
+                if path not in named:
                     self.ctx.storage.delete(path)
 
     def settle(self, instant: str, markers: Sequence[str] | None = None) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 
 from hudi_ops.concurrency.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.markers import FOLDER, delete_markers, list_markers, marker_path
+from hudi_ops.metadata.commit import undo_delta
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import is_silent
 from hudi_ops.services.rollback_files import delete_files, delete_own_notes, delete_pending, files_of
@@ -55,6 +56,7 @@ def clear_risen(session: Session, state: TableState, instant: str) -> list[str]:
     paths = files_of(session, instant)
     delete_files(session.ctx.storage, paths)
     delete_own_notes(session, instant)
+    _undo_late_delta(session, state, instant)
     found = state.timeline.find(instant)
     if found is not None and not found.is_completed:
         delete_pending(session, state.timeline.folder, found)
@@ -118,7 +120,7 @@ def _drop_other_payloads(session: Session, state: TableState, completed: Instant
         return
     fate = fate_of(session.ctx.storage, state, completed.time)
     if fate is not None and isinstance(fate[1], Complete):
-        delete_files(session.ctx.storage, [info.path for info in held if info.path != fate[1].payload])
+        delete_files(session.ctx.storage, [info.path for info in held if info.path not in fate[1].notes])
 
 
 def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None:
@@ -219,10 +221,17 @@ def look_again(session: Session, state: TableState, instant: str, until_ms: Sequ
         if late:
             logger.warning("tasks of %s wrote after its rollback; deleted: %s", instant, ", ".join(late))
         delete_files(session.ctx.storage, late)
+        _undo_late_delta(session, state, instant)
         delete_markers(session.ctx.storage, instant)
     for one in until_ms:
         session.ctx.storage.delete(note_path(instant, one))
     return len(paths)
+
+
+def _undo_late_delta(session: Session, state: TableState, instant: str) -> None:
+    """An applier that slept may have put the delta of a voided write after it had been taken away."""
+    if state.config.all_metadata_partitions and undo_delta(session.ctx.storage, [instant]):
+        logger.warning("the metadata table's delta of %s was put after its rollback: removed", instant)
 
 
 def note_path(instant: str, until_ms: int) -> str:
@@ -246,8 +255,13 @@ def _settle_vanished(session: Session, state: TableState, instant: str) -> None:
     Its name is not given up before a slot has its fate: a sleeper's file would be pending without a lease, which looks like
     another program's, and stays for good.
     """
+    lease = read_lease(session.ctx.storage, instant)
     if instant <= state.log.boundary:
         session.settle(instant)
+        return
+    if lease is not None and lease.role == "build":
+        # It never gets onto the timeline, and may have ended well. What it left unfinished is for the next build to cancel.
+        session.drop_name(instant)
         return
     fate = fate_of(session.ctx.storage, state, instant)
     if fate is not None and isinstance(fate[1], Cancel):

@@ -33,6 +33,7 @@ class TagSpec:
         ordering: column that must hold a value in every row, where it is required.
         kept: columns that go on to the second step; None for all.
         fill: columns that are not required may be missing, and are null then.
+        looks_up: keys are looked up before rows are written: columns that come in chunks of their own too, the record key first.
     """
 
     tagger: Tagger
@@ -41,6 +42,7 @@ class TagSpec:
     ordering: str | None = None
     kept: tuple[str, ...] | None = None
     fill: bool = False
+    looks_up: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,11 @@ class SourceTask:
 
 @dataclass(frozen=True)
 class SourceSummary:
-    """What a run of a source held: rows in all, and rows of each (partition path, bucket)."""
+    """What a run of a source held: rows in all, rows of each (partition path, bucket), and bytes in Arrow."""
 
     rows: int
     groups: tuple[tuple[str, int, int], ...]
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,11 @@ class BatchTagger:
 def chunk_key(partition_path: str, bucket: int) -> str:
     """Key of a bucket's chunks."""
     return f"{bucket:08d}/{partition_path}"
+
+
+def keys_key(partition_path: str, lane: int) -> str:
+    """Key of the chunks that hold the record keys of a lane alone, where they are looked up."""
+    return f"keys {chunk_key(partition_path, lane)}"
 
 
 def read_and_tag(task: SourceTask) -> Iterator[Produced]:
@@ -124,8 +132,11 @@ def _tag(run: Run, spec: TagSpec, where: str) -> Produced:
         error.what = f"{where}: {error.what}"
         count_from(error, first)
         raise
-    chunks = tuple(Chunk(chunk_key(path, bucket), part) for path, bucket, part in parts)
-    return Produced(SourceSummary(rows.num_rows, tuple((p, b, part.num_rows) for p, b, part in parts)), chunks)
+    chunks = [Chunk(chunk_key(path, bucket), part) for path, bucket, part in parts]
+    if spec.looks_up:
+        chunks += [Chunk(keys_key(path, bucket), part.select(spec.looks_up)) for path, bucket, part in parts]
+    counts = tuple((path, bucket, part.num_rows) for path, bucket, part in parts)
+    return Produced(SourceSummary(rows.num_rows, counts, rows.nbytes), tuple(chunks))
 
 
 def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -16,6 +16,7 @@ from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.concurrency.strangers import is_shared_with_strangers
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, NotFound
+from hudi_ops.metadata.commit import undo_delta
 from hudi_ops.services.pending_plans import plan_inputs
 from hudi_ops.timeline.commit_log import POINTER_KEY, read_slot
 from hudi_ops.timeline.commit_metadata import CommitMetadata
@@ -130,7 +131,7 @@ def clear_voided(ctx: TableContext, state: TableState) -> list[str]:
     Returns:
         Paths of what was removed.
     """
-    risen = []
+    risen, undone_there = [], []
     for slot in sorted(state.log.voided):
         # Such a file may be the newest on the timeline, from which the log was read upwards: its own slot lies below then.
         entry = state.log.at(slot) or read_slot(ctx.storage, slot)
@@ -139,9 +140,12 @@ def clear_voided(ctx: TableContext, state: TableState) -> list[str]:
             # What completed it at another time is another decision.
             if found is not None and found.is_completed and found.completion_time == entry.completion_time:
                 risen.append(state.timeline.path(found.file_name))
+                undone_there += [entry.instant] if entry.metadata else []
     for path in risen:
         logger.warning("%s was voided, and put nevertheless: removed", path)
         ctx.storage.delete(path)
+    if undone_there:
+        undo_delta(ctx.storage, undone_there)
     return risen
 
 

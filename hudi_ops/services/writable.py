@@ -5,14 +5,10 @@ from __future__ import annotations
 from hudi_ops.config.key_generators import WRITABLE_TYPES, time_partition_of
 from hudi_ops.config.table import WRITABLE_VERSIONS, TableConfig
 from hudi_ops.errors import HudiOpsError, Unsupported
+from hudi_ops.metadata.layout import unkept_partitions
 from hudi_ops.timeline.state import TableState
 
 _DELETE_MARKER = "hoodie.record.merge.property."
-
-METADATA_CHOICE = (
-    "drop it with `hudi-ops adopt TABLE --drop-metadata-table` (Table.adopt(drop_metadata_table=True)) and let Apache Hudi's "
-    "writers run with hoodie.metadata.enable=false, or they build it again; or go on writing the table with Apache Hudi alone"
-)
 
 
 def refuse_unwritable(config: TableConfig) -> None:
@@ -24,10 +20,12 @@ def refuse_unwritable(config: TableConfig) -> None:
     problem, next_step = _foreign_feature(config), ""
     if config.version not in WRITABLE_VERSIONS:
         problem = f"its version is {config.version}"
-    elif config.metadata_partitions or config.metadata_partitions_inflight:
-        partitions = config.metadata_partitions + config.metadata_partitions_inflight
-        problem = f"it has a metadata table ({', '.join(partitions)}), which is not kept yet"
-        next_step = METADATA_CHOICE
+    elif strange := unkept_partitions(config):
+        problem = f"its metadata table has partitions that are not kept yet ({', '.join(strange)})"
+        next_step = (
+            f"take them out with `hudi-ops metadata drop TABLE {' '.join(strange)}`, drop its whole metadata table with "
+            "--drop-metadata-table, or write it with Apache Hudi alone"
+        )
     elif config.drop_partition_columns:
         problem = "it drops partition columns from its files"
     elif config.merge_mode == "CUSTOM":
@@ -42,7 +40,7 @@ def refuse_unwritable(config: TableConfig) -> None:
         raise Unsupported(
             f"this table cannot be written: {problem}",
             table=config.name,
-            expected="a table of version 8 or 9 without a metadata table",
+            expected="a table of version 8 or 9 with what writers of ours keep",
             found=problem,
             next_step=next_step
             or "write it with Apache Hudi; `hudi-ops read` and `hudi-ops show` work where files allow",
@@ -59,9 +57,25 @@ def refuse_other_index(state: TableState) -> None:
         raise Unsupported(
             "this table was adopted for services only: its index is Apache Hudi's own, which would not find what we write",
             table=state.config.name,
-            expected="Apache Hudi's simple bucket index",
+            expected="the bucket (simple engine), bloom, simple or record index",
             found="another index",
             next_step="write its rows with Apache Hudi; compact it, remove partitions and read it here",
+        )
+
+
+def refuse_index(index: str, meta_fields: bool, table: str) -> None:
+    """Refuse what no table can have.
+
+    Raises:
+        Unsupported: keys would have to be looked up, and no column holds them.
+    """
+    if index != "simple_bucket" and not meta_fields:
+        raise Unsupported(
+            f"a table without meta columns cannot have the index {index}",
+            table=table,
+            expected="meta columns, or the bucket index",
+            found=f"index {index}, without meta columns",
+            next_step="change one of the two: Apache Hudi's writers can use the bucket index only, too",
         )
 
 

@@ -117,10 +117,15 @@ def load_timeline(storage: Storage, config: TableConfig) -> Timeline:
 
     In layout 1 a completed file carries no completion time; its request time stands in, as its order was the only one then.
     """
-    listed = storage.list_folder(config.timeline_folder)
-    files = [parsed for info in listed.files if (parsed := parse_file_name(info.name, config.layout)) is not None]
-    if config.layout == 1:
+    return list_timeline(storage, config.timeline_folder, config.layout)
+
+
+def list_timeline(storage: Storage, folder: str, layout: int) -> Timeline:
+    """List a timeline folder; as `load_timeline`, for timelines of which no settings are at hand."""
+    listed = storage.list_folder(folder)
+    files = [parsed for info in listed.files if (parsed := parse_file_name(info.name, layout)) is not None]
+    if layout == 1:
         files = [
             TimelineFile(f.name, f.time, f.action, f.state, f.time) if f.state is State.COMPLETED else f for f in files
         ]
-    return timeline_of(files, config.timeline_folder, config.layout)
+    return timeline_of(files, folder, layout)

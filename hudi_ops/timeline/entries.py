@@ -39,6 +39,11 @@ class Plan(_Entry):
     payload: str
     footprint: str = ""
 
+    @property
+    def notes(self) -> frozenset[str]:
+        """Paths of all that it points to."""
+        return frozenset({self.payload})
+
 
 class Takeover(_Entry):
     """Who may work on an instant from now on."""
@@ -49,7 +54,10 @@ class Takeover(_Entry):
 
 
 class Complete(_Entry):
-    """An instant counts; `payload` is the path of the exact bytes of its completed file.
+    """An instant counts.
+
+    `payload` is the path of the exact bytes of its completed file, and `metadata` that of what it adds to the table's metadata
+    table, empty where there is none to keep (docs/protocol.md §18).
 
     `seen` holds request times that its decider found on the timeline, of completed writes that it did not know from the log, with
     completion times above `seen_from`, and of pending plans: whatever else is found there by who applies it came afterwards.
@@ -62,8 +70,14 @@ class Complete(_Entry):
     epoch: int
     completion_time: str
     payload: str
+    metadata: str = ""
     seen: tuple[str, ...] = ()
     seen_from: str | None = None
+
+    @property
+    def notes(self) -> frozenset[str]:
+        """Paths of all that it points to."""
+        return frozenset(path for path in (self.payload, self.metadata) if path)
 
 
 class Cancel(_Entry):

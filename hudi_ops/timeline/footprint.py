@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hudi_ops.errors import Corrupt
-from hudi_ops.timeline.commit_metadata import CommitMetadata
+from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.plans import CompactionPlan, Plan, ReplacePlan
 
 BUCKET_DIGITS = 8
@@ -19,12 +19,18 @@ TAKEN_KEY = "hudi_ops.source"
 INTENT_KEY = "hudi_ops.intent"
 """Extra metadata of an inflight file of ours: what the write is about to touch, as `encode_footprint` says it."""
 
+LOOKED_KEY = "hudi_ops.new_keys"
+"""Extra metadata of a commit whose new keys had been looked for in vain, in a table whose index does not tell a key's group: in
+their `partition`, or in the whole `table`."""
+
 INTENT_NAMES_MAX = 2_000
 """File groups, or else partitions, that an intent names: it must stay a small file."""
 
 
 _OF_TABLE = frozenset({"INSERT_OVERWRITE_TABLE"})
 _OF_PARTITIONS = frozenset({"INSERT_OVERWRITE", "DELETE_PARTITION"})
+_REARRANGING = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})
+"""Operations that bring no keys, whatever files they make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +40,30 @@ class Footprint:
     With the simple bucket index two writers may both create the first file group of a bucket: their file ids differ, their
     bucket is the same. So footprints name buckets. What replaces a partition, or the table, also meets groups that came into
     being since: it names the partition, or `is_whole` says that it is all of them.
+
+    With the other indexes a new key's group is anybody's choice, so that two writers of one key may touch no group in common.
+    `adds` are the partitions into which keys were put that may have been new there, `looked` those of them that were searched
+    for these keys before: who relies on a key's absence meets whoever adds keys. `looks_everywhere`: the index is global.
     """
 
     groups: frozenset[tuple[str, str]] = frozenset()
     sources: frozenset[str] = frozenset()
     partitions: frozenset[str] = frozenset()
     is_whole: bool = False
+    adds: frozenset[str] = frozenset()
+    looked: frozenset[str] = frozenset()
+    looks_everywhere: bool = False
 
     @property
     def touched(self) -> frozenset[str]:
         """Every partition that it names, in whole or in part."""
-        return self.partitions | {partition for partition, _ in self.groups}
+        return self.partitions | self.adds | {partition for partition, _ in self.groups}
 
     def overlap(self, other: Footprint) -> tuple[str, ...]:
-        """What both touch, as text for people; empty when they do not conflict."""
+        """What both touch, as text for people; empty when they do not conflict.
+
+        Not the same both ways: keys that `other` added matter to one that looked for its own, not to one that did not.
+        """
         shared = [f"{partition or '.'}/{group}" for partition, group in sorted(self.groups & other.groups)]
         whole = (self.partitions & other.touched) | (other.partitions & self.touched)
         if self.is_whole:
@@ -57,15 +73,17 @@ class Footprint:
         named = [f"partition {partition or '.'}" for partition in sorted(whole)]
         if self.is_whole and other.is_whole:
             named = ["the whole table"]
-        return (*named, *shared, *(f"source {name}" for name in sorted(self.sources & other.sources)))
+        met = other.adds if self.looks_everywhere and self.looked else other.adds & self.looked
+        added = [f"new keys in partition {partition or '.'}" for partition in sorted(met - whole)]
+        return (*named, *shared, *added, *(f"source {name}" for name in sorted(self.sources & other.sources)))
 
     def coarsened(self) -> Footprint | None:
         """The same, or whole partitions where the file groups are too many to name; None when even those are."""
-        if len(self.groups) <= INTENT_NAMES_MAX >= len(self.partitions):
+        if max(map(len, (self.groups, self.partitions, self.adds, self.looked))) <= INTENT_NAMES_MAX:
             return self
         if len(self.touched) > INTENT_NAMES_MAX:
             return None
-        return Footprint(frozenset(), self.sources, self.touched, self.is_whole)
+        return replace(self, groups=frozenset(), partitions=self.touched)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +117,7 @@ def intent_of(data: bytes) -> Intent | None:
     coarse = known.partitions | {partition for partition, group in known.groups if not group}
     if not (named or coarse or known.is_whole):
         return None
-    return Intent(Footprint(named, known.sources, coarse, known.is_whole), is_exact=False)
+    return Intent(replace(known, groups=named, partitions=coarse), is_exact=False)
 
 
 def inflight_body(operation: str, intent: Footprint | None) -> bytes:
@@ -122,13 +140,29 @@ def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozense
     groups |= {
         (partition, file_id[:BUCKET_DIGITS]) for partition, ids in (metadata.replaced or {}).items() for file_id in ids
     }
+    adds = frozenset(stat.partition_path for stat in metadata.stats if _adds_keys(stat))
+    if metadata.operation in _REARRANGING:
+        adds = frozenset()
+    looked = metadata.extra.get(LOOKED_KEY, "")
+    named = Footprint(
+        frozenset(groups),
+        sources,
+        adds=adds,
+        looked=adds if looked else frozenset(),
+        looks_everywhere=looked == "table",
+    )
     if metadata.operation in _OF_TABLE:
-        return Footprint(frozenset(groups), sources, is_whole=True)
+        return replace(named, is_whole=True)
     if metadata.operation in _OF_PARTITIONS:
         # A partition whose groups were all gone already is named with an empty list.
         partitions = frozenset(partition for partition, _ in groups) | frozenset(metadata.replaced or {})
-        return Footprint(frozenset(groups), sources, partitions)
-    return Footprint(frozenset(groups), sources)
+        return replace(named, partitions=partitions)
+    return named
+
+
+def _adds_keys(stat: WriteStat) -> bool:
+    """A base file of a group that is new, or one that says so. Log files hold no new keys where keys are looked up."""
+    return stat.num_inserts > 0 or (not stat.log_files and stat.prev_commit in {"", "null"})
 
 
 def inputs_of(plan: Plan | None) -> Footprint | None:
@@ -154,6 +188,9 @@ def encode_footprint(footprint: Footprint | None) -> str:
         "partitions": sorted(footprint.partitions),
         "sources": sorted(footprint.sources),
         "whole": footprint.is_whole,
+        "adds": sorted(footprint.adds),
+        "looked": sorted(footprint.looked),
+        "everywhere": footprint.looks_everywhere,
     }
     return json.dumps({key: value for key, value in said.items() if value})
 
@@ -167,6 +204,9 @@ def decode_footprint(text: str) -> Footprint | None:
             frozenset(said.get("sources", ())),
             frozenset(said.get("partitions", ())),
             is_whole=bool(said.get("whole")),
+            adds=frozenset(said.get("adds", ())),
+            looked=frozenset(said.get("looked", ())),
+            looks_everywhere=bool(said.get("everywhere")),
         )
     except (ValueError, TypeError, AttributeError):
         return None

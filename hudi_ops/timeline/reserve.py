@@ -53,3 +53,13 @@ def next_after(times: frozenset[str], now_ms: int, table: str, zone: str) -> str
             next_step="set this machine's clock (NTP), or wait until it has passed that instant",
         )
     return instant_of_ms(ms_of_instant(newest) + 1)
+
+
+def free_at_or_below(time: str, taken: frozenset[str]) -> str:
+    """The first time from `time` downwards that is not among `taken`.
+
+    Nobody will ever take it, as long as `time` itself is known to all who take times: those rise.
+    """
+    while time in taken:
+        time = instant_of_ms(ms_of_instant(time) - 1)
+    return time

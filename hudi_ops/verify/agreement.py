@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from hudi_ops.config.table import PROPERTIES_PATH
+from hudi_ops.config.table import INDEX_DEFINITIONS, PROPERTIES_PATH
 from hudi_ops.errors import HudiOpsError, NotFound
 from hudi_ops.formats import properties
 from hudi_ops.services.adopter import ADOPTS
@@ -80,18 +80,19 @@ def _report_foreign(logged: LogSubject, instant: Instant, findings: Findings) ->
 def _check_properties(logged: LogSubject, findings: Findings) -> None:
     wanted: dict[str, str] = {}
     removed: set[str] = set()
-    # A metadata table that was dropped may be there again: Apache Hudi's default writers build it.
+    # Apache Hudi's writers drop a metadata table, or build one, as their options say.
     for _, entry in logged.log.since(-1):
         if isinstance(entry, Properties):
             wanted = {key: value for key, value in {**wanted, **entry.set}.items() if key not in entry.remove}
-            removed = (removed | set(entry.remove)) - entry.set.keys() - set(METADATA_KEYS)
+            removed = (removed | set(entry.remove)) - entry.set.keys()
     try:
         found = properties.loads(logged.subject.storage.get(PROPERTIES_PATH), PROPERTIES_PATH)
     except HudiOpsError:
         return  # the properties' own check reports it
-    wrong = sorted({key for key, value in wanted.items() if found.get(key) != value} | (removed & found.keys()))
+    wrong = {key for key, value in wanted.items() if found.get(key) != value} | (removed & found.keys())
+    wrong -= {*METADATA_KEYS, INDEX_DEFINITIONS}
     findings.looked("logged properties", len(wanted))
-    for key in wrong:
+    for key in sorted(wrong):
         findings.error(
             "properties-fold",
             f"{key} is {found.get(key, 'absent')!r}, the commit log says {wanted.get(key, 'absent')!r}",

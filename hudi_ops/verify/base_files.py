@@ -22,6 +22,8 @@ from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.kernels.keys import KeySpec, record_keys
 from hudi_ops.kernels.statistics import key_range
 from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.commit_log import POINTER_KEY
+from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.verify.report import Finding, Findings
 from hudi_ops.verify.subject import LiveFile, Subject
 
@@ -69,7 +71,7 @@ def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findi
     """
     files = [file for file in subject.live_base_files if file.path.endswith(".parquet")]
     _check_buckets(files, facts, findings)
-    may_double = any(metadata.operation == "BULK_INSERT" for _, metadata in subject.writes)
+    may_double = any(_doubles(metadata, facts) for _, metadata in subject.writes)
     step = 1 if subject.deep else max(1, len(files) // SAMPLED_FILES)
     tasks = [
         FileCheck(
@@ -95,6 +97,12 @@ def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findi
         findings.looked("record keys", sum(len(result.keys) for result in results if result.keys is not None))
         if subject.deep:
             _check_across(batch, results, findings)
+
+
+def _doubles(metadata: CommitMetadata, facts: TableFacts | None) -> bool:
+    """Whether a write may have written keys that were there: it looked for none."""
+    is_theirs = facts is not None and not facts.has_buckets and POINTER_KEY not in metadata.extra
+    return metadata.operation == "BULK_INSERT" or (is_theirs and metadata.operation == "INSERT")
 
 
 def check_base_file(task: FileCheck) -> FileResult:
@@ -189,7 +197,7 @@ def _check_keys(report: Findings, task: FileCheck, keys: pa.ChunkedArray, low: s
             "upsert these keys",
         )
     bucket = bucket_of(task.file_id)
-    if task.facts is not None and bucket is not None and len(keys):
+    if task.facts is not None and task.facts.has_buckets and bucket is not None and len(keys):
         values = bucket_hash_values(keys.combine_chunks(), task.facts.hash_fields)
         wrong = int((bucket_ids(values, task.facts.buckets) != bucket).sum())
         if wrong:
@@ -202,7 +210,7 @@ def _check_keys(report: Findings, task: FileCheck, keys: pa.ChunkedArray, low: s
 
 
 def _check_buckets(files: Sequence[LiveFile], facts: TableFacts | None, findings: Findings) -> None:
-    if facts is None:
+    if facts is None or not facts.has_buckets:
         return
     held: dict[tuple[str, int | None], LiveFile] = {}
     for file in files:
@@ -240,8 +248,9 @@ def _check_across(batch: Sequence[FileCheck], results: Sequence[FileResult], fin
         counted = pc.value_counts(keys)
         first = counted.field("values").filter(pc.greater(counted.field("counts"), 1))[0]
         holders = [task.path for task, held in members if pc.is_in(first, value_set=held).as_py()]
-        # As within a file: legal in what Apache Hudi inserted, never in ours.
-        (findings.warning if members[0][0].facts is None else findings.error)(
+        # As within a file: legal in what Apache Hudi inserted, and in what anybody did in bulk.
+        facts, may_double = members[0][0].facts, members[0][0].may_double
+        (findings.warning if facts is None or (may_double and not facts.has_buckets) else findings.error)(
             "key-in-two-groups",
             f"{twice} record keys lie in several live file groups, the first {first.as_py()!r} in {' and '.join(holders)}",
             partition or ".",

@@ -34,6 +34,7 @@ def _check_named(subject: Subject, named: NamedFile, findings: Findings) -> None
             named.path in subject.removed
             or subject.storage.head(named.path) is not None
             or not _still_counts(subject, named)
+            or _is_superseded(subject, named)
         ):
             return
         findings.error(
@@ -66,6 +67,27 @@ def _check_named(subject: Subject, named: NamedFile, findings: Findings) -> None
 def _still_counts(subject: Subject, named: NamedFile) -> bool:
     found = subject.later.find(named.instant.time, named.instant.kind)
     return found is not None and found.is_completed
+
+
+def _is_superseded(subject: Subject, named: NamedFile) -> bool:
+    """Of a metadata table, whether a newer base file holds what it held, or its partition was dropped since.
+
+    Ours are cleaned, and partitions are dropped by all, without an instant that says so.
+    """
+    if not subject.is_metadata_table:
+        return False
+    partition = named.stat.partition_path
+    bases = (
+        one for one in subject.live_base_files if (one.partition_path, one.file_id) == (partition, named.stat.file_id)
+    )
+    newest = max((one.instant for one in bases), default="")
+    if (named.instant.completion_time if ".log." in named.path else named.instant.time) < newest:
+        return True
+    instants = {file.name.instant for file in subject.data_files if file.partition_path == partition}
+    found = (subject.timeline.find(instant) for instant in instants)
+    # When a partition was built anew, all that is there has completed since.
+    begun = min((one.completion_time for one in found if one is not None and one.completion_time), default="")
+    return not begun or named.instant.completion_time < begun
 
 
 def _check_single(subject: Subject, findings: Findings) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from hudi_ops.concurrency.lease import EXPIRY_MS, read_lease
 from hudi_ops.errors import HudiOpsError
-from hudi_ops.services.drop_metadata import FOLDER as METADATA_FOLDER
+from hudi_ops.metadata.layout import unkept_partitions
+from hudi_ops.metadata.partitions import FOLDER as METADATA_FOLDER
 from hudi_ops.timeline.entries import Cancel
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import REWRITING_ACTIONS, ms_of_instant
@@ -74,20 +75,21 @@ def _is_planned(logged: LogSubject, instant: Instant) -> bool:
 
 
 def _check_metadata(subject: Subject, findings: Findings) -> None:
-    partitions = (*subject.config.metadata_partitions, *subject.config.metadata_partitions_inflight)
-    if partitions:
+    if strange := unkept_partitions(subject.config):
         findings.warning(
             "metadata-foreign",
-            f"another program built a metadata table ({', '.join(partitions)}): writes of ours are refused",
+            f"another program built indexes that are not kept yet ({', '.join(strange)}): writes of ours are refused",
             METADATA_FOLDER,
-            "let all its writers and services run with hoodie.metadata.enable=false, then `hudi-ops adopt --drop-metadata-table`",
+            f"write with Apache Hudi alone, or take them out with `hudi-ops metadata drop TABLE {' '.join(strange)}`",
         )
+    elif subject.config.all_metadata_partitions:
+        return
     elif subject.under(METADATA_FOLDER):
         findings.warning(
             "metadata-left",
             "a metadata table that no reader believes: some writer keeps one, or dropping it was cut short",
             METADATA_FOLDER,
-            "let all writers run with hoodie.metadata.enable=false; `hudi-ops adopt --drop-metadata-table` deletes the folder",
+            "`hudi-ops metadata drop TABLE` deletes the folder; `hudi-ops metadata build TABLE` makes it anew",
         )
 
 

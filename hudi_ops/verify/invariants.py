@@ -17,7 +17,7 @@ from hudi_ops.verify.fleet import check_fleet
 from hudi_ops.verify.leftovers import check_leftovers
 from hudi_ops.verify.log import check_log
 from hudi_ops.verify.log_files import check_log_files
-from hudi_ops.verify.metadata import check_metadata_table
+from hudi_ops.verify.metadata import check_index, check_metadata_table
 from hudi_ops.verify.pending import check_pending
 from hudi_ops.verify.properties import check_properties
 from hudi_ops.verify.report import Findings, Report
@@ -25,12 +25,16 @@ from hudi_ops.verify.subject import Subject
 from hudi_ops.verify.timeline import check_timeline
 
 
-def verify_table(storage: Storage, *, deep: bool = False, clock: Clock | None = None) -> Report:
+def verify_table(
+    storage: Storage, *, deep: bool = False, index: bool = False, sample: int | None = None, clock: Clock | None = None
+) -> Report:
     """Check a table against every invariant; nothing is changed, and live writers are not taken for damage.
 
     Args:
         storage: the table, ours or one that Apache Hudi made, metadata tables included.
         deep: read the keys of all files that readers see, and compare them; otherwise footers of all, keys of a sample.
+        index: compare the metadata table with the files, partition by partition.
+        sample: for `index`: open about so many files; None: all that readers see.
         clock: judges leases; None: this machine's.
 
     Returns:
@@ -65,6 +69,8 @@ def verify_table(storage: Storage, *, deep: bool = False, clock: Clock | None = 
     logged = check_log(subject, findings)
     check_pending(subject, logged.completes if logged is not None else (), findings)
     check_metadata_table(subject, findings)
+    if index:
+        check_index(subject, sample, findings)
     check_files(subject, findings)
     check_compactions(subject, findings)
     check_leftovers(subject, findings)

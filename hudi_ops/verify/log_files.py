@@ -141,7 +141,7 @@ def _check_keys(report: Findings, task: LogCheck, found: list[pa.Array]) -> None
         report.error("log-key-null", f"{keys.null_count} rows without a record key", task.path, "write them again")
         return
     name, bucket = parse_data_file(task.path.rpartition("/")[2]), bucket_of(task.file_id)
-    if task.facts is None or name is None or bucket is None or not len(keys):
+    if task.facts is None or not task.facts.has_buckets or name is None or bucket is None or not len(keys):
         return
     hashed = bucket_hash_values(keys.combine_chunks(), task.facts.hash_fields)
     wrong = int((bucket_ids(hashed, task.facts.buckets) != bucket).sum())

@@ -117,5 +117,5 @@ def _check_metadata_partitions(subject: Subject, findings: Findings) -> None:
                 "metadata-missing",
                 f"metadata partition {partition} is listed and not there",
                 f".hoodie/metadata/{partition}",
-                "restore it from a copy, or drop the metadata table with Apache Hudi, which builds it again",
+                f"`hudi-ops metadata drop TABLE {partition}`, then `hudi-ops metadata build TABLE {partition}`",
             )

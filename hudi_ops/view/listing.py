@@ -1,10 +1,10 @@
-"""Where a view's files come from: storage is listed; metadata tables are not read."""
+"""Where a view's files come from: what any listing gives, and the listing of storage; `metadata.listing` has the other one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.files.names import parse_data_file
@@ -24,6 +24,26 @@ class Walked:
     skipped: tuple[str, ...] = ()
 
 
+class Listing(Protocol):
+    """Base and log files of a table, by partition path; which of them are visible is not its to say."""
+
+    source: Literal["storage", "metadata"]
+    """Who says so: folders, or the metadata table."""
+
+    def files(self, partitions: Sequence[str]) -> dict[str, list[DataFile]]:
+        """The files of some partitions, sorted by path; of one that is not there, none."""
+        ...
+
+    def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
+        """All partitions with their files.
+
+        Args:
+            keep: which partitions are wanted; None for all.
+            may_prune_folders: `keep` may be asked of folders above partitions, too, and folders that it does not want be left out.
+        """
+        ...
+
+
 class StorageListing:
     """Lists folders. A partition is a folder with a `.hoodie_partition_metadata` file (docs/format.md §1.1).
 
@@ -32,6 +52,8 @@ class StorageListing:
         is_partitioned: whether rows lie in folders below the table's root.
         engine: how many folders are listed at a time; listing costs waiting, not work.
     """
+
+    source: Literal["storage", "metadata"] = "storage"
 
     def __init__(self, storage: Storage, *, is_partitioned: bool, engine: LocalEngine | None = None) -> None:
         self._storage = storage

@@ -58,6 +58,15 @@ class TableView:
             if not self._is_replaced(file, as_of)
         ]
 
+    def committed_files(self) -> list[DataFile]:
+        """Every file that counts, also of older slices and of groups that were replaced, by partition and path."""
+        return [
+            file
+            for _, files in sorted(self.files.items())
+            for file in sorted(files, key=lambda one: one.path)
+            if (self._is_visible_log(file, None) if file.is_log else self._is_visible(file, None))
+        ]
+
     def _is_visible_log(self, file: DataFile, as_of: str | None) -> bool:
         writer = self.timeline.find(file.instant)
         if self.config.layout == 1:

@@ -19,7 +19,7 @@ def test_dags_import_without_errors(airflow_home: Path) -> None:
 
     bag = DagBag(str(ROOT / "dags"))
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"compaction", "ingestion"}
+    assert set(bag.dags) == {"compaction", "ingestion", "metadata"}
 
 
 PARSE = """

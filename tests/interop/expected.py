@@ -15,6 +15,7 @@ import pyarrow as pa
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "apache-hudi-tables"
 COPY_ON_WRITE = (
+    "v8_all_types_metadata_cow",
     "v8_simplekeygen_nonhivestyle_cow",
     "v9_async_index",
     "v9_cow_clean_savepoint_rollback_archive",
@@ -25,6 +26,7 @@ MERGE_ON_READ = (
     "v6_nonpartitioned_mor",
     "v6_trips_8i1u_mor",
     "v8_trips_8i3u1d_mor",
+    "v9_all_types_metadata_mor",
     "v9_bucket_consistent_pending_resize",
     "v9_bucket_consistent_resized",
     "v9_bucket_simple",
@@ -33,6 +35,8 @@ MERGE_ON_READ = (
     "v9_txns_nonpart_nometa_mor",
     "v9_txns_simple_meta_mor",
 )
+CLEANED = frozenset({"v8_all_types_metadata_cow", "v9_all_types_metadata_mor"})
+"""Their older slices are gone: the table as of then, and what changed then, cannot be read."""
 _PLAIN = {
     "string": pa.string(),
     "bool": pa.bool_(),

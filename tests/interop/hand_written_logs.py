@@ -15,7 +15,8 @@ from hudi_ops.files.log_file import encode_log_file
 from hudi_ops.files.names import log_file_name, parse_data_file
 from hudi_ops.formats.log_deletes import Deletes
 from hudi_ops.kernels.meta_columns import add_meta_columns
-from hudi_ops.services.commit import Write, complete_write
+from hudi_ops.services.commit import complete_write
+from hudi_ops.services.write import Write
 from hudi_ops.timeline.commit_metadata import WriteStat
 
 

@@ -44,7 +44,14 @@ def rows(first: int, last: int, version: int) -> pa.Table:
 
 def make(path: Path) -> Table:
     table = Table.create(
-        str(path), name="killed", record_key=["id"], schema=SCHEMA, partition_by=["part"], ordering="ts", buckets=2
+        str(path),
+        name="killed",
+        record_key=["id"],
+        schema=SCHEMA,
+        partition_by=["part"],
+        ordering="ts",
+        buckets=2,
+        metadata=False,
     )
     table.ingest(rows(0, 20, 1))
     return table

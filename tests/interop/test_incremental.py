@@ -20,7 +20,7 @@ from hudi_ops.timeline.archived import load_history
 from hudi_ops.timeline.instant import Instant
 from tests.interop.apache_hudi import HudiPeer, HudiPeerError
 from tests.interop.compare import assert_same_rows
-from tests.interop.expected import COPY_ON_WRITE, MERGE_ON_READ
+from tests.interop.expected import CLEANED, COPY_ON_WRITE, MERGE_ON_READ
 from tests.protocol.crash_table import make_base
 from tests.protocol.test_changes_order import WORKING, overtaken
 
@@ -84,7 +84,7 @@ TABLES = {
 @pytest.fixture(scope="module", params=TABLES, ids=lambda name: name.split(",")[0].replace(" ", "-"))
 def ours(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ours") / "t"
-    table = Table.create(str(path), name="t", record_key=["id"], schema=SCHEMA, **TABLES[request.param])
+    table = Table.create(str(path), name="t", record_key=["id"], schema=SCHEMA, metadata=False, **TABLES[request.param])
     play(table)
     return path
 
@@ -128,7 +128,14 @@ def test_ours_equal_apache_hudi(ours: Path, apache_hudi: HudiPeer) -> None:
 def test_after_writes_of_apache_hudi_they_equal(tmp_path: Path, apache_hudi: HudiPeer) -> None:
     path = tmp_path / "t"
     table = Table.create(
-        str(path), name="t", record_key=["id"], schema=SCHEMA, partition_by=["part"], buckets=2, ordering="ts"
+        str(path),
+        name="t",
+        record_key=["id"],
+        schema=SCHEMA,
+        partition_by=["part"],
+        buckets=2,
+        ordering="ts",
+        metadata=False,
     )
     table.ingest(rows(range(40), 0))
     apache_hudi.write(path, rows(range(30, 50), 1), buckets=2)
@@ -155,14 +162,14 @@ def test_overlapping_writers_equal(overlapping: Path, apache_hudi: HudiPeer) -> 
     assert max(assert_equal(overlapping, incremental_by_hudi_rs, whole)) == 8
 
 
-@pytest.mark.parametrize("name", [name for name in COPY_ON_WRITE if name != ARCHIVED])
+@pytest.mark.parametrize("name", [name for name in COPY_ON_WRITE if name not in {ARCHIVED, *CLEANED}])
 def test_copy_on_write_fixtures_equal(name: str, apache_hudi: HudiPeer, hudi_fixtures: HudiFixtures) -> None:
     path = hudi_fixtures(name)
     for read in (incremental_by_hudi_rs, apache_hudi.incremental):
         assert max(assert_equal(path, read, intervals(path))) > 0
 
 
-@pytest.mark.parametrize("name", MERGE_ON_READ)
+@pytest.mark.parametrize("name", [name for name in MERGE_ON_READ if name not in CLEANED])
 def test_merge_on_read_fixtures_equal(name: str, hudi_fixtures: HudiFixtures) -> None:
     path = hudi_fixtures(name)
     table = Table.open(str(path))
@@ -209,7 +216,7 @@ def states(found: pa.Table) -> set[tuple[str, str]]:
 
 def test_without_meta_columns_all_refuse(tmp_path: Path, apache_hudi: HudiPeer) -> None:
     path = tmp_path / "t"
-    table = Table.create(str(path), name="t", record_key=["id"], schema=SCHEMA, meta_fields=False)
+    table = Table.create(str(path), name="t", record_key=["id"], schema=SCHEMA, meta_fields=False, metadata=False)
     table.ingest(rows(range(4), 0))
     with pytest.raises(HudiPeerError, match="not supported when meta fields are disabled"):
         apache_hudi.incremental(path, LONG_AGO)

@@ -55,8 +55,7 @@ def test_all_read_the_same(
     path = tmp_path / "t"
     table = Table.create(
         str(path), name="t", record_key=["id"], schema=schema, partition_by=["month"], ordering=ordering,
-        table_type="mor", buckets=2, log_format=log_format,
-    )  # fmt: skip
+        table_type="mor", buckets=2, log_format=log_format, metadata=False)  # fmt: skip
 
     def written(numbers: range, version: int, time: int, deleted: bool | None = None) -> None:
         at = {"tick": time - 4, "tock": EPOCH + timedelta(minutes=time)}

@@ -99,6 +99,7 @@ class Game:
                 table_type="mor",
                 buckets=self.shape.buckets,
                 log_format=log_format,
+                metadata=False,
             )
             table.ingest(self.delivered(rows))
         else:

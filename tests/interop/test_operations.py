@@ -45,6 +45,7 @@ class Story:
             ordering="ts",
             table_type=table_type,
             buckets=BUCKETS,
+            metadata=False,
         )
         self._partitioned = partitioned
         self._time = 0

@@ -60,6 +60,7 @@ class Game:
                 partition_by=SHAPE.partitions,
                 ordering=SHAPE.ordering,
                 buckets=SHAPE.buckets,
+                metadata=False,
             )
             table.ingest(as_table(rows, SCHEMA))
             return table

@@ -66,7 +66,7 @@ def seen_later(row: dict[str, Any]) -> dict[str, Any]:
 
 def test_old_files_beside_new_ones(tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: HudiRsReader) -> None:
     path = tmp_path / "table"
-    table = Table.create(str(path), name="t", record_key=["id"], partition_by=["part"], schema=BEFORE)
+    table = Table.create(str(path), name="t", record_key=["id"], partition_by=["part"], schema=BEFORE, metadata=False)
     # Partition a keeps its old file, b is rewritten, c is new.
     old = [old_row("1", "a"), old_row("2", "a", is_null=True), old_row("3", "b")]
     first = table.ingest(pa.Table.from_pylist(old, schema=BEFORE))
@@ -113,7 +113,7 @@ def test_a_float_keeps_its_decimal_text_as_a_double(
     floats = [float(one) for one in (*bits, *usual, np.float32("-0"), np.float32("inf")) if not np.isnan(one)]
     schema = pa.schema([("id", pa.int32()), ("part", pa.string()), ("f", pa.float32())])
     path = tmp_path / "table"
-    table = Table.create(str(path), name="t", record_key=["id"], partition_by=["part"], schema=schema)
+    table = Table.create(str(path), name="t", record_key=["id"], partition_by=["part"], schema=schema, metadata=False)
     ids = list(range(len(floats)))
     table.ingest(
         pa.table(
@@ -151,7 +151,7 @@ def test_apache_hudi_cannot_read_old_files_of_a_wider_nested_field(
     old = pa.schema([("id", pa.string()), ("part", pa.string()), ("v", before)])
     new = old.set(2, pa.field("v", after))
     path = tmp_path / "table"
-    table = Table.create(str(path), name="t", record_key=["id"], partition_by=["part"], schema=old)
+    table = Table.create(str(path), name="t", record_key=["id"], partition_by=["part"], schema=old, metadata=False)
     table.ingest(pa.Table.from_pylist([{"id": "1", "part": "a", "v": value}], schema=old))
     row = pa.Table.from_pylist([{"id": "2", "part": "b", "v": value}], schema=new)
     assert table.ingest(row, evolve=True).schema_changes == ()  # the type stays, the value fits

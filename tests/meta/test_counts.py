@@ -15,7 +15,7 @@ from hudi_ops.services.operations import DELETE_PARTITION, INGESTING, TRUNCATE
 from tests.interop import test_ping_pong, test_table_shapes
 from tests.interop.test_covering_set import AXES, covering, is_possible
 from tests.protocol import test_compaction_crashes, test_holes, test_simulated_compactions, test_simulated_pairs
-from tests.protocol.crash_table import JOBS, LOGGED_JOBS
+from tests.protocol.crash_table import JOBS, LOCATED_JOBS, LOGGED_JOBS
 
 OPERATIONS = {*INGESTING, DELETE_PARTITION.name, TRUNCATE.name}
 
@@ -101,3 +101,8 @@ def test_no_compaction_leaves_the_simulator() -> None:
 def test_what_writes_log_files_is_crashed_at_every_point() -> None:
     assert {job.operation for job in LOGGED_JOBS} == {"upsert", "insert", "delete"}
     assert {job.table_type for job in LOGGED_JOBS} == {"MERGE_ON_READ"}
+
+
+def test_what_looks_keys_up_is_crashed_at_every_point() -> None:
+    assert {job.index for job in LOCATED_JOBS} == {"bloom", "simple"}
+    assert {job.table_type for job in LOCATED_JOBS} == {"COPY_ON_WRITE", "MERGE_ON_READ"}

@@ -7,12 +7,14 @@ partition is another row, since rows do not move between partitions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from hudi_ops.config.table import IndexKind
+from hudi_ops.config.write_settings import FileSizes
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.ingest import IngestResult
@@ -42,13 +44,14 @@ class Shape:
     partitions: tuple[str, ...]
     ordering: str | None
     buckets: int
+    index: IndexKind = "simple_bucket"
+    file_sizes: FileSizes = field(default_factory=FileSizes)
 
     def create(self, table: Table) -> None:
         """Makes the table."""
-        create_table(
-            table._session,
-            Definition("model", SCHEMA, self.keys, self.partitions, self.ordering, buckets=self.buckets),
-        )
+        definition = Definition("model", SCHEMA, self.keys, self.partitions, self.ordering, buckets=self.buckets)
+        create_table(table._session, replace(definition, index=self.index))
+        table._session.file_sizes = self.file_sizes
 
 
 @dataclass(frozen=True)
@@ -259,6 +262,15 @@ SHAPES = st.builds(
     partitions=st.sampled_from([(), ("part",), ("part", "month")]),
     ordering=st.sampled_from([None, "ts"]),
     buckets=st.integers(1, 3),
+)
+SMALL_FILES = FileSizes(target_bytes=100)
+"""New groups take a row or two, and none takes any later: a base file is larger than that, however few rows it has."""
+
+LOCATED_SHAPES = st.builds(
+    replace,
+    SHAPES,
+    index=st.sampled_from(["bloom", "simple"]),
+    file_sizes=st.sampled_from([FileSizes(), FileSizes(small_bytes=0), SMALL_FILES]),
 )
 
 # Few keys, so that they meet again; a null partition value, and one that a path must escape.

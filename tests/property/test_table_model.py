@@ -10,15 +10,25 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
-from tests.property.table_model import SHAPES, STEPS, Shape, Step, play
+from tests.property.table_model import LOCATED_SHAPES, SHAPES, STEPS, Shape, Step, play
 
 START_MS = 1_900_000_000_000
+
+
+def holds(shape: Shape, steps: list[Step]) -> None:
+    clock = ManualClock(START_MS, tick_ms=1)
+    table = Table(simulated_context(MemoryStorage("model", clock), clock, "writer"))
+    shape.create(table)
+    play(table, shape, steps)
 
 
 @settings(max_examples=1_000 if os.environ.get("HUDI_OPS_SOAK") else 100)
 @given(shape=SHAPES, steps=STEPS)
 def test_a_table_holds_what_the_model_holds(shape: Shape, steps: list[Step]) -> None:
-    clock = ManualClock(START_MS, tick_ms=1)
-    table = Table(simulated_context(MemoryStorage("model", clock), clock, "writer"))
-    shape.create(table)
-    play(table, shape, steps)
+    holds(shape, steps)
+
+
+@settings(max_examples=1_000 if os.environ.get("HUDI_OPS_SOAK") else 60)
+@given(shape=LOCATED_SHAPES, steps=STEPS)
+def test_a_table_whose_index_is_asked_holds_it_too(shape: Shape, steps: list[Step]) -> None:
+    holds(shape, steps)

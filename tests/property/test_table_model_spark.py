@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from hudi_ops.storage.paths import open_storage
 from hudi_ops.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
-from tests.property.table_model import SHAPES, STEPS, Shape, Step, files_of, play
+from tests.property.table_model import LOCATED_SHAPES, SHAPES, SMALL_FILES, STEPS, Shape, Step, files_of, play
 from tests.spark_session import local_spark_engine
 
 START_MS = 1_900_000_000_000
@@ -60,7 +61,9 @@ def new_table(folder: Path, engine: Engine) -> Table:
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 @example(shape=SHAPE, steps=STORY)
-@given(shape=SHAPES, steps=STEPS)
+@example(shape=replace(SHAPE, index="bloom", file_sizes=SMALL_FILES), steps=STORY)
+@example(shape=replace(SHAPE, index="simple"), steps=STORY)
+@given(shape=SHAPES | LOCATED_SHAPES, steps=STEPS)
 def test_both_engines_write_the_same_bytes(spark_engine: SparkEngine, shape: Shape, steps: list[Step]) -> None:
     with tempfile.TemporaryDirectory(prefix="table-model-") as folder:
         # Reads go through this process: each would be a Spark job of its own, many times the cost of the rows.

@@ -10,8 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
-from hudi_ops.config.table import TableType
+from hudi_ops.config.table import INDEX_DEFINITIONS_PATH, IndexKind, TableType
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.metadata.begin import PROPERTIES_PATH
+from hudi_ops.metadata.instants import load_metadata_timeline
+from hudi_ops.metadata.partitions import FOLDER, TIMELINE_FOLDER
 from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.ledger import pointers
 from hudi_ops.services.recover import recover
@@ -67,9 +71,13 @@ class Job:
     points: int = 40
     writes: int = 15
     table_type: TableType = "COPY_ON_WRITE"
+    index: IndexKind = "simple_bucket"
+    metadata: bool = False
 
     def __str__(self) -> str:
-        return self.operation if self.table_type == "COPY_ON_WRITE" else f"{self.operation}, merge on read"
+        kind = "" if self.table_type == "COPY_ON_WRITE" else ", merge on read"
+        kind += "" if self.index == "simple_bucket" else f", {self.index}"
+        return self.operation + kind + (", metadata table" if self.metadata else "")
 
     def run(self, table: Table, source: Path) -> bool:
         """Do it, unless it was done; returns whether it was done now."""
@@ -121,13 +129,35 @@ LOGGED_JOBS = [
 ]
 """Those that write log files where the table has such."""
 
+LOCATED_JOBS = [
+    replace(UPSERT, index="bloom", writes=17),
+    replace(UPSERT, index="simple", table_type="MERGE_ON_READ", writes=17),
+]
+"""In tables whose index is asked: new keys go to small groups, and to a new one in a new partition."""
 
-def make_base(source: Path, second: pa.Table | None = SECOND, table_type: TableType = "COPY_ON_WRITE") -> MemoryStorage:
+
+METADATA_JOBS = [
+    replace(job, table_type=kind, metadata=True, writes=job.writes + 5)
+    for job in JOBS
+    for kind in ("COPY_ON_WRITE", "MERGE_ON_READ")
+    if job.operation in {"upsert", "insert_overwrite"} or (job.operation, kind) == ("truncate", "COPY_ON_WRITE")
+]
+"""In tables with a metadata table, which every reader believes."""
+
+
+def make_base(
+    source: Path,
+    second: pa.Table | None = SECOND,
+    table_type: TableType = "COPY_ON_WRITE",
+    index: IndexKind = "simple_bucket",
+    *,
+    metadata: bool = False,
+) -> MemoryStorage:
     """The table after its first ingest; the second one's file lies in `source`."""
     clock = ManualClock(START_MS)
     storage = MemoryStorage("crash", clock)
     table = Table(simulated_context(storage, clock, "creator"))
-    create_table(table._session, replace(DEFINITION, table_type=table_type))
+    create_table(table._session, replace(DEFINITION, table_type=table_type, index=index, metadata=metadata))
     source.mkdir(parents=True, exist_ok=True)
     pq.write_table(FIRST, source / "1.parquet")
     table.ingest_folder(str(source))
@@ -161,6 +191,20 @@ def unaccounted(storage: Storage) -> list[str]:
     return strange + _unaccounted(twin)
 
 
+def _metadata_files(storage: Storage) -> set[str]:
+    """Files of the metadata table whose delta commits are complete there; nothing in it may be pending."""
+    own = load_metadata_timeline(storage)
+    assert not own.pending, f"pending in the metadata table: {[str(one) for one in own.pending]}"
+    known = {PROPERTIES_PATH, INDEX_DEFINITIONS_PATH}
+    for info in storage.list(FOLDER):
+        name = parse_data_file(info.name)
+        # A compaction that was given up leaves base files, which the next one clears away (test_metadata_compaction.py).
+        is_known = name is not None and (not name.is_log or own.find(name.instant) is not None)
+        if info.path.startswith(f"{TIMELINE_FOLDER}/") or is_known:
+            known.add(info.path)
+    return known
+
+
 def _unaccounted(storage: Storage) -> list[str]:
     commits = CommitReader(storage)
     state = StateLoader(storage, commits).load()
@@ -170,7 +214,8 @@ def _unaccounted(storage: Storage) -> list[str]:
     writes = [commits.metadata(state.timeline, one) for one in state.timeline.completed_writes]
     known = {".hoodie/hoodie.properties"} | {stat.path for one in writes for stat in one.stats}
     known |= set(itertools.chain.from_iterable(pointers(one.extra).values() for one in writes))
-    known |= {entry.payload for _, entry in log.since(-1) if isinstance(entry, Complete | Plan)}
+    known |= set(itertools.chain.from_iterable(e.notes for _, e in log.since(-1) if isinstance(e, Complete | Plan)))
+    known |= _metadata_files(storage)
     known |= {f"{MARKS}/{entry.instant}" for _, entry in log.since(-1) if isinstance(entry, Cancel)}
     return [
         info.path

@@ -45,12 +45,15 @@ def make_foreign(storage: MemoryStorage, *, with_metadata_table: bool = False) -
 
 
 def build_metadata_table(storage: Storage) -> None:
-    """As a default writer of Apache Hudi does it: the folder first, then the properties."""
+    """As a writer of Apache Hudi does it, with an index of a kind that we do not keep: the folder first, then the properties."""
     for path in METADATA_FILES:
         storage.put(path, b"")
     set_properties(
         storage,
-        {"hoodie.table.metadata.partitions": "column_stats,files", "hoodie.table.metadata.partitions.inflight": ""},
+        {
+            "hoodie.table.metadata.partitions": "column_stats,files,secondary_index_city",
+            "hoodie.table.metadata.partitions.inflight": "",
+        },
     )
 
 

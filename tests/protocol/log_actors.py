@@ -10,10 +10,11 @@ from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.locks import LockHolder
 from hudi_ops.formats import avro
 from hudi_ops.formats.timeline_schemas import REQUESTED_REPLACE_METADATA
-from hudi_ops.services.commit import Write, complete_write
+from hudi_ops.services.commit import complete_write
 from hudi_ops.services.create import create_table
 from hudi_ops.services.plans import Draft, Planned, publish_plan
 from hudi_ops.services.session import Session
+from hudi_ops.services.write import Write
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock

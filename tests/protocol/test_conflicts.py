@@ -20,10 +20,11 @@ from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError
 from hudi_ops.services import commit
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.commit import Write, complete_write
+from hudi_ops.services.commit import complete_write
 from hudi_ops.services.ingest import ingest
 from hudi_ops.services.operations import DELETE_PARTITION, INSERT_OVERWRITE, UPSERT, WriteOperation, parse_operation
 from hudi_ops.services.remove import remove
+from hudi_ops.services.write import Write
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.table import Table

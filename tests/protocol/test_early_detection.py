@@ -27,7 +27,7 @@ from tests.protocol.crash_table import OLD, make_base, rows, unaccounted
 from tests.protocol.test_conflicts import AT_DATA, P0, P0_TOO, P1, cancels, now, once, paused, process
 from tests.protocol.test_strangers import NOW_MS, TIMELINE, Meanwhile
 
-OF_P0 = UPSERT.intent([("part=p0", 0)])
+OF_P0 = UPSERT.intent([("part=p0", "00000000")])
 
 
 @pytest.fixture

@@ -27,7 +27,9 @@ from tests.protocol.crash_table import (
     DEFINITION,
     FIRST,
     JOBS,
+    LOCATED_JOBS,
     LOGGED_JOBS,
+    METADATA_JOBS,
     OLD,
     START_MS,
     UPSERT,
@@ -75,9 +77,9 @@ def finish(storage: MemoryStorage, source: Path, clock: ManualClock, actor: str,
 
 
 @pytest.mark.parametrize("fault", CRASHES)
-@pytest.mark.parametrize("job", [*JOBS, *LOGGED_JOBS], ids=str)
+@pytest.mark.parametrize("job", [*JOBS, *LOGGED_JOBS, *LOCATED_JOBS, *METADATA_JOBS], ids=str)
 def test_crash_at_every_storage_operation(source: Path, fault: Fault, job: Job) -> None:
-    base, writes = make_base(source, job.rows, job.table_type), 0
+    base, writes = make_base(source, job.rows, job.table_type, job.index, metadata=job.metadata), 0
     for number in itertools.count(1):
         clock, storage = ManualClock(START_MS + 60_000), base.copy()
         story = disturbed(storage, source, clock, "writer", number, fault, job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -97,6 +98,19 @@ def test_filters_join_the_option(path: str) -> None:
     one = reader(path, where="part IN ('p1', 'p2')", columns="id, part")
     one.pushFilters([EqualTo(("part",), "p2")])
     assert read(one) == list(range(2, 40, 4))
+
+
+def test_a_listing_is_chosen_by_an_option(path: str, hudi_fixtures: Callable[[str], Path]) -> None:
+    indexed = str(hudi_fixtures("v9_record_index_bloom_filters"))
+    found = [len(reader(indexed, where="ts > 5000", listing=one).partitions()) for one in ("auto", "storage")]
+    assert found == [0, 1]
+    assert read(reader(path, listing="storage")) == list(range(40))
+    assert read(reader(path, listing="metadata")) == list(range(40))
+    Table.open(path).drop_metadata()
+    with pytest.raises(Unsupported, match="cannot be listed by its metadata table"):
+        reader(path, listing="metadata").partitions()
+    with pytest.raises(InvalidRequest, match="no listing folders"):
+        reader(path, listing="folders")
 
 
 def test_small_files_share_a_task(path: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.config.conflict_settings import ConflictSettings
+from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER
 from hudi_ops.context import TableContext
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.ingest import ingest
@@ -36,10 +37,14 @@ class Writes:
     job: Job
     once: bool = False
     early: bool = True
+    compacts_metadata: bool = False
+    """Whether it compacts the metadata table after each write."""
 
     def __call__(self, ctx: TableContext) -> Landed:
         """Do it; errors go through."""
-        return self.of(Session(ctx, conflicts=ConflictSettings(early_detection=self.early)))
+        after = 1 if self.compacts_metadata else METADATA_COMPACT_AFTER
+        conflicts = ConflictSettings(early_detection=self.early)
+        return self.of(Session(ctx, conflicts=conflicts, metadata_compact_after=after))
 
     def of(self, session: Session) -> Landed:
         """Do it in a session that is given."""

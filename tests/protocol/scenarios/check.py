@@ -16,6 +16,7 @@ from hudi_ops.concurrency.lease import EXPIRY_MS
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
 from hudi_ops.files.names import parse_data_file
+from hudi_ops.metadata.begin import PROPERTIES_PATH as METADATA_PROPERTIES
 from hudi_ops.services.session import Session
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table import Table
@@ -185,7 +186,7 @@ class Oracle:
         assert listed_rows(settled) == wanted, "a reader that lists, once everything is settled"
         # A stranger's rollback removes the lease that would lead us to the bytes of a try; they are in nobody's way.
         known = {"foreign-instant", "payload-left", "cancelled-foreign", "rollback-twice"} if self.strangers else set()
-        report = verify_table(settled, deep=True, clock=clock)
+        report = verify_table(settled, deep=True, index=settled.head(METADATA_PROPERTIES) is not None, clock=clock)
         if any(one.invariant == "cancelled-foreign" for one in report.findings):
             known |= {"states-missing"}  # it was being rolled back when it completed
         findings = [one for one in _unarchived(settled, report.findings) if one.invariant not in known]

@@ -107,6 +107,21 @@ def small_table() -> MemoryStorage:
 
 
 @cache
+def _indexed() -> MemoryStorage:
+    clock = ManualClock(START_MS)
+    storage = MemoryStorage("small", clock)
+    table = Table(simulated_context(storage, clock, "creator"))
+    create_table(table._session, replace(DEFINITION, metadata=True))
+    table.ingest(rows_of(HELD))
+    return storage
+
+
+def indexed_table() -> MemoryStorage:
+    """The same table with a metadata table, which our reader believes."""
+    return at(_indexed(), NOW_MS)
+
+
+@cache
 def _logged() -> MemoryStorage:
     clock = ManualClock(START_MS)
     storage = MemoryStorage("small", clock)

@@ -86,3 +86,15 @@ def test_ingest_takes_the_number_that_is_declared(
     assert not list((table / ".hoodie" / "metadata").iterdir())
     assert len(call("read", "trips", "--json").json["rows"]) == 4
     assert call("show", "trips", "--json").json["buckets"] == 2
+
+
+def test_a_table_whose_index_is_asked_is_adopted_by_the_name_of_its_index(
+    hudi_fixtures: Callable[[str], Path], call: Callable[..., Any]
+) -> None:
+    table = hudi_fixtures("v9_mor_pending_compaction_clustering")
+    assert call("adopt", table).code == 2
+    said = call("adopt", table, "--index", "simple")
+    assert (said.code, said.err) == (0, "")
+    assert "adopted: index simple, checked against 12 keys in 2 files; instants in UTC" in said.out
+    assert call("show", table, "--json").json["index"] == "simple"
+    assert call("adopt", table, "--index", "bloom").code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -154,3 +155,33 @@ def test_times_beyond_the_years_of_python_are_shown() -> None:
         None,
         "10000-01-01T00:00:00.000000",
     ]
+
+
+def test_which_index_left_something_out_is_explained(
+    hudi_fixtures: Callable[[str], Path], home: Path, call: Callable[..., Any]
+) -> None:
+    table = str(hudi_fixtures("v9_record_index_bloom_filters"))
+    asked = ("read", table, "--where=id = 'nobody'", "--explain")
+    said = call(*asked, "--json").json
+    assert (said["listing"], said["partitions_skipped_by_record_index"], said["files_read"]) == ("metadata", 2, 0)
+    assert "partitions  0 read, 2 skipped (2 by record_index)" in call(*asked).out
+    assert "listing     by the metadata table" in call(*asked).out
+    said = call(*asked, "--listing=storage", "--json").json
+    assert (said["listing"], said["partitions_read"], said["partitions_skipped"]) == ("storage", 2, 0)
+
+
+def test_a_listing_that_is_not_there_is_refused(trips: Path, call: Callable[..., Any]) -> None:
+    assert call("metadata", "drop", "trips").code == 0
+    assert (call("read", "trips", "--listing=folders").code, call("read", "trips", "--listing=metadata").code) == (2, 3)
+
+
+def test_listings_are_compared(hudi_fixtures: Callable[[str], Path], home: Path, call: Callable[..., Any]) -> None:
+    shutil.copytree(hudi_fixtures("v9_record_index_bloom_filters"), home / "copied")
+    same = call("read", "./copied", "--check-listing", "--json")
+    assert (same.code, same.json["is_same"], same.json["files"]) == (0, True, 2)
+    assert "2 files the same by the metadata table and on storage" in call("read", "./copied", "--check-listing").out
+    newest = max((home / "copied").glob("p=b/*.parquet"), key=lambda path: path.name.rpartition("_")[2])
+    newest.unlink()
+    other = call("read", "./copied", "--check-listing")
+    assert other.code == 20
+    assert f"not on storage: p=b/{newest.name}" in other.out

@@ -9,9 +9,10 @@ from hudi_ops.concurrency.keeper import GAP_S_MAX, refuse_starved
 from hudi_ops.concurrency.lease import drop_lease, read_lease
 from hudi_ops.errors import Cancelled, Unavailable
 from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.commit import Write, complete_write
+from hudi_ops.services.commit import complete_write
 from hudi_ops.services.create import create_table
 from hudi_ops.services.session import Session
+from hudi_ops.services.write import Write
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context

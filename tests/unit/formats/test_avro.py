@@ -95,4 +95,4 @@ def test_every_real_timeline_file_reads(hudi_fixtures, hudi_fixture_names):
                 assert records == [expected]
                 assert avro.read_one(avro.write_one(schema, expected)) == expected
                 read += 1
-    assert read == 297
+    assert read == 373

@@ -163,7 +163,7 @@ def test_every_real_file_answers_for_its_keys(hudi_fixtures, hudi_fixture_names)
             assert (footer.min_key, footer.max_key) == (in_order[0], in_order[-1])
             files += 1
             keys_asked += len(keys)
-    assert files == 82
+    assert files == 94
     assert keys_asked > 400
 
 

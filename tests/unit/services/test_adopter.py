@@ -11,6 +11,7 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.clock import SystemClock
+from hudi_ops.config.table import IndexKind, TableConfig
 from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.services.adopter import Terms
 from hudi_ops.storage.memory import MemoryStorage
@@ -19,25 +20,29 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.commit_log import read_slot
 from hudi_ops.timeline.names import instant_of_ms
+from hudi_ops.timeline.properties_file import read_properties
 from tests.protocol.foreign_table import make_foreign, set_properties, snapshot
 
 ANSWERS: dict[str, tuple[type[HudiOpsError], str]] = {
     "v6_nonpartitioned_mor": (Unsupported, "version is 6"),
     "v6_trips_8i1u_mor": (Unsupported, "version is 6"),
-    "v8_simplekeygen_nonhivestyle_cow": (Unsupported, "of another index"),
+    "v8_all_types_metadata_cow": (InvalidRequest, "bloom, simple, record_index or a global one"),
+    "v8_simplekeygen_nonhivestyle_cow": (InvalidRequest, "bloom, simple, record_index or a global one"),
     "v8_trips_8i3u1d_mor": (Unsupported, "metadata table"),
     "v9_async_index": (Unsupported, "metadata table"),
     "v9_bucket_consistent_pending_resize": (Unsupported, "consistent_hashing_metadata"),
     "v9_bucket_consistent_resized": (Unsupported, "consistent_hashing_metadata"),
     "v9_bucket_simple": (InvalidRequest, "20 keys in 4 files, which fit 4 buckets"),
-    "v9_cow_clean_savepoint_rollback_archive": (Unsupported, "of another index"),
-    "v9_mor_parquet_log": (Unsupported, "of another index"),
-    "v9_mor_pending_compaction_clustering": (Unsupported, "of another index"),
-    "v9_record_index_bloom_filters": (Unsupported, "metadata table"),
-    "v9_txns_nonpart_nometa_mor": (Unsupported, "of another index"),
+    "v9_cow_clean_savepoint_rollback_archive": (InvalidRequest, "bloom, simple, record_index or a global one"),
+    "v9_mor_parquet_log": (InvalidRequest, "bloom, simple, record_index or a global one"),
+    "v9_mor_pending_compaction_clustering": (InvalidRequest, "bloom, simple, record_index or a global one"),
+    "v9_record_index_bloom_filters": (InvalidRequest, "--timezone"),
+    "v9_txns_nonpart_nometa_mor": (InvalidRequest, "bloom, simple, record_index or a global one"),
     "v9_txns_simple_meta_cow": (Unsupported, "metadata table"),
     "v9_txns_simple_meta_mor": (Unsupported, "metadata table"),
 }
+ADOPTED = ("v9_all_types_metadata_mor",)
+"""Nothing has to be said of it: its metadata table has a record index."""
 SCHEMA = pa.schema([("id", pa.string()), ("site", pa.string()), ("shop", pa.string()), ("ts", pa.int64())])
 
 
@@ -64,7 +69,7 @@ def theirs(tmp_path: Path) -> MemoryStorage:
 
 
 def test_every_fixture_has_its_answer(hudi_fixture_names: list[str]) -> None:
-    assert sorted(ANSWERS) == hudi_fixture_names
+    assert sorted([*ANSWERS, *ADOPTED]) == hudi_fixture_names
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -76,6 +81,54 @@ def test_what_adopting_a_fixture_answers(name: str, hudi_fixtures: Callable[[str
         opened(storage, Terms()).adopt()
     assert said in str(caught.value)
     assert snapshot(storage) == before
+
+
+LOCATED = (
+    "v9_cow_clean_savepoint_rollback_archive",
+    "v9_mor_parquet_log",
+    "v9_mor_pending_compaction_clustering",
+    "v9_txns_nonpart_nometa_mor",
+)
+
+
+@pytest.mark.parametrize("index", ["bloom", "simple"])
+@pytest.mark.parametrize("name", LOCATED)
+def test_a_table_whose_index_is_asked_takes_rows_once_the_index_is_named(
+    name: str, index: IndexKind, hudi_fixtures: Callable[[str], Path]
+) -> None:
+    storage = copy_of(hudi_fixtures(name))
+    is_local = TableConfig.from_properties(read_properties(storage)).is_in_local_time
+    table = opened(storage, Terms(index=index, timezone="UTC" if is_local else None))
+    adoption = table.adopt()
+    assert (adoption.index, adoption.buckets) == (index, 0)
+    assert adoption.checked_keys > 0
+    before = table.read()
+    rows = before.select(table.schema.names).slice(0, 3)
+    result = table.ingest(rows)
+    assert (result.inserted, result.updated + result.logged) == (0, 3)
+    again = table.read()
+    assert again.num_rows == before.num_rows
+    assert (
+        again
+        .select(table.schema.names)
+        .sort_by([(key, "ascending") for key in table.config.record_key_fields])
+        .equals(
+            before.select(table.schema.names).sort_by([(key, "ascending") for key in table.config.record_key_fields])
+        )
+    )
+    with pytest.raises(InvalidRequest, match=f"says index {index}, the call says simple_bucket"):
+        opened(storage, Terms(index="simple_bucket", buckets=4)).adopt()
+
+
+def test_the_index_must_be_one_that_the_files_can_have(hudi_fixtures: Callable[[str], Path]) -> None:
+    bucketed = copy_of(hudi_fixtures("v9_bucket_simple"))
+    with pytest.raises(InvalidRequest, match="named for buckets: its index is not bloom"):
+        opened(bucketed, Terms(index="bloom", timezone="UTC")).adopt()
+    other = copy_of(hudi_fixtures("v9_txns_nonpart_nometa_mor"))
+    with pytest.raises(Unsupported, match="of another index"):
+        opened(other, Terms(index="simple_bucket", buckets=4, timezone="UTC")).adopt()
+    with pytest.raises(InvalidRequest, match="has neither buckets nor hash fields"):
+        opened(other, Terms(index="bloom", buckets=4, timezone="UTC")).adopt()
 
 
 def test_a_table_in_local_time_keeps_its_zone(hudi_fixtures: Callable[[str], Path]) -> None:

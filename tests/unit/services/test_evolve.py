@@ -14,7 +14,8 @@ from hudi_ops.concurrency.attempt import begin
 from hudi_ops.errors import Conflict, InvalidRequest
 from hudi_ops.services import ingest as ingest_module
 from hudi_ops.services.begin import begin_watched
-from hudi_ops.services.commit import Write, complete_write
+from hudi_ops.services.commit import complete_write
+from hudi_ops.services.write import Write
 from hudi_ops.table import Table
 
 SCHEMA = pa.schema([

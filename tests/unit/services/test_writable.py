@@ -23,8 +23,8 @@ from tests.protocol.foreign_table import make_foreign, set_properties, snapshot
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64())])
 ROWS = pa.table({"id": ["a", "b", "c"], "ts": [1, 2, 3]}, schema=SCHEMA)
 FEATURES = [
-    ({"hoodie.table.metadata.partitions": "files"}, "metadata table"),
-    ({"hoodie.table.metadata.partitions.inflight": "record_index"}, "metadata table"),
+    ({"hoodie.table.metadata.partitions": "files,secondary_index_ts"}, "secondary_index_ts"),
+    ({"hoodie.table.metadata.partitions.inflight": "expr_index_ts"}, "expr_index_ts"),
     ({"hoodie.table.recordkey.fields": ""}, "no record key"),
     ({"hoodie.table.cdc.enabled": "true"}, "logs changes"),
     ({"hoodie.bootstrap.base.path": "/data/old"}, "bootstrapped"),
@@ -80,8 +80,8 @@ def test_every_door_gives_the_same_answer(
 
 def test_the_choice_about_a_metadata_table_is_spelt_out(theirs: MemoryStorage) -> None:
     storage = theirs.copy()
-    set_properties(storage, {"hoodie.table.metadata.partitions": "files,column_stats"})
+    set_properties(storage, {"hoodie.table.metadata.partitions": "files,expr_index_ts"})
     with pytest.raises(Unsupported) as caught:
         Table(simulated_context(storage, SystemClock(), "writer"), Terms(buckets=1)).ingest(ROWS)
-    for word in ("files, column_stats", "--drop-metadata-table", "hoodie.metadata.enable=false"):
+    for word in ("(expr_index_ts)", "metadata drop TABLE expr_index_ts", "--drop-metadata-table", "Apache Hudi alone"):
         assert word in str(caught.value)

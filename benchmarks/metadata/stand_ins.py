@@ -1,0 +1,64 @@
+"""A table for listings: its data files are stand-ins of one byte, for a listing asks of names and sizes alone.
+
+They lie in partitions of a hundred files, a file a file group. One commit of ours names them all, and `files`, the only partition
+of the metadata table, is built by our own build from what that commit shows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from hudi_ops import Table
+from hudi_ops.concurrency.attempt import begin
+from hudi_ops.files.names import base_file_name, bucket_file_id
+from hudi_ops.formats import partition_metadata
+from hudi_ops.services.commit import complete_write
+from hudi_ops.services.session import Session
+from hudi_ops.services.write import Write
+from hudi_ops.timeline.commit_metadata import WriteStat
+
+FILES_A_PARTITION = 100
+_SCHEMA = pa.schema({"id": pa.string(), "part": pa.string()})
+_BODY = b"x"
+
+
+def make_table(path: Path, files: int) -> Table:
+    """A table of so many stand-ins."""
+    made = Table.create(
+        str(path), name="many", record_key=["id"], schema=_SCHEMA, partition_by=["part"], buckets=100, metadata=False
+    )
+    session = Session(made.context)
+    attempt = begin(session.ctx, session.loader, "commit")
+    stats = _put_files(path, files, attempt.instant)
+    with session.keep(attempt.instant):
+        complete_write(session, attempt, Write(operation="BULK_INSERT", stats=stats))
+    session.settle(attempt.instant)
+    made.build_metadata(["files"], engine="local")
+    return made
+
+
+def _put_files(table: Path, files: int, instant: str) -> list[WriteStat]:
+    stats = []
+    for number in range(files):
+        part, bucket = divmod(number, FILES_A_PARTITION)
+        folder = f"part=p{part:05d}"
+        if bucket == 0:
+            (table / folder).mkdir()
+            (table / folder / partition_metadata.FILE_NAME).write_bytes(partition_metadata.dumps(instant, 1, 0))
+        file_id = bucket_file_id("stand-ins", folder, bucket, instant)
+        path = f"{folder}/{base_file_name(file_id, bucket, 0, instant)}"
+        (table / path).write_bytes(_BODY)
+        stats.append(
+            WriteStat(
+                file_id=file_id,
+                path=path,
+                partition_path=folder,
+                num_writes=1,
+                num_inserts=1,
+                total_write_bytes=len(_BODY),
+                file_size_in_bytes=len(_BODY),
+            )
+        )
+    return stats

@@ -1,0 +1,81 @@
+"""What a data file's writer knows of it, and the metadata table says: its size, column ranges, bloom filter and keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRange:
+    """What one file holds in one column.
+
+    `least` and `greatest` are one-row Arrow arrays of the column's type as the table has it (null in both: every value is null), so
+    that ranges of many files are put together without a Python value each. `values` counts all, nulls among them; sizes in bytes,
+    0 for log files.
+
+    Floats are ordered as Java and Spark order them: NaN is the greatest value of all, so where a column holds one, `greatest` is
+    NaN. Arrow's kernels pass NaN over: `column_ranges.merged_range` puts ranges together.
+
+    Source: docs/format.md §14.7.
+    """
+
+    column: str
+    least: pa.Array
+    greatest: pa.Array
+    nulls: int
+    values: int
+    size: int = 0
+    uncompressed_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What the metadata table is told of one new data file.
+
+    `ranges` lacks the columns whose bounds are not known: a record without bounds would prune the file. `bloom` is the filter's
+    text as in the footer, and `bloom_type` its type code; None for log files. `added` are record keys that were not in the file
+    group before, or may not have been, and `removed` those that surely are no more, each key once, in no order; both None where
+    nobody asked for them.
+
+    Source: docs/format.md §14.
+    """
+
+    path: str
+    partition_path: str
+    file_id: str
+    size_bytes: int
+    is_log: bool
+    ranges: tuple[ColumnRange, ...] = ()
+    bloom: str | None = None
+    added: pa.Array | None = None
+    removed: pa.Array | None = None
+    bloom_type: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Last segment of the path."""
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class WantedFacts:
+    """Which facts a table's metadata table needs; nothing is computed that nobody asked for.
+
+    `columns` are those with statistics, in the order of the index definition, meta columns among them; empty: no statistics.
+    """
+
+    columns: tuple[str, ...] = ()
+    bloom: bool = False
+    keys: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.columns) or self.bloom or self.keys
+
+    def covers(self, other: WantedFacts) -> bool:
+        """Whether facts gathered for these say all that is wanted by `other`."""
+        return set(other.columns) <= set(self.columns) and self.bloom >= other.bloom and self.keys >= other.keys
+
+
+NO_FACTS = WantedFacts()

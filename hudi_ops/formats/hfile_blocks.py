@@ -1,0 +1,128 @@
+"""Log files of the metadata table: an HFile of new values, deleted keys, and the empty block that begins a file group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from hudi_ops.errors import Internal, Unsupported
+from hudi_ops.formats.hfile import HFile, HFileReader, write_hfile
+from hudi_ops.formats.hfile_frame import fail
+from hudi_ops.formats.log_blocks import BlockKind, BlockSpan, HeaderKey, encode_block, scan_blocks
+from hudi_ops.formats.log_deletes import Deletes, decode_deletes, encode_deletes
+
+Bytes: TypeAlias = bytes | pa.Buffer
+
+
+def encode_metadata_log(
+    keys: pa.Array,
+    values: pa.Array,
+    deletes: Sequence[str] | pa.Array,
+    instant: str,
+    schema: str,
+    partition: str = "record_index",
+) -> bytes:
+    """A log file of the metadata table; equal arguments give equal bytes.
+
+    Args:
+        keys: record keys, text or bytes, strictly ascending by unsigned bytes.
+        values: bytes, one for each key.
+        deletes: keys that are deleted.
+        instant: request time of the delta commit that writes the file.
+        schema: Avro JSON of the values.
+        partition: of the metadata table, which deletes name.
+
+    Raises:
+        Internal: nulls, keys that do not ascend, or neither keys nor deletes.
+        InvalidRequest: a key or a value is too long.
+
+    Source: docs/format.md §13.6.
+    """
+    headers = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema}
+    blocks = []
+    if len(keys):
+        blocks.append(encode_block(BlockKind.HFILE_DATA, headers, write_hfile(keys, values, schema=None)))
+    if len(deletes):
+        removed = deletes if isinstance(deletes, pa.Array) else pa.array(deletes, pa.string())
+        blocks.append(encode_block(BlockKind.DELETE, headers, encode_deletes(Deletes(removed, None), partition)))
+    if not blocks:
+        raise Internal(
+            "A log file of the metadata table would be empty",
+            instant=instant,
+            expected="new values or deleted keys",
+            next_step="report it",
+        )
+    return b"".join(blocks)
+
+
+def encode_empty_init_log(instant: str) -> bytes:
+    """The log file with which a file group of the metadata table begins: a list of deletes without any.
+
+    Source: docs/format.md §13.6.
+    """
+    none = Deletes(pa.array([], pa.string()), None)
+    return encode_block(BlockKind.DELETE, {HeaderKey.INSTANT_TIME: instant}, encode_deletes(none, ""))
+
+
+def read_metadata_log(
+    data: Bytes, path: str, visible: Callable[[str], bool]
+) -> list[tuple[str, HFile | pa.StringArray]]:
+    """Read a log file of the metadata table.
+
+    Args:
+        data: its bytes.
+        path: where it lies, for errors.
+        visible: whether the blocks of an instant count; others are not looked into.
+
+    Returns:
+        Instant and entries, or instant and deleted keys, of the blocks in their order. Damaged stretches are left out, as Apache
+        Hudi leaves them out.
+
+    Raises:
+        Corrupt: a block that is whole does not follow the format.
+        Unsupported: a block that counts is of another kind, or was made by a log compaction.
+
+    Source: docs/format.md §13.6.
+    """
+    found = open_metadata_log(pa.BufferReader(data), path, visible)
+    return [(one.instant, one.held.read() if isinstance(one.held, HFileReader) else one.held) for one in found]
+
+
+@dataclass(frozen=True)
+class MetadataBlock:
+    """A block of a metadata table's log file.
+
+    Attributes:
+        instant: of the delta commit that wrote it.
+        headers: of the block; SCHEMA among them is that of the values.
+        held: an HFile that is opened only, or deleted keys.
+    """
+
+    instant: str
+    headers: Mapping[HeaderKey, str]
+    held: HFileReader | pa.StringArray
+
+
+def open_metadata_log(source: pa.NativeFile, path: str, visible: Callable[[str], bool]) -> list[MetadataBlock]:
+    """As `read_metadata_log`, with HFiles that are opened only: for lookups in large ones."""
+    found = []
+    for block in scan_blocks(source, path):
+        if block.kind is BlockKind.CORRUPT or not visible(block.headers[HeaderKey.INSTANT_TIME]):
+            continue
+        found.append(MetadataBlock(block.headers[HeaderKey.INSTANT_TIME], block.headers, _open(source, block, path)))
+    return found
+
+
+def _open(source: pa.NativeFile, block: BlockSpan, path: str) -> HFileReader | pa.StringArray:
+    if HeaderKey.COMPACTED_BLOCK_TIMES in block.headers:
+        fail(path, block.offset, "a block of a log compaction", "blocks of their own instant", Unsupported)
+    if block.kind is BlockKind.HFILE_DATA:
+        return HFileReader(source, path, block.content_offset, block.content_bytes)
+    if block.kind is not BlockKind.DELETE:
+        fail(path, block.offset, f"a block {block.kind.name}", "an HFile or deletes", Unsupported)
+    content = source.read_at(block.content_bytes, block.content_offset)
+    keys = [run.keys for run in decode_deletes(content, path)]
+    return pa.concat_arrays(keys) if keys else pa.array([], pa.string())

@@ -1,0 +1,155 @@
+"""Apache Hudi's bloom and simple indexes: a key is where a base file of its partition holds it. Each file is looked at once.
+
+Both mean the same: they differ in how Apache Hudi spares itself reading keys. Here the footer's key range and bloom filter say
+which keys a file may hold, and its key column decides, whatever the index is called.
+
+Source: docs/format.md §10.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hudi_ops.config.columns import RECORD_KEY
+from hudi_ops.engine.protocol import Engine
+from hudi_ops.files.base_file import BaseFileReader
+from hudi_ops.files.slice_scan import SliceScan, SliceTask
+from hudi_ops.index.locator import Found, GroupName
+from hudi_ops.kernels.merge import pairs
+from hudi_ops.storage.protocol import Storage
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+
+_WORTH_ASKING: Final = 4
+"""A bloom filter is asked of fewer keys than a file's rows divided by this: of more, reading the keys costs less (measured)."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeyedGroup:
+    """A file group to look into.
+
+    `merged` is its whole slice, key columns only, where it has log files. `reads_logs`: these may hold keys that its base file does
+    not.
+    """
+
+    storage: Storage
+    name: GroupName
+    base: str
+    merged: SliceTask | None = None
+    reads_logs: bool = False
+
+
+@dataclass(frozen=True)
+class KeySearch:
+    """A task: which of some keys a file group holds. It carries the keys, so that an engine sends them once.
+
+    With `live` only those that readers see: log files may have deleted what the base file has.
+    """
+
+    keys: Mapping[str, pa.Array]
+    live: bool = False
+
+    def __call__(self, group: KeyedGroup) -> Numbers:
+        """Numbers of the keys of the group's partition that it holds, ascending.
+
+        Raises:
+            NotFound: its base file is gone.
+        """
+        wanted = self.keys[group.name.partition_path]
+        if group.merged is None or not (self.live or group.reads_logs):
+            return _held_by_base(group, wanted)
+        held = pa.chunked_array(group.merged.rules.keys_of(SliceScan(group.merged).table()))
+        seen = np.flatnonzero(_mask_of(len(wanted), pairs(held, wanted)[1]))
+        return seen if self.live else np.union1d(_held_by_base(group, wanted), seen)
+
+
+def _held_by_base(group: KeyedGroup, wanted: pa.Array) -> Numbers:
+    reader = BaseFileReader(group.storage, group.base)
+    footer = reader.footer
+    rows = np.flatnonzero(footer.in_range(wanted)).astype(np.int64)
+    if footer.bloom is not None and 0 < len(rows) < reader.rows // _WORTH_ASKING:
+        rows = rows[footer.bloom.might_contain(_taken(wanted, rows))]
+    if not len(rows) or not reader.rows:
+        return np.empty(0, np.int64)
+    met = pairs(reader.read((RECORD_KEY,)).column(RECORD_KEY), _taken(wanted, rows))[1]
+    return rows[_mask_of(len(rows), met)]
+
+
+def _taken(keys: pa.Array, rows: Numbers) -> pa.Array:
+    return keys if len(rows) == len(keys) else keys.take(pa.array(rows))
+
+
+@dataclass(frozen=True)
+class BaseFileLocator:
+    """Looks into base files, with the engine's tasks: a file each.
+
+    Args:
+        engine: runs them.
+        groups: all that hold keys of the partitions that will be asked for, in one state of the table.
+    """
+
+    engine: Engine
+    groups: Sequence[KeyedGroup]
+
+    @property
+    def is_global(self) -> bool:
+        """A key in another partition is another key."""
+        return False
+
+    def locate(self, keys: Mapping[str, pa.Array]) -> list[Found]:
+        """File groups that hold some of the keys.
+
+        Raises:
+            NotFound: a base file of that state is gone.
+        """
+        asked = {path: column for path, column in keys.items() if len(column)}
+        groups = [group for group in self.groups if group.name.partition_path in asked]
+        held = dict(zip(groups, self.engine.map(KeySearch(asked), groups), strict=True))
+        for path, column in asked.items():
+            self._settle(
+                path, column, {group: held[group] for group in groups if group.name.partition_path == path}, held
+            )
+        return [Found(group.name, group.name.partition_path, rows) for group, rows in held.items() if len(rows)]
+
+    def _settle(
+        self, path: str, keys: pa.Array, found: Mapping[KeyedGroup, Numbers], held: dict[KeyedGroup, Numbers]
+    ) -> None:
+        """Of a key that several groups hold, only those groups count in which it was not deleted by a log file.
+
+        A bulk insert, which looks for nothing, may have put it into another group since. Where it was deleted in all, the first
+        counts.
+        """
+        counts = np.zeros(len(keys), np.int64)
+        for rows in found.values():
+            counts[rows] += 1
+        is_met = counts > 1
+        logged = [group for group, rows in found.items() if group.merged is not None and is_met[rows].any()]
+        if not logged:
+            return
+        doubted = np.flatnonzero(is_met)
+        seen = self.engine.map(KeySearch({path: keys.take(pa.array(doubted))}, live=True), logged)
+        live = {group: _mask_of(len(keys), doubted[rows]) for group, rows in zip(logged, seen, strict=True)}
+        is_dead = {group: is_met & ~live[group] for group in logged}
+        alive = np.zeros(len(keys), np.int64)
+        for group, rows in found.items():
+            kept = rows if group not in is_dead else rows[~is_dead[group][rows]]
+            alive[kept] += 1
+        first = np.zeros(len(keys), bool)
+        for group, rows in found.items():
+            if group not in is_dead:
+                continue
+            is_last_home = is_dead[group][rows] & (alive[rows] == 0) & ~first[rows]
+            first[rows[is_last_home]] = True
+            held[group] = rows[~is_dead[group][rows] | is_last_home]
+
+
+def _mask_of(length: int, rows: Numbers) -> npt.NDArray[np.bool_]:
+    mask = np.zeros(length, bool)
+    mask[rows] = True
+    return mask

@@ -1,0 +1,145 @@
+"""`.hoodie/.index_defs/index.json`: which indexes a table has beside `files`, and over which columns.
+
+Source: docs/format.md §14.8.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+from hudi_ops.config.table import INDEX_DEFINITIONS_PATH
+from hudi_ops.errors import Corrupt
+from hudi_ops.metadata.partitions import MetadataPartition
+
+_ROOT: Final = "indexDefinitions"
+_KNOWN: Final = ("indexName", "indexType", "indexFunction", "sourceFields", "indexOptions", "version")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDefinition:
+    """One index.
+
+    Attributes:
+        name: also its key, and the folder of its partition.
+        kind: `column_stats`, `record_index`, `secondary_index` and others.
+        function: of an expression index; else said for the sake of it.
+        source_fields: columns.
+        options: of its kind.
+        version: `V1` or `V2`; tables of version 8 say none.
+        rest: what is not known here, kept as it is.
+    """
+
+    name: str
+    kind: str
+    function: str = ""
+    source_fields: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    version: str | None = None
+    rest: Mapping[str, Any] = field(default_factory=dict)
+
+
+def column_stats_definition(columns: Sequence[str], table_version: int) -> IndexDefinition:
+    """What a new table says of its statistics, those of partitions among them.
+
+    Args:
+        columns: with statistics.
+        table_version: 8 or 9.
+    """
+    name = str(MetadataPartition.COLUMN_STATS)
+    return IndexDefinition(name, name, name, tuple(columns), version="V2" if table_version >= 9 else None)
+
+
+def record_index_definition() -> IndexDefinition:
+    """What a table of version 9 says of its record index; one of version 8 says nothing of it."""
+    name = str(MetadataPartition.RECORD_INDEX)
+    return IndexDefinition(name, name, options={"isPartitioned": "false"}, version="V1")
+
+
+def stats_index_version(definitions: Mapping[str, IndexDefinition], table_version: int) -> int:
+    """How statistics are written: as their definition says, or, where it says nothing, as the table's version does."""
+    for name in (MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS):
+        held = definitions.get(name)
+        if held is not None and held.version is not None:
+            return 1 if held.version == "V1" else 2
+    return 2 if table_version >= 9 else 1
+
+
+def decode_index_definitions(data: bytes, path: str = INDEX_DEFINITIONS_PATH) -> dict[str, IndexDefinition]:
+    """Definitions by name, in the order of the file.
+
+    Args:
+        data: the file.
+        path: of the file, for errors.
+
+    Raises:
+        Corrupt: not what such a file is.
+    """
+    try:
+        read = json.loads(data)
+    except ValueError:
+        _fail(path, "no JSON")
+    held = read.get(_ROOT) if isinstance(read, dict) else None
+    if not isinstance(held, dict):
+        _fail(path, f"no {_ROOT}")
+    return {name: _definition(name, each, path) for name, each in held.items()}
+
+
+def encode_index_definitions(definitions: Mapping[str, IndexDefinition]) -> bytes:
+    """The file of these definitions, as Apache Hudi writes it; equal definitions in equal order give equal bytes."""
+    held: dict[str, Any] = {}
+    for name, each in definitions.items():
+        held[name] = {
+            "indexName": each.name,
+            "indexType": each.kind,
+            "indexFunction": each.function,
+            "sourceFields": list(each.source_fields),
+            "indexOptions": dict(each.options),
+            **({} if each.version is None else {"version": each.version}),
+            **each.rest,
+        }
+    return _pretty({_ROOT: held}, "").encode()
+
+
+def _definition(name: str, held: Any, path: str) -> IndexDefinition:
+    if not isinstance(held, dict):
+        _fail(path, f"{held!r} for {name}")
+    fields, options, version = held.get("sourceFields") or [], held.get("indexOptions") or {}, held.get("version")
+    if not isinstance(fields, list) or not isinstance(options, dict) or not isinstance(version, str | None):
+        _fail(path, f"{held!r} for {name}")
+    return IndexDefinition(
+        str(held.get("indexName", name)),
+        str(held.get("indexType", "")),
+        str(held.get("indexFunction", "")),
+        tuple(map(str, fields)),
+        {str(key): str(value) for key, value in options.items()},
+        version,
+        {key: value for key, value in held.items() if key not in _KNOWN},
+    )
+
+
+def _pretty(value: Any, indent: str) -> str:
+    """JSON laid out as Jackson's default pretty printer does."""
+    if isinstance(value, dict):
+        if not value:
+            return "{ }"
+        inner = indent + "  "
+        lines = [
+            f"{inner}{json.dumps(key, ensure_ascii=False)} : {_pretty(each, inner)}" for key, each in value.items()
+        ]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list):
+        return f"[ {', '.join(_pretty(each, indent) for each in value)} ]" if value else "[ ]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _fail(path: str, found: str) -> NoReturn:
+    raise Corrupt(
+        "The index definitions are damaged",
+        expected=f"JSON with definitions by name under {_ROOT}",
+        found=found,
+        next_step="drop the metadata table and build it again: `hudi-ops metadata drop`, then `build`",
+        path=path,
+    )

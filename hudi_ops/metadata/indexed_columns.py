@@ -1,0 +1,56 @@
+"""Which columns have statistics.
+
+Source: docs/format.md §14.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from hudi_ops.config.columns import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from hudi_ops.metadata.stat_values import value_kind
+
+_META: Final = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY)
+_OPERATION: Final = "_hoodie_operation"
+COLUMNS_MAX: Final = 32
+
+
+def indexed_columns(
+    schema: pa.Schema, *, index_version: int, has_meta_columns: bool = True, source_fields: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Columns that get statistics: those of the definition, and those that Apache Hudi would take on its next write.
+
+    Apache Hudi goes by the schema, not by the definition, and writes what it took into the definition afterwards. A file
+    without the range of such a column would then pass for one with nothing but nulls in it.
+
+    Args:
+        schema: the table's columns, with or without meta columns.
+        index_version: of the statistics.
+        has_meta_columns: whether the table's files have meta columns.
+        source_fields: of the index definition; those that the schema lacks, or that have no bounds, are left out.
+    """
+    own = [
+        field.name
+        for field in schema
+        if field.name not in META_COLUMNS
+        and field.name != _OPERATION
+        and value_kind(field.type, index_version) is not None
+    ]
+    chosen = [name for name in source_fields if _has_bounds(schema, name, index_version, has_meta_columns)]
+    return tuple(dict.fromkeys([*(_META if has_meta_columns else ()), *chosen, *own[:COLUMNS_MAX]]))
+
+
+def _has_bounds(schema: pa.Schema, name: str, index_version: int, has_meta_columns: bool) -> bool:
+    if name in META_COLUMNS:
+        return has_meta_columns
+    fields: pa.Schema | pa.StructType = schema
+    kind: pa.DataType | None = None
+    for part in name.split("."):
+        at = -1 if kind is not None and not pa.types.is_struct(kind) else (kind or fields).get_field_index(part)
+        if at < 0:
+            return False
+        kind = (kind or fields).field(at).type
+    return kind is not None and value_kind(kind, index_version) is not None

@@ -1,0 +1,98 @@
+"""Which files and log blocks of a metadata table count, beside one reading of its data table's timeline (docs/format.md §14.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from hudi_ops.metadata.partitions import TIMELINE_FOLDER
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline, list_timeline
+
+INIT_PREFIX = "00000000000000"
+"""How the instants begin that are numbers rather than times: those at which partitions are first filled."""
+
+_LAYOUT = 2
+
+
+def load_metadata_timeline(storage: Storage) -> Timeline:
+    """List the metadata table's own active timeline; empty when there is no metadata table."""
+    return list_timeline(storage, TIMELINE_FOLDER, _LAYOUT)
+
+
+def init_instants(own: Timeline, data: Timeline) -> tuple[str, ...]:
+    """Names of the completed files of those instants that may have filled a partition, or filled it anew.
+
+    They are numbers, or builds of an index: of an `indexing` instant, or of an instant that the data table's timeline does not
+    have. As long as they are the same, so is the number of file groups of each partition.
+    """
+    return tuple(
+        one.file_name for one in own if one.kind == "deltacommit" and one.is_completed and _may_fill(one.time, data)
+    )
+
+
+def _may_fill(time: str, data: Timeline) -> bool:
+    of_data = data.find(time)
+    return time.startswith(INIT_PREFIX) or of_data is None or of_data.kind == "indexing"
+
+
+@dataclass(frozen=True)
+class MetadataInstants:
+    """The instants of a metadata table, beside those of its data table.
+
+    Attributes:
+        own: the metadata table's timeline, read after `data`.
+        data: the data table's.
+    """
+
+    own: Timeline
+    data: Timeline
+
+    def is_committed(self, time: str) -> bool:
+        """Whether files of this instant of the metadata table count at all."""
+        found = self.own.find(time)
+        return found.is_completed if found is not None else bool(self.own.start) and time < self.own.start
+
+    def counts(self, time: str) -> bool:
+        """Whether log blocks of this instant are read: those of a write that is pending in the data table are not.
+
+        A write that was rolled back counts, as for Apache Hudi: whoever rolls one back deletes its log files.
+        """
+        of_data = self.data.find(time)
+        return self.is_committed(time) and (of_data is None or of_data.is_completed)
+
+    def counted_from(self, time: str) -> str:
+        """When a log file of this instant was completed: it belongs to the newest slice that was requested before."""
+        found = self.own.find(time)
+        return found.completion_time if found is not None and found.completion_time else time
+
+    @cached_property
+    def missing(self) -> tuple[str, ...]:
+        """Completed writes of the data table that the metadata table does not know: it is behind, and cannot be believed.
+
+        What completed before it began was there when it was built. A build goes on beside writers, whose requests may be older or
+        younger than its own: completion times tell.
+        """
+        known = {one.time for one in self.own if one.is_completed}
+        begun = min((one.completion_time for one in self.own if one.is_completed), default="")
+        if not begun:
+            return ()
+        later = (one for one in self.data.completed_writes if one.completion_time > begun)
+        return tuple(one.time for one in later if one.time not in known)
+
+    @cached_property
+    def unseen(self) -> tuple[str, ...]:
+        """Instants whose delta commits are complete, of which the data table's timeline, as it was read, may know too little.
+
+        It does not have them: they began since, or are none of its own. Or they were pending, and a compaction of the metadata
+        table since may have taken them in, which is done once they are completed.
+        """
+        merged = max((one.time for one in self.own.completed_writes if one.kind == "commit"), default="")
+        found = []
+        for one in self.own.completed_writes:
+            if one.kind != "deltacommit" or one.time.startswith(INIT_PREFIX) or one.time < self.data.start:
+                continue
+            of_data = self.data.find(one.time)
+            if of_data is None or (not of_data.is_completed and one.completion_time < merged):
+                found.append(one.time)
+        return tuple(found)

@@ -1,0 +1,85 @@
+"""Keys of the metadata table's records.
+
+Source: docs/format.md §14.5.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+ALL_PARTITIONS_KEY: Final = "__all_partitions__"
+"""Key of the record in `files` that lists the partitions."""
+
+_ROOT: Final = "."
+_SEED: Final = 0xFFFFFFFFDABADABA
+
+
+def partition_name(partition_path: str) -> str:
+    """How the metadata table names a partition of the data table: the root of a table without partitions is `.`."""
+    return partition_path or _ROOT
+
+
+def partition_path(name: str) -> str:
+    """The partition path that a name stands for."""
+    return "" if name == _ROOT else name
+
+
+@lru_cache(maxsize=1 << 16)
+def _hash(text: str) -> str:
+    return b64encode(xxhash.xxh64_digest(text.encode(), seed=_SEED)).decode()
+
+
+def column_hash(column: str) -> str:
+    """What a column's keys begin with."""
+    return _hash(column)
+
+
+def partition_hash(partition_path: str) -> str:
+    """What stands for a partition in keys."""
+    return _hash(partition_name(partition_path))
+
+
+def file_hash(name: str) -> str:
+    """What stands for a file in keys: MD5 of its name, the leading dot of log files in it."""
+    return b64encode(hashlib.md5(name.encode(), usedforsecurity=False).digest()).decode()
+
+
+def column_stats_key(column: str, partition_path: str, file_name: str) -> str:
+    """Key of one file's range in one column."""
+    return column_hash(column) + partition_hash(partition_path) + file_hash(file_name)
+
+
+def column_stats_prefix(column: str, partition_path: str | None = None) -> str:
+    """What the keys of a column begin with, in column_stats and partition_stats: of all partitions, or of one."""
+    return column_hash(column) + ("" if partition_path is None else partition_hash(partition_path))
+
+
+def partition_stats_key(column: str, partition_path: str) -> str:
+    """Key of one partition's range in one column."""
+    return column_hash(column) + partition_hash(partition_path)
+
+
+def bloom_filter_key(partition_path: str, file_name: str) -> str:
+    """Key of one base file's filter."""
+    return partition_hash(partition_path) + file_hash(file_name)
+
+
+def product_keys(columns: Sequence[str], places: pa.Array, column_at: pa.Array, place_at: pa.Array) -> pa.StringArray:
+    """Keys of many ranges: a column's hash before what stands for a file or a partition, each made once.
+
+    Args:
+        columns: names.
+        places: the rest of the key of each file (`bloom_filter_key`) or partition (`partition_hash`).
+        column_at: for each range its column's place in `columns`.
+        place_at: for each range the place of its rest in `places`.
+    """
+    hashes = pa.array([column_hash(column) for column in columns], pa.string())
+    return pc.binary_join_element_wise(hashes.take(column_at), places.take(place_at), "")

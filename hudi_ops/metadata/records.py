@@ -1,0 +1,106 @@
+"""Records of one partition of a metadata table: keys, their values as Avro, and keys that are deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.kernels.text_order import ascending
+from hudi_ops.metadata.partitions import MetadataPartition, group_numbers
+from hudi_ops.metadata.schema import record_schema
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of one partition: of a base file, of a log file, or of a change that is to be one.
+
+    Keys ascend by their bytes and each is there once; no key is both among `keys` and `deletes`. A value is a HoodieMetadataRecord
+    with its key left blank, without framing, in the Avro JSON `schema`. Deletes go to a DELETE block.
+
+    Source: docs/format.md §14.6, §14.7.
+    """
+
+    partition: MetadataPartition
+    keys: pa.StringArray
+    values: pa.BinaryArray
+    deletes: pa.StringArray
+    schema: str
+
+    def __len__(self) -> int:
+        return len(self.keys) + len(self.deletes)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def by_group(self, groups: int) -> dict[int, Records]:
+        """The records of each file group of `groups` that has some, each part in the order of its keys."""
+        if groups == 1:
+            return {0: self} if self else {}
+        made: dict[int, Records] = {}
+        of_key, of_delete = group_numbers(self.keys, groups), group_numbers(self.deletes, groups)
+        for number in np.unique(np.concatenate([of_key, of_delete])).tolist():
+            kept, gone = pa.array(np.flatnonzero(of_key == number)), pa.array(np.flatnonzero(of_delete == number))
+            made[number] = Records(
+                self.partition, self.keys.take(kept), self.values.take(kept), self.deletes.take(gone), self.schema
+            )
+        return made
+
+
+def no_keys() -> pa.StringArray:
+    """No keys at all."""
+    return pa.array([], pa.string())
+
+
+def empty(partition: MetadataPartition, schema: str) -> Records:
+    """No records."""
+    return Records(partition, no_keys(), pa.array([], pa.binary()), no_keys(), schema)
+
+
+def deletes_only(partition: MetadataPartition, keys: Iterable[str], *, version: int) -> Records:
+    """Deletes of these keys, in any order."""
+    return sorted_records(partition, no_keys(), pa.array([], pa.binary()), list(keys), version=version)
+
+
+def sorted_records(
+    partition: MetadataPartition,
+    keys: pa.Array,
+    values: pa.Array,
+    deletes: pa.Array | Sequence[str] = (),
+    *,
+    version: int,
+) -> Records:
+    """Records in the order of their keys; of equal keys the last one stays.
+
+    Args:
+        partition: theirs.
+        keys: in any order.
+        values: theirs; as a dictionary where they repeat.
+        deletes: keys that are deleted; one that is among `keys`, too, is not.
+        version: of the table, in whose schema the values are.
+    """
+    gone = deletes if isinstance(deletes, pa.Array) else pa.array(deletes, pa.string())
+    if not _ascends(keys):
+        places = ascending(keys)
+        ordered = keys.take(pa.array(places))
+        is_last = np.ones(len(keys), bool)
+        is_last[:-1] = pc.not_equal(ordered.slice(0, len(keys) - 1), ordered.slice(1)).to_numpy(zero_copy_only=False)
+        if not is_last.all():
+            places = places[is_last]
+            ordered = keys.take(pa.array(places))
+        keys, values = ordered, values.take(pa.array(places))
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(pa.binary())
+    if len(gone):
+        gone = pc.unique(gone)
+        gone = gone.filter(pc.invert(pc.is_in(gone, keys)))
+        gone = gone.take(pa.array(ascending(gone)))
+    return Records(partition, keys, values, gone, record_schema(version))
+
+
+def _ascends(keys: pa.Array) -> bool:
+    """Whether each key is above the one before it."""
+    return len(keys) < 2 or bool(pc.all(pc.less(keys.slice(0, len(keys) - 1), keys.slice(1))).as_py())

@@ -1,0 +1,139 @@
+"""Values of the metadata table's records: Avro around the one field that each partition fills.
+
+A record of one partition has null in every field but its type and one other, so that all its bytes but those of that field are
+the same. They are written as constants; reading leaves the fields out that nobody asks for.
+
+Source: docs/format.md §14.6.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.errors import Corrupt
+from hudi_ops.formats.avro_decode import Decoder, Lanes
+from hudi_ops.formats.avro_encode import Piece, join
+from hudi_ops.formats.avro_nodes import Form, Node, record_of
+from hudi_ops.formats.varints import PADDING, read_varints, spans, unzigzag
+from hudi_ops.metadata.partitions import MetadataPartition, record_type
+from hudi_ops.metadata.schema import record_schema
+
+_FIELDS: Final = {
+    MetadataPartition.FILES: "filesystemMetadata",
+    MetadataPartition.BLOOM_FILTERS: "BloomFilterMetadata",
+    MetadataPartition.COLUMN_STATS: "ColumnStatsMetadata",
+    MetadataPartition.PARTITION_STATS: "ColumnStatsMetadata",
+    MetadataPartition.RECORD_INDEX: "recordIndexMetadata",
+}
+_META_FIELDS: Final = 5
+_NAME_FIELD: Final = 4
+"""Place of `_hoodie_file_name`, the one meta field that Apache Hudi ever fills, in base files."""
+_NULL: Final = b"\x00"
+FIRST: Final = b"\x02"
+"""The first branch after null of a union, which everything nullable is."""
+
+
+def field_node(partition: MetadataPartition, version: int) -> Node:
+    """Type of a partition's own field, without null."""
+    return _inner(record_of(record_schema(version), "the schema of the metadata table"), partition)
+
+
+def head_of(partition: MetadataPartition, kind: int | None = None) -> bytes:
+    """What a value has before its own field: meta fields, a blank key, its type, nulls; and that the field is there.
+
+    Args:
+        partition: of the record.
+        kind: `type` of the record; that of the partition when it is None.
+    """
+    own = record_type(partition) if kind is None else kind
+    return _NULL * (_META_FIELDS + 1) + bytes([2 * own]) + _NULL * _place(partition) + FIRST
+
+
+def tail_of(partition: MetadataPartition) -> bytes:
+    """What a value has behind its own field."""
+    return _NULL * (4 - _place(partition))
+
+
+def _place(partition: MetadataPartition) -> int:
+    order = ("filesystemMetadata", "BloomFilterMetadata", "ColumnStatsMetadata", "recordIndexMetadata")
+    return order.index(_FIELDS[partition])
+
+
+def framed(partition: MetadataPartition, body: list[Piece], rows: int) -> pa.BinaryArray:
+    """Whole values of one partition around the bytes of their own field."""
+    return join([head_of(partition), *body, tail_of(partition)], rows)
+
+
+def types_and_fields(
+    partition: MetadataPartition, values: pa.BinaryArray, schema: str, where: str
+) -> tuple[pa.Int32Array, pa.Array]:
+    """Read values: `type` and the partition's own field of each.
+
+    Args:
+        partition: theirs.
+        values: as they lie in the file.
+        schema: Avro JSON of that file.
+        where: the file, for errors.
+
+    Returns:
+        Types, and structs (for `files`: maps), null where the record has none.
+
+    Raises:
+        Corrupt: a value does not follow the schema.
+    """
+    node = record_of(schema, where)
+    field = _FIELDS[partition]
+    if field not in node.names:
+        raise Corrupt(
+            f"The schema of {where} lacks what records of {partition} consist of",
+            expected=field,
+            found=", ".join(node.names),
+            next_step="run `hudi-ops metadata build` on the table",
+        )
+    offsets = np.frombuffer(values.buffers()[1] or bytes(4), np.int32)[values.offset : values.offset + len(values) + 1]
+    first, last = (int(offsets[0]), int(offsets[-1])) if len(values) else (0, 0)
+    data = np.zeros(last - first + PADDING, np.uint8)
+    if last > first:
+        data[: last - first] = np.frombuffer(values.buffers()[2], np.uint8)[first:last]
+    places = (offsets - first).astype(np.int64) if len(values) else np.zeros(1, np.int64)
+    lanes = Lanes(places[:-1].copy(), places[1:], np.arange(len(values)))
+    names, arrays = Decoder(data, where).records(node, lanes, {"type", field})
+    found = dict(zip(names, arrays, strict=True))
+    return found["type"], found[field]
+
+
+def without_file_name(values: pa.BinaryArray) -> pa.BinaryArray:
+    """Values as they are in a log file: Apache Hudi says in those of a base file which one it is.
+
+    A value that moves to another file would name the wrong one.
+    """
+    if not len(values):
+        return values
+    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+    data = np.frombuffer(values.buffers()[2], np.uint8)
+    begins = offsets[:-1].astype(np.int64)
+    is_named = data[np.minimum(begins + _NAME_FIELD, len(data) - 1)] != 0
+    if not is_named.any():
+        return values
+    padded = np.zeros(len(data) + PADDING, np.uint8)
+    padded[: len(data)] = data
+    (which,) = np.nonzero(is_named)
+    raw, after = read_varints(padded, begins[which] + _NAME_FIELD + 1)
+    rest = begins + _META_FIELDS
+    rest[which] = after + unzigzag(raw)
+    bodies = spans(padded, rest, offsets[1:].astype(np.int64) - rest)
+    return pc.binary_join_element_wise(pa.scalar(_NULL * _META_FIELDS, pa.binary()), bodies, b"")
+
+
+def repeated(values: pa.Array, lengths: list[int]) -> pa.DictionaryArray:
+    """Each value as often as its length says, as a dictionary."""
+    return pa.DictionaryArray.from_arrays(np.repeat(np.arange(len(values), dtype=np.int32), lengths), values)
+
+
+def _inner(node: Node, partition: MetadataPartition) -> Node:
+    union = node.children[node.names.index(_FIELDS[partition])]
+    return next(child for child in union.children if child.form is not Form.NULL)

@@ -1,0 +1,180 @@
+"""What a write adds to the metadata table: made before the lock, from what the write knows, and asked again under it.
+
+Partitions come and go beside a write. Under the lock one listing tells whether they are still those that the delta was made for;
+if not, the lock is given back and the delta made anew, from the write's own files where they have to say more than was asked.
+
+Source: docs/protocol.md §18.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.errors import Conflict
+from hudi_ops.files.base_file import stored_schema
+from hudi_ops.files.facts import FileFacts, WantedFacts
+from hudi_ops.files.facts_of_files import FactsTask, facts_of_file
+from hudi_ops.metadata.bloom_filters import bloom_filter_records
+from hudi_ops.metadata.column_stats import column_stats_records
+from hudi_ops.metadata.compaction import deltas_since_compaction
+from hudi_ops.metadata.definitions import statistics_of
+from hudi_ops.metadata.delta import make_delta
+from hudi_ops.metadata.file_lists import FileChanges, files_records
+from hudi_ops.metadata.index_definitions import stats_index_version
+from hudi_ops.metadata.instants import load_metadata_timeline
+from hudi_ops.metadata.layout import Basis, basis_of, kept_partitions, load_index_definitions
+from hudi_ops.metadata.partition_stats import partition_stats_records
+from hudi_ops.metadata.partitions import MetadataPartition
+from hudi_ops.metadata.record_index import record_index_records
+from hudi_ops.metadata.records import Records
+from hudi_ops.services.session import Session
+from hudi_ops.services.write import Write
+from hudi_ops.timeline.commit_metadata import WriteStat
+from hudi_ops.timeline.names import ms_of_instant
+from hudi_ops.timeline.state import TableState
+
+_WITH_RANGES = {MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS}
+
+
+def wanted_facts(session: Session, state: TableState, schema: pa.Schema) -> WantedFacts:
+    """Which facts the writers of data files shall give.
+
+    Args:
+        session: the table.
+        state: names the partitions of its metadata table.
+        schema: the table's columns, without meta columns, from this write on.
+
+    Raises:
+        Unsupported: the metadata table has a partition that we do not keep.
+    """
+    partitions = frozenset(kept_partitions(state.config))
+    columns: tuple[str, ...] = ()
+    if partitions & _WITH_RANGES:
+        columns = statistics_of(schema, state.config, load_index_definitions(session.ctx.storage)).columns
+    return WantedFacts(
+        columns, bloom=MetadataPartition.BLOOM_FILTERS in partitions, keys=MetadataPartition.RECORD_INDEX in partitions
+    )
+
+
+@dataclass
+class DeltaMaker:
+    """Makes the delta of one attempt's write, as often as the metadata table changes beside it.
+
+    Args:
+        session: the table.
+        attempt: whose write it is.
+        write: what it wants to complete.
+        schema: the table's columns from this write on, without meta columns.
+    """
+
+    session: Session
+    attempt: Attempt
+    write: Write
+    schema: pa.Schema
+    _basis: Basis | None = field(default=None, init=False)
+    _path: str = field(default="", init=False)
+    times: frozenset[str] = field(default=frozenset(), init=False)
+    """Times of the metadata table's timeline, as of the last question."""
+
+    def make(self, state: TableState) -> None:
+        """Make the delta for the metadata table as it is now, and put its bundle; to be called without the lock.
+
+        Raises:
+            Unsupported: the metadata table has a partition that we do not keep.
+            Conflict: somebody builds or drops a partition at this moment, or the table got a record index meanwhile, and the
+                write's files do not say which keys it removed.
+        """
+        if not state.config.all_metadata_partitions:
+            self._basis, self._path = None, ""
+            return
+        storage = self.session.ctx.storage
+        basis = basis_of(storage, state, load_metadata_timeline(storage))
+        delta = make_delta(
+            self._records(state),
+            self.session.metadata_groups(basis, state.config),
+            instant=self.attempt.instant,
+            version=state.config.version,
+            token=f"0-{self.attempt.epoch}-0",
+        )
+        self._basis, self._path = basis, self.session.put_delta(delta)
+
+    def path_for(self, state: TableState) -> str | None:
+        """Path of the bundle to decide, empty for a table without a metadata table; None: make it anew, without the lock."""
+        self.times = frozenset()
+        self.session.metadata_deltas = 0
+        if not state.config.all_metadata_partitions:
+            # Dropped meanwhile: the bundle is one of a try that lost, and goes with those.
+            return ""
+        storage = self.session.ctx.storage
+        own = load_metadata_timeline(storage)
+        self.times = own.known_times
+        self.session.metadata_deltas = deltas_since_compaction(own) + 1
+        return self._path if self._basis == basis_of(storage, state, own) else None
+
+    def _records(self, state: TableState) -> list[Records]:
+        partitions, version = kept_partitions(state.config), state.config.version
+        facts = self._facts(state)
+        stats_version = stats_index_version(load_index_definitions(self.session.ctx.storage), version)
+        instant = self.attempt.instant
+        made: dict[MetadataPartition, Records] = {}
+        for partition in partitions:
+            if partition is MetadataPartition.FILES:
+                made[partition] = files_records(file_changes(self.write.stats), version=version)
+            elif partition is MetadataPartition.COLUMN_STATS:
+                made[partition] = column_stats_records(facts, version=version, index_version=stats_version)
+            elif partition is MetadataPartition.PARTITION_STATS:
+                made[partition] = partition_stats_records(
+                    _with_values(facts), version=version, tight=False, index_version=stats_version
+                )
+            elif partition is MetadataPartition.BLOOM_FILTERS:
+                made[partition] = bloom_filter_records(facts, instant, version=version)
+            elif partition is MetadataPartition.RECORD_INDEX:
+                made[partition] = record_index_records(
+                    facts, ms_of_instant(instant, state.zone), version=version, hidden=self.write.hidden_keys
+                )
+        return list(made.values())
+
+    def _facts(self, state: TableState) -> Sequence[FileFacts]:
+        """What is known of the write's files; read back from them where partitions appeared since they were written.
+
+        Raises:
+            Conflict: a record index appeared, and they do not say which keys the write removed.
+        """
+        write = self.write
+        needed = wanted_facts(self.session, state, self.schema)
+        if not needed or write.wanted.covers(needed) or not (write.stats or write.replaced):
+            return write.facts
+        if needed.keys and not write.wanted.keys:
+            raise Conflict(
+                "the table got a record index while the attempt ran, and its files do not say which keys it removed",
+                table=state.config.name,
+                instant=self.attempt.instant,
+                expected="a metadata table with the partitions that it had when the attempt began",
+                found=", ".join(state.config.all_metadata_partitions),
+                next_step="run the same call again: it asks its writers for keys",
+            )
+        stored = stored_schema(self.schema, state.config.populate_meta_fields)
+        template = FactsTask(self.session.ctx.storage, "", 0, stored, replace(needed, keys=False))
+        tasks = [replace(template, path=stat.path, size_bytes=stat.file_size_in_bytes) for stat in write.stats]
+        told = {one.path: one for one in write.facts}
+        return [
+            replace(one, added=told[one.path].added, removed=told[one.path].removed) if one.path in told else one
+            for one in self.session.ctx.engine.map(facts_of_file, tasks)
+        ]
+
+
+def _with_values(facts: Sequence[FileFacts]) -> list[FileFacts]:
+    """Without log files of deletes alone: what they say of a partition's columns would be that they are of no type."""
+    return [one for one in facts if any(each.values for each in one.ranges)]
+
+
+def file_changes(stats: Sequence[WriteStat]) -> Mapping[str, FileChanges]:
+    """Files that a write adds, with their exact sizes, by partition path."""
+    added: dict[str, dict[str, int]] = {}
+    for stat in stats:
+        added.setdefault(stat.partition_path, {})[stat.file_name] = stat.file_size_in_bytes
+    return {path: FileChanges(added=files) for path, files in added.items()}

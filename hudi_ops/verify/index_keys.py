@@ -1,0 +1,78 @@
+"""The metadata table's record index against the keys in the files: a key that it lacks is inserted a second time by Apache Hudi."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.metadata.partitions import FOLDER, MetadataPartition
+from hudi_ops.metadata.record_index import decoded_locations
+from hudi_ops.verify.index_subject import SHOWN_MAX, Differences, IndexSubject
+from hudi_ops.verify.report import Findings
+from hudi_ops.view.slices import Slice
+
+_INDEX = MetadataPartition.RECORD_INDEX
+_WHERE = f"{FOLDER}/{_INDEX}"
+
+
+def check_record_index(subject: IndexSubject, findings: Findings) -> None:
+    """Every live key has its record, and, where all is looked at, every record its key."""
+    found = Differences(findings, _INDEX)
+    whole = decoded_locations(subject.metadata.read(_INDEX), _WHERE) if subject.sample is None else None
+    is_live = np.zeros(whole.num_rows if whole is not None else 0, bool)
+    for one, keys in subject.live_keys():
+        if not len(keys):
+            continue
+        held = whole if whole is not None else decoded_locations(subject.metadata.lookup(_INDEX, keys), _WHERE)
+        findings.looked("keys in the record index", len(keys))
+        places = pc.index_in(keys, held["key"].combine_chunks())
+        for key in keys.filter(places.is_null()).slice(0, SHOWN_MAX).to_pylist():
+            what = f"no record of key {key!r}, which lies in {_place(one)}: Apache Hudi would insert it a second time"
+            found.report("error", "keys that are missing", what, _path(one))
+        at = places.drop_null()
+        if whole is not None:
+            is_live[at.to_numpy()] = True
+        _check_places(one, held.take(at), found)
+    if whole is not None:
+        _check_superfluous(subject, whole.filter(pa.array(~is_live)), found)
+    found.close()
+
+
+def _check_places(one: Slice, held: pa.Table, found: Differences) -> None:
+    is_right = pc.and_(
+        pc.equal(held["file_id"].cast(pa.string()), one.file_id),
+        pc.equal(held["partition_path"].cast(pa.string()), one.partition_path),
+    )
+    for row in held.filter(pc.invert(is_right.fill_null(False))).slice(0, SHOWN_MAX).to_pylist():
+        says = f"file group {row['file_id']} in partition {row['partition_path'] or '.'}"
+        what = f"key {row['key']!r} is said to lie in {says}, expected {_place(one)}"
+        found.report("error", "keys in the wrong place", what, _path(one))
+
+
+def _check_superfluous(subject: IndexSubject, rows: pa.Table, found: Differences) -> None:
+    """Records of keys that no slice holds: those that were deleted by log files may still have one."""
+    if not rows.num_rows:
+        return
+    groups = {(file.partition_path, file.file_id) for files in subject.files.values() for file in files}
+    pairs = list(
+        zip(rows["partition_path"].to_pylist(), rows["file_id"].to_pylist(), rows["key"].to_pylist(), strict=True)
+    )
+    for path, file_id, key in [each for each in pairs if each[:2] not in groups]:
+        what = f"key {key!r} is said to lie in file group {file_id} of partition {path or '.'}, which does not exist"
+        found.report("error", "keys in unknown file groups", f"{what}: Apache Hudi fails to write the key")
+    rest = [key for *group, key in pairs if tuple(group) in groups]
+    if rest:
+        severity = "info" if subject.table.config.table_type == "MERGE_ON_READ" else "warning"
+        some = ", ".join(map(repr, rest[:3]))
+        found.report(
+            severity, "keys that are gone", f"{len(rest)} records of keys that the table does not hold: {some}"
+        )
+
+
+def _place(one: Slice) -> str:
+    return f"file group {one.file_id} in partition {one.partition_path or '.'}"
+
+
+def _path(one: Slice) -> str:
+    return one.base.path if one.base is not None else (one.logs[0].path if one.logs else "")

@@ -1,0 +1,75 @@
+"""The DAG `metadata`: one application builds what the form asks for, and running it again changes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from airflow.sdk.exceptions import ParamValidationError
+
+from tests.airflow.test_dag_runs import airflow, last_result
+
+TRIPS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "ts": [1, 1, 1], "fare": [1.0, 2.0, 3.0]})
+
+
+def test_the_dag_keeps_the_house_rules(tables_file: Path, load_dag) -> None:
+    dag = load_dag("metadata").dag
+    assert (dag.dag_id, dag.max_active_runs, dag.catchup, dag.schedule) == ("metadata", 1, False, None)
+    assert dag.tags == {"hudi", "metadata"}
+    assert dag.doc_md
+
+
+def test_a_build_is_tried_for_longer_than_a_lease_lasts(
+    tables_file: Path, load_dag, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HUDI_OPS_RETRIES")
+    build = load_dag("metadata").dag.get_task("build")
+    delays = [build.retry_delay.total_seconds() * 2**tried for tried in range(build.retries)]
+    assert sum(delays) > 120
+
+
+def test_the_form_offers_every_table_and_every_partition(tables_file: Path, load_dag) -> None:
+    from hudi_ops.metadata.partitions import MetadataPartition
+
+    params = load_dag("metadata").dag.params
+    assert params.get_param("table").schema["enum"] == ["trips", "riders"]
+    assert set(params.get_param("partitions").schema["items"]["enum"]) == set(MetadataPartition)
+
+
+@pytest.mark.parametrize("given", [{}, {"partitions": ["record_index"]}, {"partitions": None, "engine": "local"}])
+def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) -> None:
+    params = load_dag("metadata").dag.params
+    params.update(given)
+    params.validate()
+
+
+@pytest.mark.parametrize(("name", "value"), [("table", "plain"), ("partitions", ["secondary"]), ("engine", "flink")])
+def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, value: object) -> None:
+    params = load_dag("metadata").dag.params
+    with pytest.raises(ParamValidationError, match=name):
+        params[name] = value
+
+
+def test_a_dag_run_builds_what_was_asked_for_and_the_next_nothing(tables_file: Path, airflow_home: Path) -> None:
+    from hudi_ops import Table
+    from hudi_ops.storage.paths import open_storage
+    from hudi_ops.verify import verify_table
+
+    path = str(tables_file.parent / "trips")
+    table = Table.create(
+        path, name="trips", record_key=["id"], schema=TRIPS.schema, partition_by=["city"], ordering="ts", metadata=False
+    )
+    table.ingest(TRIPS)
+    table.close()
+    configuration = json.dumps({"table": "trips", "partitions": ["record_index", "column_stats"]})
+    first = airflow(airflow_home, "dags", "test", "metadata", "2026-01-01", "--conf", configuration)
+    assert first.returncode == 0, first.stdout[-3000:]
+    result = last_result(first.stdout)
+    assert (result["app"], result["ok"]) == ("metadata", True)
+    assert result["partitions"] == ["files", "column_stats", "record_index"]
+    report = verify_table(open_storage(path), index=True)
+    assert (report.findings, report.checks["keys in the record index"]) == ((), 3)
+    second = airflow(airflow_home, "dags", "test", "metadata", "2026-01-02", "--conf", configuration)
+    assert last_result(second.stdout)["instant"] is None

@@ -1,0 +1,106 @@
+"""What the indexes of a metadata table leave out never holds a wanted row.
+
+Goal: a read that is listed by the metadata table, and pruned by all or some of its indexes, gives the rows of one that lists
+storage and looks at no index. Method: tables of both types after upserts, deletes and a rewrite, with nulls, NaN, extremes and odd
+texts; a metadata table put together of the facts of their files, part of it compacted; random conditions, moments and indexes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.metadata.partitions import MetadataPartition
+from hudi_ops.services.read import Opened
+from hudi_ops.table import Table
+from tests.interop.compare import assert_same_rows
+from tests.property.test_pruning import COLUMNS, CONDITIONS, SCHEMA, rows_of
+from tests.unit.metadata.made_metadata import make_metadata, name_partitions
+
+FILES = MetadataPartition.FILES
+OTHERS = [one for one in MetadataPartition if one is not FILES]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[("cow", ["place"], 9), ("cow", [], 8), ("mor", ["place"], 9), ("mor", [], 8)],
+    ids=["cow partitioned", "cow of version 8", "mor partitioned", "mor of version 8"],
+)
+def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """Three writes of rows that move on through the values of each column, and a delete; two of them compacted."""
+    kind, fields, version = request.param
+    path = tmp_path_factory.mktemp("indexed") / "t"
+    made = Table.create(
+        str(path),
+        name="t",
+        record_key=["id"],
+        schema=SCHEMA,
+        partition_by=fields,
+        buckets=3,
+        table_type=kind,
+        version=version,
+    )
+    made.ingest(rows_of(3, 60, COLUMNS))
+    made.ingest(changed(rows_of(5, 70, COLUMNS), fields).slice(20))
+    made.ingest(rows_of(3, 60, COLUMNS).slice(0, 9), "delete")
+    made.ingest(changed(rows_of(6, 40, COLUMNS), fields).slice(0, 12))
+    make_metadata(path, compacted_after=3)
+    return made
+
+
+def changed(rows: pa.Table, fields: list[str]) -> pa.Table:
+    """Other values under the same keys; in partitions of their own they would be further rows of those keys."""
+    first = rows_of(3, rows.num_rows, COLUMNS)
+    for name in fields:
+        rows = rows.set_column(rows.column_names.index(name), name, first[name])
+    return rows
+
+
+@settings(max_examples=20)
+@given(
+    where=CONDITIONS,
+    named=st.sets(st.sampled_from(OTHERS)),
+    query=st.sampled_from(["snapshot", "snapshot", "read_optimized"]),
+    data=st.data(),
+)
+def test_indexes_leave_out_no_wanted_row(
+    table: Table, where: str, named: set[MetadataPartition], query: str, data: st.DataObject
+) -> None:
+    name_partitions(Path(table.context.storage.uri.removeprefix("file://")), [FILES, *named])
+    times = [one.time for one in Opened.of(table.context.storage).timeline.completed_writes]
+    as_of = data.draw(st.sampled_from([None, None, *times]))
+    try:
+        wanted = table.scan(where=where, as_of=as_of, query=query, listing="storage").to_arrow()
+    except InvalidRequest:  # 2**63 - 1 plus 1, or a literal too long for the column's decimals
+        assume(False)
+    scan = table.scan(where=where, as_of=as_of, query=query, listing="metadata")
+    assert_same_rows(scan.to_arrow(), wanted, with_meta=True)
+
+
+@pytest.mark.parametrize(
+    ("where", "named"),
+    [
+        ("small > 2147483647", MetadataPartition.COLUMN_STATS),
+        ("day < DATE '0001-01-01'", MetadataPartition.COLUMN_STATS),
+        ("price > CAST('9999999.99' AS DECIMAL(9, 2))", MetadataPartition.COLUMN_STATS),
+        ("_hoodie_commit_time < '2'", MetadataPartition.COLUMN_STATS),
+        ("id = 'k3'", MetadataPartition.RECORD_INDEX),
+        ("id = 'nobody'", MetadataPartition.RECORD_INDEX),
+        ("id = 'nobody'", MetadataPartition.BLOOM_FILTERS),
+    ],
+)
+def test_conditions_do_leave_something_out(table: Table, where: str, named: MetadataPartition) -> None:
+    name_partitions(Path(table.context.storage.uri.removeprefix("file://")), [FILES, named])
+    told = table.scan(where=where).explain()
+    skipped = {
+        MetadataPartition.COLUMN_STATS: told.groups_skipped_by_statistics,
+        MetadataPartition.RECORD_INDEX: told.groups_skipped_by_record_index + told.partitions_skipped_by_record_index,
+        MetadataPartition.BLOOM_FILTERS: told.groups_skipped_by_bloom_filters,
+    }
+    # Of slices with log files there are no filters.
+    assert skipped[named] > 0 or (named is MetadataPartition.BLOOM_FILTERS and told.log_files_read > 0)

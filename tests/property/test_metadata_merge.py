@@ -1,0 +1,224 @@
+"""Merged records of the metadata table against dicts: whatever came in whatever order, both say the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hudi_ops.files.facts import ColumnRange, FileFacts
+from hudi_ops.metadata.bloom_filters import bloom_filter_records, decoded_filters, removed_filters
+from hudi_ops.metadata.file_lists import FileChanges, decoded_entries, files_records, listed_files
+from hudi_ops.metadata.keys import ALL_PARTITIONS_KEY, bloom_filter_key, partition_name, partition_stats_key
+from hudi_ops.metadata.merge import compacted, merge
+from hudi_ops.metadata.partition_stats import partition_stats_records, removed_partitions
+from hudi_ops.metadata.partitions import MetadataPartition
+from hudi_ops.metadata.record_index import decoded_locations, record_index_records
+from hudi_ops.metadata.records import Records, empty
+from hudi_ops.metadata.schema import record_schema
+from hudi_ops.metadata.stored_ranges import StoredRanges
+
+_PATHS = st.sampled_from(["", "p=1", "p=ä"])
+_NAMES = st.sampled_from(["a", "b", ".c.log", "dé"])
+_KEYS = st.sampled_from([f"k{at}" for at in range(8)] + ["", "é", "\U0001f600", "k"])
+_VERSIONS = st.sampled_from([8, 9])
+
+
+def _folded(partition: MetadataPartition, changes: list[Records], version: int) -> Records:
+    """All changes, each merged with what came before it; twice the same base file does not matter."""
+    state = empty(partition, record_schema(version))
+    for at, change in enumerate(changes):
+        state = merge(state, change, version=version)
+        if at == len(changes) // 2:
+            state = compacted(state, version=version)
+            assert not len(state.deletes)
+    keys = state.keys.to_pylist()
+    assert keys == sorted(set(keys), key=str.encode)
+    assert not set(keys) & set(state.deletes.to_pylist())
+    return state
+
+
+@st.composite
+def _file_change(draw: st.DrawFn) -> dict[str, FileChanges]:
+    made = {}
+    for path in draw(st.lists(_PATHS, unique=True)):
+        names = draw(st.lists(_NAMES, unique=True))
+        cut = draw(st.integers(0, len(names)))
+        added = {name: draw(st.integers(1, 1 << 40)) for name in names[:cut]}
+        made[path] = FileChanges(added, names[cut:], draw(st.sampled_from([False, False, True])))
+    return made
+
+
+@given(st.lists(_file_change(), max_size=6), _VERSIONS)
+def test_file_lists_are_merged_as_dicts_are(changes: list[dict[str, FileChanges]], version: int) -> None:
+    expected: dict[str, dict[str, tuple[int, bool]]] = {}
+    for change in changes:
+        written = files_records(change, version=version)
+        for name in written.deletes.to_pylist():
+            expected.pop(name, None)
+        for key, entries in _entries_of(change).items():
+            _apply(expected.setdefault(key, {}), entries)
+    state = _folded(MetadataPartition.FILES, [files_records(each, version=version) for each in changes], version)
+    assert decoded_entries(state, "a test") == expected
+    partitions = expected.get(ALL_PARTITIONS_KEY, {})
+    listed = {partition_name(path): files for path, files in listed_files(state, "a test").items()}
+    assert listed == {
+        name: {file: size for file, (size, is_gone) in expected.get(name, {}).items() if not is_gone}
+        for name, (_, is_gone) in partitions.items()
+        if not is_gone
+    }
+
+
+def _entries_of(change: Mapping[str, FileChanges]) -> dict[str, dict[str, tuple[int, bool]]]:
+    made: dict[str, dict[str, tuple[int, bool]]] = {}
+    for path, each in change.items():
+        name = partition_name(path)
+        if each.is_gone or each.added:
+            made.setdefault(ALL_PARTITIONS_KEY, {})[name] = (0, each.is_gone)
+        if not each.is_gone and (each.added or each.removed):
+            gone = dict.fromkeys(each.removed, (0, True))
+            made[name] = {**{file: (size, False) for file, size in each.added.items()}, **gone}
+    return made
+
+
+def _apply(state: dict[str, tuple[int, bool]], entries: Mapping[str, tuple[int, bool]]) -> None:
+    for name, (size, is_gone) in entries.items():
+        held = state.get(name)
+        if held is not None and is_gone and not held[1]:
+            del state[name]
+        else:
+            state[name] = (0, True) if is_gone else (max(size, held[0] if held else 0), False)
+
+
+@st.composite
+def _key_change(draw: st.DrawFn) -> tuple[dict[str, str], list[str]]:
+    keys = draw(st.lists(_KEYS, unique=True))
+    cut = draw(st.integers(0, len(keys)))
+    file_ids = st.sampled_from([
+        "00000003-6ed1-4afe-99b8-194a6eaad0d3-0",
+        "9b86a19c-ffb7-4fcd-b6c5-14da3b9c95e2",
+        "raw",
+    ])
+    return {key: draw(file_ids) for key in keys[:cut]}, keys[cut:]
+
+
+@given(st.lists(_key_change(), max_size=6), _VERSIONS)
+def test_record_indexes_are_merged_as_dicts_are(changes: list[tuple[dict[str, str], list[str]]], version: int) -> None:
+    expected: dict[str, tuple[str, int]] = {}
+    written = []
+    for instant, (added, removed) in enumerate(changes):
+        facts = [
+            FileFacts("p/x", "p", file_id, 1, False, added=pa.array([key], pa.string()))
+            for key, file_id in added.items()
+        ]
+        facts.append(FileFacts("p/y", "p", "other", 1, False, removed=pa.array(removed, pa.string())))
+        written.append(record_index_records(facts, instant, version=version))
+        expected.update({key: (file_id, instant) for key, file_id in added.items()})
+        for key in removed:
+            expected.pop(key, None)
+    state = _folded(MetadataPartition.RECORD_INDEX, written, version)
+    rows = decoded_locations(state, "a test").to_pylist()
+    assert {row["key"]: (row["file_id"], row["instant_ms"]) for row in rows} == expected
+    assert {row["partition_path"] for row in rows} <= {"p"}
+
+
+@given(st.lists(st.tuples(st.lists(_NAMES, unique=True), st.lists(_NAMES, unique=True)), max_size=5), _VERSIONS)
+def test_bloom_filters_are_merged_as_dicts_are(changes: list[tuple[list[str], list[str]]], version: int) -> None:
+    expected: dict[str, str] = {}
+    written = []
+    for at, (added, removed) in enumerate(changes):
+        facts = [FileFacts(f"p/{name}", "p", "x", 1, False, bloom=f"{name}{at}") for name in added]
+        written += [
+            bloom_filter_records(facts, str(at), version=version),
+            removed_filters([("p", name) for name in removed], version=version),
+        ]
+        expected.update({bloom_filter_key("p", name): f"{name}{at}" for name in added})
+        for name in removed:
+            expected.pop(bloom_filter_key("p", name), None)
+    state = _folded(MetadataPartition.BLOOM_FILTERS, written, version)
+    rows = decoded_filters(state, "a test").to_pylist()
+    assert {row["key"]: row["filter"] for row in rows} == expected
+
+
+@dataclass(frozen=True)
+class _Range:
+    least: Any
+    greatest: Any
+    nulls: int
+    values: int
+
+
+_TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "number": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    "text": (pa.string(), st.text(max_size=3)),
+    "double": (pa.float64(), st.floats(allow_nan=True)),
+    "decimal": (pa.decimal128(9, 2), st.decimals(-1000, 1000, places=2)),
+    "flag": (pa.bool_(), st.booleans()),
+    "day": (pa.date32(), st.dates()),
+}
+
+
+def _rank(value: Any) -> Any:
+    """Java's order of doubles: -0.0 below 0.0, NaN above all."""
+    if not isinstance(value, float):
+        return value
+    return (math.isnan(value), 0.0 if math.isnan(value) else value, math.copysign(1, value) if value == 0 else 0)
+
+
+@st.composite
+def _range_change(draw: st.DrawFn) -> tuple[bool, bool, dict[tuple[str, str], _Range]]:
+    made = {}
+    pairs = st.tuples(st.sampled_from(["p=1", "p=2"]), st.sampled_from(sorted(_TYPES)))
+    for path, column in draw(st.lists(pairs, unique=True)):
+        ends = sorted(draw(st.lists(_TYPES[column][1], max_size=3)), key=_rank)
+        nulls = draw(st.integers(0, 5))
+        both = (ends[0], ends[-1]) if ends else (None, None)
+        made[path, column] = _Range(*both, nulls, nulls + len(ends))
+    return draw(st.booleans()), draw(st.sampled_from([False, False, True])), made
+
+
+@given(st.lists(_range_change(), max_size=6), _VERSIONS)
+def test_partition_ranges_are_merged_as_dicts_are(
+    changes: list[tuple[bool, bool, dict[tuple[str, str], _Range]]], version: int
+) -> None:
+    expected: dict[tuple[str, str], _Range] = {}
+    written = []
+    for tight, is_removal, ranges in changes:
+        if is_removal:
+            paths = {path for path, _ in ranges}
+            written.append(removed_partitions(paths, list(_TYPES), version=version))
+            expected = {pair: held for pair, held in expected.items() if pair[0] not in paths}
+            continue
+        facts = [
+            FileFacts(f"{pair[0]}/x", pair[0], "x", 1, False, (_column_range(*pair, held),))
+            for pair, held in ranges.items()
+        ]
+        written.append(partition_stats_records(facts, version=version, tight=tight))
+        for pair, held in ranges.items():
+            expected[pair] = held if tight or pair not in expected else _both(expected[pair], held)
+    state = _folded(MetadataPartition.PARTITION_STATS, written, version)
+    keys = {partition_stats_key(column, path): (path, column) for path in ("p=1", "p=2") for column in _TYPES}
+    assert {keys[key] for key in state.keys.to_pylist()} == set(expected)
+    stored = StoredRanges.read(state, "a test")
+    for column, (kind, _) in _TYPES.items():
+        for row in stored.of_column(column, kind).to_pylist():
+            held = expected[row["name"], column]
+            assert [_rank(row[name]) for name in ("least", "greatest")] == [_rank(held.least), _rank(held.greatest)]
+            assert (row["nulls"], row["values"]) == (held.nulls, held.values)
+
+
+def _column_range(_path: str, column: str, held: _Range) -> ColumnRange:
+    kind = _TYPES[column][0]
+    return ColumnRange(column, pa.array([held.least], kind), pa.array([held.greatest], kind), held.nulls, held.values)
+
+
+def _both(old: _Range, new: _Range) -> _Range:
+    least = [each.least for each in (old, new) if each.least is not None]
+    greatest = [each.greatest for each in (old, new) if each.greatest is not None]
+    ends = (min(least, key=_rank), max(greatest, key=_rank)) if least else (None, None)
+    return _Range(*ends, old.nulls + new.nulls, old.values + new.values)

@@ -1,0 +1,267 @@
+"""Building the metadata table, crashed, failed and raced: readers use it whole or not at all, and the same call finishes it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+
+import pytest
+
+from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest
+from hudi_ops.metadata.instants import load_metadata_timeline
+from hudi_ops.metadata.partitions import FOLDER
+from hudi_ops.services import metadata_build, metadata_place
+from hudi_ops.services.metadata_build import build_metadata
+from hudi_ops.storage.paths import open_storage
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.timeline.properties_file import load_config
+from tests.protocol.compaction_table import MERGE_ON_READ
+from tests.protocol.crash_table import DEFINITION, START_MS
+from tests.protocol.metadata_table import LATER, WITH_METADATA, faults_of, make_table, read_rows, table_of
+
+NOW_MS = START_MS + 60_000
+CRASHES = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
+ERRORS = [one for one in Fault if one not in CRASHES]
+SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
+EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_index")
+
+
+def build(storage, clock, actor: str, partitions=EVERY):
+    return build_metadata(table_of(storage, clock, actor)._session, partitions)
+
+
+def errors_of(storage, clock):
+    return [one for one in faults_of(storage, clock) if one.severity == "error"]
+
+
+def finish(storage, clock, story: str) -> None:
+    """Another process writes, builds, and writes again: the metadata table says all there is."""
+    rows = read_rows(storage, clock)
+    # A decision that was not applied yet is applied by the next write.
+    assert [one for one in errors_of(storage, clock) if one.invariant != "properties-fold"] == [], story
+    table = table_of(storage, clock, "writer")
+    table.ingest(LATER)
+    assert errors_of(storage, clock) == [], story
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    build(storage, clock, "second")
+    assert load_config(storage).metadata_partitions == EVERY, story
+    table.recover()
+    assert faults_of(storage, clock) == [], story
+    table.ingest(LATER)
+    assert read_rows(storage, clock) == {**rows, "k6": 66, "n4": 4}, story
+    assert faults_of(storage, clock) == [], story
+
+
+@pytest.mark.parametrize("fault", CRASHES)
+def test_crash_at_every_change(fault: Fault) -> None:
+    base = make_table(DEFINITION)
+    for number in itertools.count(1, 1 if SOAK else 3):
+        clock = ManualClock(NOW_MS)
+        storage = base.copy(clock)
+        faulty = FaultyStorage(storage, FaultPlan.at(number, fault), only_mutations=True)
+        with contextlib.suppress(Crash):
+            build(faulty, clock, "first")
+        story = faulty.fired[0] if faulty.fired else ""
+        finish(storage, clock, story)
+        if not story:
+            break
+    print(f"crash points of building a metadata table, {fault.name}: {number - 1}")
+    assert number > 40
+
+
+@pytest.mark.parametrize("fault", CRASHES)
+def test_crash_while_partitions_are_added(fault: Fault) -> None:
+    base = make_table(WITH_METADATA)
+    for number in itertools.count(1, 1 if SOAK else 4):
+        clock = ManualClock(NOW_MS)
+        storage = base.copy(clock)
+        faulty = FaultyStorage(storage, FaultPlan.at(number, fault), only_mutations=True)
+        with contextlib.suppress(Crash):
+            build(faulty, clock, "first")
+        story = faulty.fired[0] if faulty.fired else ""
+        finish(storage, clock, story)
+        if not story:
+            break
+    assert number > 30
+
+
+@pytest.mark.parametrize("fault", ERRORS)
+def test_an_error_leaves_a_table_that_is_right(fault: Fault) -> None:
+    base, points = make_table(DEFINITION), 0
+    for number in itertools.count(1, 1 if SOAK else 13):
+        clock = ManualClock(NOW_MS)
+        storage = base.copy(clock)
+        faulty = FaultyStorage(storage, FaultPlan.at(number, fault))
+        with contextlib.suppress(HudiOpsError):
+            build(faulty, clock, "first")
+        if number > len(faulty.history):
+            break
+        if faulty.fired:
+            points += 1
+            faulty.land()
+            finish(storage, clock, faulty.fired[0])
+    assert points >= 2
+
+
+@pytest.mark.parametrize("definition", [DEFINITION, MERGE_ON_READ], ids=lambda one: one.table_type)
+@pytest.mark.parametrize("operation", ["upsert", "insert_overwrite", "delete", "insert_overwrite_table"])
+def test_what_completes_meanwhile_is_added(definition, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock(NOW_MS)
+    storage = make_table(definition).copy(clock)
+    begin = metadata_build._begin
+
+    def beside(build, seen):
+        seen = begin(build, seen)
+        table_of(storage, clock, "writer").ingest(LATER, operation)
+        return seen
+
+    monkeypatch.setattr(metadata_build, "_begin", beside)
+    assert build(storage, clock, "first").rounds == 1
+    monkeypatch.undo()
+    assert faults_of(storage, clock) == []
+    finish(storage, clock, operation)
+
+
+def test_a_compaction_that_completes_meanwhile_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock(NOW_MS)
+    storage = make_table(MERGE_ON_READ).copy(clock)
+    begin = metadata_build._begin
+
+    def beside(build, seen):
+        seen = begin(build, seen)
+        assert table_of(storage, clock, "compactor").compact().instant is not None
+        return seen
+
+    monkeypatch.setattr(metadata_build, "_begin", beside)
+    assert build(storage, clock, "first").rounds == 1
+    assert faults_of(storage, clock) == []
+
+
+def test_a_write_that_began_before_and_decides_after_has_its_delta(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hudi_ops.services import commit
+
+    clock = ManualClock(NOW_MS)
+    storage = make_table(DEFINITION).copy(clock)
+    decide = commit._decide_once_started
+
+    def later(*args):
+        monkeypatch.setattr(commit, "_decide_once_started", decide)
+        build(storage, clock, "builder", ("files", "column_stats", "partition_stats"))
+        return decide(*args)
+
+    monkeypatch.setattr(commit, "_decide_once_started", later)
+    table_of(storage, clock, "writer").ingest(LATER)
+    assert faults_of(storage, clock) == []
+
+
+def test_writes_without_end_end_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock(NOW_MS)
+    storage = make_table(DEFINITION).copy(clock)
+    decided = metadata_build._decided
+
+    def beside(build, seen):
+        table_of(storage, clock, "writer").ingest(LATER)
+        return decided(build, seen)
+
+    monkeypatch.setattr(metadata_build, "ROUNDS_MAX", 3)
+    monkeypatch.setattr(metadata_build, "_decided", beside)
+    with pytest.raises(Conflict, match="3 times"):
+        build(storage, clock, "first", None)
+    monkeypatch.undo()
+    assert storage.list(FOLDER) == []
+    assert storage.list(".hoodie/.heartbeat") == []
+    finish(storage, clock, "without end")
+
+
+def test_a_second_builder_is_told_who_is_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock(NOW_MS)
+    storage = make_table(DEFINITION).copy(clock)
+    begin = metadata_build._begin
+
+    def beside(built, seen):
+        monkeypatch.undo()
+        with pytest.raises(Busy, match="simulated-first"):
+            build(storage, clock, "second")
+        return begin(built, seen)
+
+    monkeypatch.setattr(metadata_build, "_begin", beside)
+    assert build(storage, clock, "first").instant is not None
+    finish(storage, clock, "two builders")
+
+
+def test_a_builder_that_was_taken_for_dead_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock(NOW_MS)
+    storage = make_table(DEFINITION).copy(clock)
+    begin = metadata_build._begin
+
+    def slept(built, seen):
+        monkeypatch.undo()
+        seen = begin(built, seen)
+        clock.advance_ms(EXPIRY_MS + 1_000)
+        table_of(storage, clock, "writer").recover()
+        build(storage, clock, "second")
+        return seen
+
+    monkeypatch.setattr(metadata_build, "_begin", slept)
+    with pytest.raises((Cancelled, Conflict)):
+        build(storage, clock, "first")
+    finish(storage, clock, "slept")
+
+
+def test_partitions_that_are_there_are_not_built_again() -> None:
+    clock = ManualClock(NOW_MS)
+    storage = make_table(WITH_METADATA).copy(clock)
+    before = storage.list()
+    assert build(storage, clock, "first", None).instant is None
+    assert storage.list() == before
+    assert build(storage, clock, "first", ["record_index"]).partitions == ("record_index",)
+    assert faults_of(storage, clock) == []
+
+
+def test_a_dry_run_changes_nothing() -> None:
+    clock = ManualClock(NOW_MS)
+    storage = make_table(DEFINITION).copy(clock)
+    before = storage.list()
+    told = build_metadata(table_of(storage, clock, "first")._session, dry_run=True)
+    assert (told.partitions, told.files) == (("files", "column_stats", "partition_stats"), 4)
+    assert storage.list() == before
+
+
+@pytest.mark.parametrize("names", [["secondary_index_x"], ["nonsense"]])
+def test_an_unknown_partition_is_refused(names) -> None:
+    clock = ManualClock(NOW_MS)
+    with pytest.raises(InvalidRequest):
+        build(make_table(DEFINITION).copy(clock), clock, "first", names)
+
+
+def test_a_pending_resize_of_buckets_is_waited_for(hudi_fixtures) -> None:
+    storage = open_storage(str(hudi_fixtures("v9_bucket_consistent_pending_resize")))
+    table = table_of(storage, ManualClock(NOW_MS), "first")
+    state = table._session.loader
+    with pytest.raises(HudiOpsError) as failed:
+        metadata_place.refuse_unbuildable(table._session, _state_of(storage, state))
+    assert isinstance(failed.value, Busy)
+
+
+def _state_of(storage, loader):
+    """The state of a table that nobody adopted."""
+    from hudi_ops.timeline.active import load_timeline
+    from hudi_ops.timeline.state import TableState
+
+    config = load_config(storage)
+    return TableState(config, None, load_timeline(storage, config))
+
+
+def test_its_instant_is_none_of_the_data_table() -> None:
+    clock = ManualClock(START_MS)
+    storage = make_table(DEFINITION).copy(clock)
+    done = build(storage, clock, "first", None)
+    # The clock stands still, so that times rise by single milliseconds.
+    instants = [table_of(storage, clock, "writer").ingest(LATER).instant for _ in range(3)]
+    assert done.instant not in instants
+    times = [one.time for one in load_metadata_timeline(storage)]
+    assert len(times) == len(set(times))
+    assert faults_of(storage, clock) == []

@@ -1,0 +1,104 @@
+"""Writers of a table with a metadata table, under every schedule within bounds: it is never behind or ahead of the rows.
+
+As `test_simulated_pairs`, upon a table whose rows our reader finds by its metadata table, while another one lists storage: both
+have to see the rows of a serial replay. Once everything is settled, the metadata table is compared with the files in full.
+
+| bounds | plain run | soak |
+|---|---|---|
+| preemptions alone | one, every case | two, every case |
+| one death, or a lock lost in silence | two cases | every case, with every other fault |
+| two preemptions and a fault of any kind, drawn by seed | 60 seeds for one case | 2,000 for every case |
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from hudi_ops.services.apply import TimelineApplier
+from hudi_ops.testing.faults import Fault
+from hudi_ops.testing.simulation import Violation, explore, walk
+from hudi_ops.testing.steps import Event
+from hudi_ops.timeline.entries import Complete
+from hudi_ops.timeline.state import TableState
+from tests.protocol.scenarios.actors import Writes
+from tests.protocol.scenarios.cases import Case, of_jobs
+from tests.protocol.scenarios.check import Oracle
+from tests.protocol.scenarios.worlds import (
+    ALSO_A,
+    DELETE_A,
+    DROP_A,
+    OVERWRITE_A,
+    UPSERT_A,
+    UPSERT_B,
+    indexed_table,
+)
+
+SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
+
+
+def indexed(case: Case) -> Case:
+    """The case upon a table with a metadata table."""
+    return replace(case, name=f"{case.name}, metadata table", base=indexed_table)
+
+
+SAME_GROUP = indexed(of_jobs("two ingests of one group", UPSERT_A, ALSO_A))
+COMPACTED = Case(
+    "two ingests, each of which compacts the metadata table",
+    {"one": Writes(UPSERT_A, compacts_metadata=True), "two": Writes(UPSERT_B, compacts_metadata=True)},
+    Oracle({"one": UPSERT_A, "two": UPSERT_B}),
+    base=indexed_table,
+)
+CASES = [
+    SAME_GROUP,
+    COMPACTED,
+    indexed(of_jobs("two ingests of two groups", UPSERT_A, UPSERT_B)),
+    indexed(of_jobs("ingest and delete of one group", UPSERT_A, DELETE_A)),
+    indexed(of_jobs("ingest and removal of one partition", UPSERT_A, DROP_A)),
+    indexed(of_jobs("ingest and overwrite of another partition", UPSERT_B, OVERWRITE_A)),
+]
+
+
+def explored(case: Case, *, preemptions: int, faults: int) -> int:
+    """Explore a case; returns how many runs that took, and prints it."""
+    found = explore(case.scenario, case.check, preemptions=preemptions, faults=faults, limit=None)
+    print(f"{case}, {preemptions} preemptions, {faults} faults: {found}")
+    return found.schedules + found.pruned
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_no_schedule_leaves_the_metadata_table_behind_or_ahead(case: Case) -> None:
+    assert explored(case, preemptions=2 if SOAK else 1, faults=0) >= 40
+
+
+@pytest.mark.parametrize("case", CASES if SOAK else [SAME_GROUP, COMPACTED], ids=str)
+def test_no_single_fault_leaves_the_metadata_table_behind_or_ahead(case: Case) -> None:
+    deadly = replace(case, troubles=case.troubles & {Fault.CRASH_AFTER, Event.LOCK_LOST})
+    assert explored(case if SOAK else deadly, preemptions=0, faults=1) >= 35
+
+
+@pytest.mark.parametrize("case", CASES if SOAK else [SAME_GROUP], ids=str)
+def test_no_drawn_schedule_leaves_the_metadata_table_behind_or_ahead(case: Case) -> None:
+    seeds = range(2_000 if SOAK else 60)
+    found = walk(case.scenario, case.check, seeds, preemptions=2, faults=1)
+    print(f"{case}, seeds {seeds.start} to {seeds.stop - 1}, 2 preemptions, 1 fault: {found}")
+    assert found.schedules == len(seeds)
+
+
+def test_a_delta_that_comes_after_its_data_instant_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_completed, apply_metadata = TimelineApplier._put_completed, TimelineApplier._apply_metadata
+
+    def late(self: TimelineApplier, state: TableState, slot: int, entry: Complete, body: bytes) -> bool:
+        done = put_completed(self, state, slot, entry, body)
+        if entry.metadata:
+            apply_metadata(self, state, entry)
+        return done
+
+    monkeypatch.setattr(TimelineApplier, "_put_completed", late)
+    monkeypatch.setattr(TimelineApplier, "_apply_metadata", lambda self, state, entry: True)
+    fresh = replace(SAME_GROUP, troubles=frozenset({Fault.CRASH_AFTER}), oracle=replace(SAME_GROUP.oracle, seen=set()))
+    with pytest.raises(Violation) as found:
+        explore(fresh.scenario, fresh.check, preemptions=0, faults=1, limit=None)
+    print(f"a late delta: {found.value.schedule!r}")

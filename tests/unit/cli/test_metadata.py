@@ -1,0 +1,94 @@
+"""`hudi-ops metadata` and `verify --index`: what is there is shown, built, dropped and compacted, and dry runs change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudi_ops import Table
+from hudi_ops.cli.arguments import locate, open_table
+
+EVERY = ["column_stats", "files", "partition_stats"]
+
+
+def names(plain: dict[str, Any]) -> list[str]:
+    return [one["name"] for one in plain["partitions"]]
+
+
+def test_it_is_shown(trips: Path, call: Callable[..., Any]) -> None:
+    told = call("metadata", "show", "trips")
+    assert (told.code, told.err) == (0, "")
+    assert all(name in told.out for name in EVERY)
+    plain = call("metadata", "show", "trips", "--json").json
+    assert names(plain) == EVERY
+    assert plain["last_compaction"] is None
+
+
+def test_it_is_dropped_built_and_compacted(trips: Path, call: Callable[..., Any]) -> None:
+    dropped = call("metadata", "drop", "trips")
+    assert "dropped" in dropped.out
+    assert call("metadata", "show", "trips").out == "trips has no metadata table\n"
+    built = call("metadata", "build", "trips", "record_index").out
+    assert "files, record_index built at" in built
+    assert "10 file groups" in built
+    assert call("metadata", "build", "trips", "record_index", "--json").json["instant"] is None
+    plain = call("metadata", "show", "trips", "--json").json
+    assert names(plain) == ["files", "record_index"]
+    table = Table.open(str(trips))
+    table.ingest(table.read(list(table.schema.names)))
+    table.ingest(table.read(list(table.schema.names)))
+    assert "merged" in call("metadata", "compact", "trips").out
+    assert "nothing to merge" in call("metadata", "compact", "trips").out
+    assert call("verify", "trips", "--index", "--json").json["findings"] == []
+
+
+def test_dry_runs_change_nothing(trips: Path, home: Path, call: Callable[..., Any], tree: Callable[..., Any]) -> None:
+    before = tree(home)
+    assert "would be dropped" in call("metadata", "drop", "trips", "--dry-run").out
+    assert "would be built" in call("metadata", "build", "trips", "bloom_filters", "--dry-run").out
+    assert call("metadata", "compact", "trips", "--dry-run", "--json").json["dry_run"] is True
+    assert tree(home) == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("metadata", "build", "trips", "nonsense"),
+        ("metadata", "drop", "trips", "nonsense"),
+        ("metadata", "drop", "trips", "files"),
+        ("verify", "trips", "--sample", "3"),
+    ],
+)
+def test_a_wrong_call_ends_with_2(trips: Path, call: Callable[..., Any], arguments: tuple[str, ...]) -> None:
+    assert call(*arguments).code == 2
+
+
+def test_a_damaged_metadata_table_ends_verify_with_20(trips: Path, call: Callable[..., Any]) -> None:
+    assert call("verify", "trips", "--index", "--sample", "1").code == 0
+    (base,) = (trips / ".hoodie/metadata/files").glob("*.hfile")
+    base.write_bytes(b"nothing")
+    told = call("verify", "trips", "--index")
+    assert told.code == 20
+    assert "metadata-broken" in told.out
+
+
+@pytest.mark.parametrize("command", ["show", "build", "drop", "compact"])
+def test_help_has_examples(command: str, call: Callable[..., Any]) -> None:
+    told = call("metadata", command, "--help")
+    assert told.code == 0
+    assert f"hudi-ops metadata {command}" in told.out
+
+
+def test_how_often_it_is_compacted_is_a_setting(home: Path, trips: Path, call: Callable[..., Any]) -> None:
+    file = home / "tables.yaml"
+    file.write_text(
+        file.read_text().replace("    source: landing\n", "    source: landing\n    metadata_compact_after: 1\n", 1)
+    )
+    with open_table(locate("trips")) as opened:
+        assert opened.metadata_compact_after == 1
+        opened.ingest(opened.read(list(opened.schema.names)))
+        opened.ingest(opened.read(list(opened.schema.names)))
+        assert opened.metadata().last_compaction is not None

@@ -1,0 +1,204 @@
+"""Reads by the indexes of metadata tables that Apache Hudi wrote: the same rows, fewer files, and what left them out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from hudi_ops.errors import NotFound, Unavailable, Unsupported
+from hudi_ops.formats.hfile_blocks import encode_metadata_log
+from hudi_ops.metadata.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition, group_id, group_numbers
+from hudi_ops.metadata.record_index import location_values
+from hudi_ops.metadata.schema import record_schema
+from hudi_ops.services.changes import ChangesRequest, plan_changes
+from hudi_ops.services.listing_check import check_listing
+from hudi_ops.services.read import plan_read, request_of
+from hudi_ops.services.scan import Scan
+from hudi_ops.storage.local import LocalStorage
+from hudi_ops.testing.clock import ManualClock
+from tests.interop.compare import assert_same_rows
+from tests.interop.expected import load_expected
+from tests.unit.metadata.fixture_metadata import TABLES
+from tests.unit.metadata.made_metadata import name_partitions
+
+INDEXED = "v9_record_index_bloom_filters"
+FILES, STATS = MetadataPartition.FILES, MetadataPartition.COLUMN_STATS
+
+
+def scan(path: Path, where: str | None = None, listing: str = "auto", as_of: str | None = None) -> Scan:
+    return Scan(plan_read(LocalStorage(str(path)), request_of(None, where, as_of, None, listing=listing)))
+
+
+@pytest.fixture
+def copied(hudi_fixtures: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]:
+    """A fixture's table, to be changed; its properties name the partitions given, if any."""
+
+    def copy(name: str, *partitions: str) -> Path:
+        shutil.copytree(hudi_fixtures(name), tmp_path / name)
+        if partitions:
+            name_partitions(tmp_path / name, partitions)
+        return tmp_path / name
+
+    return copy
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_rows_are_the_expected_ones_with_every_listing(hudi_fixtures: Callable[[str], Path], name: str) -> None:
+    path, expected = hudi_fixtures(name), load_expected(name)
+    for listing in ("auto", "metadata", "storage"):
+        read = scan(path, listing=listing)
+        assert_same_rows(read.to_arrow().select(expected.column_names), expected, with_meta=True)
+        assert read.explain().listing == ("storage" if listing == "storage" else "metadata")
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize(
+    ("partition", "columns"),
+    [
+        (MetadataPartition.COLUMN_STATS, slice(None)),
+        (MetadataPartition.PARTITION_STATS, slice(3, None)),
+        (MetadataPartition.RECORD_INDEX, slice(2, 3)),
+        (MetadataPartition.BLOOM_FILTERS, slice(2, 3)),
+    ],
+    ids=lambda one: str(one) if isinstance(one, MetadataPartition) else "",
+)
+def test_every_value_is_found_by_every_index(
+    copied: Callable[..., Path], name: str, partition: MetadataPartition, columns: slice
+) -> None:
+    path = copied(name, FILES, partition)
+    rows = scan(path, listing="storage").to_arrow()
+    for column in rows.column_names[columns]:
+        kind = rows.schema.field(column).type
+        if not (pa.types.is_string(kind) or pa.types.is_integer(kind)):
+            continue
+        for value in rows[column].unique().drop_null().to_pylist()[:3]:
+            where = f"{column} = '{value}'" if pa.types.is_string(kind) else f"{column} = {value}"
+            assert_same_rows(scan(path, where).to_arrow(), rows.filter(pc.field(column) == value), with_meta=True)
+
+
+def test_partition_statistics_leave_out_partitions(copied: Callable[..., Path]) -> None:
+    path = copied(INDEXED, "files", "partition_stats")
+    told = scan(path, "ts > 5000").explain()
+    assert (told.partitions_read, told.partitions_skipped_by_statistics, told.files_read) == (0, 2, 0)
+
+
+def test_column_statistics_leave_out_file_groups(copied: Callable[..., Path]) -> None:
+    path = copied(INDEXED, "files", "column_stats")
+    told = scan(path, "ts > 5000").explain()
+    assert (told.partitions_read, told.groups_skipped_by_statistics, told.files_skipped) == (2, 2, 2)
+    assert "2 by column_stats" in str(told)
+    assert scan(path, "ts > 5000", "storage").explain().groups_skipped_by_statistics == 0
+
+
+def test_the_record_index_finds_the_groups_of_keys(copied: Callable[..., Path]) -> None:
+    path = copied(INDEXED, "files", "record_index")
+    key = scan(path).to_arrow()["id"].to_pylist()[0]
+    told = scan(path, f"id = '{key}'").explain()
+    assert (told.partitions_skipped_by_record_index, told.files_read) == (1, 1)
+    nobody = scan(path, "id IN ('nobody', 'nothing')")
+    assert (nobody.count_rows(), nobody.explain().partitions_read) == (0, 0)
+
+
+def test_bloom_filters_leave_out_base_files(copied: Callable[..., Path]) -> None:
+    path = copied(INDEXED, "files", "bloom_filters")
+    told = scan(path, "id = 'nobody'").explain()
+    assert told.groups_skipped_by_bloom_filters == 2
+    key = scan(path).to_arrow()["id"].to_pylist()[0]
+    assert scan(path, f"id = '{key}'").explain().groups_skipped_by_bloom_filters == 1
+
+
+def test_a_partition_that_is_being_filled_leaves_nothing_out(copied: Callable[..., Path]) -> None:
+    path = copied(INDEXED, "files")
+    told = scan(path, "ts > 5000 AND id = 'nobody'").explain()
+    assert (told.listing, told.partitions_read, told.files_skipped) == ("metadata", 2, 2)
+    assert told.groups_skipped_by_statistics + told.groups_skipped_by_record_index == 0
+
+
+def test_the_past_is_not_asked_of_what_tells_of_now(copied: Callable[..., Path]) -> None:
+    path = copied("v9_txns_simple_meta_mor")
+    oldest = scan(path).to_arrow()["_hoodie_commit_time"].to_pylist()
+    first = min(oldest)
+    rows = scan(path, listing="storage", as_of=first).to_arrow()
+    for key in rows["txn_id"].to_pylist():
+        found = scan(path, f"txn_id = '{key}'", as_of=first)
+        assert found.to_arrow().num_rows == 1
+        told = found.explain()
+        assert told.partitions_skipped_by_record_index + told.groups_skipped_by_record_index == 0
+
+
+def test_a_record_index_that_names_a_group_that_is_not_there_is_not_used(copied: Callable[..., Path]) -> None:
+    path = copied(INDEXED, "files", "record_index")
+    storage = LocalStorage(str(path))
+    key = scan(path).to_arrow()["id"].to_pylist()[0]
+    time = "20261121031752305"
+    keys = pa.array([key])
+    values = location_values([("p=b", "00000000-0000-0000-0000-000000000001-0", 1)], version=9)
+    group = group_id(MetadataPartition.RECORD_INDEX, int(group_numbers(keys, 10)[0]))
+    body = encode_metadata_log(keys, values, [], time, record_schema(9))
+    storage.put(f"{FOLDER}/record_index/.{group}_{time}.log.1_0-0-0", body)
+    storage.put(f"{TIMELINE_FOLDER}/{time}_{time}.deltacommit", b"")
+    found = scan(path, f"id = '{key}'")
+    assert found.to_arrow().num_rows == 1
+    assert found.explain().groups_skipped_by_record_index == 0
+
+
+class Forgetful(LocalStorage):
+    """Loses every log file of the partition `files` between listing and reading, as a cleaner does."""
+
+    def get(self, path: str) -> bytes:
+        if path.startswith(f"{FOLDER}/files/.files"):
+            raise NotFound(f"{path} is not there")
+        return super().get(path)
+
+
+def test_a_metadata_table_that_vanishes_is_done_without(hudi_fixtures: Callable[[str], Path]) -> None:
+    path = hudi_fixtures(INDEXED)
+    read = Scan(plan_read(Forgetful(str(path)), request_of(None, None, None, None)))
+    assert read.explain().listing == "storage"
+    assert read.to_arrow().equals(scan(path).to_arrow())
+    with pytest.raises(Unavailable, match="metadata table"):
+        plan_read(Forgetful(str(path)), request_of(None, None, None, None, listing="metadata"))
+
+
+def test_changes_are_narrowed_by_statistics(copied: Callable[..., Path]) -> None:
+    path = copied(INDEXED, "files", "column_stats")
+    clock = ManualClock(1_795_255_260_000)
+
+    def changes(where: str) -> Scan:
+        read = request_of(None, where, None, None)
+        return Scan(plan_changes(LocalStorage(str(path)), ChangesRequest(read), clock).read)
+
+    assert changes("ts > 5000").explain().groups_skipped_by_statistics > 0
+    rows = scan(path, "v = -1").to_arrow()
+    assert changes("v = -1").count_rows() == rows.num_rows > 0
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_both_listings_of_a_whole_table_are_the_same(hudi_fixtures: Callable[[str], Path], name: str) -> None:
+    found = check_listing(LocalStorage(str(hudi_fixtures(name))))
+    assert found.is_same
+    assert found.files > 0
+
+
+def test_what_listings_differ_in_is_named(copied: Callable[..., Path]) -> None:
+    path = copied("v9_txns_simple_meta_cow")
+    whole = check_listing(LocalStorage(str(path)))
+    seen = [task.path for task in plan_read(LocalStorage(str(path)), request_of(None, None, None, None)).tasks]
+    gone, larger = seen[:2]
+    (path / gone).unlink()
+    with (path / larger).open("ab") as file:
+        file.write(b"x")
+    found = check_listing(LocalStorage(str(path)))
+    assert (found.is_same, found.gone, found.other_size) == (False, (gone,), (larger,))
+    assert (found.files, found.missing[:0]) == (whole.files - 1, ())
+    assert f"not on storage: {gone}" in str(found)
+
+
+def test_there_must_be_two_listings_to_compare(hudi_fixtures: Callable[[str], Path]) -> None:
+    with pytest.raises(Unsupported, match="metadata table"):
+        check_listing(LocalStorage(str(hudi_fixtures("v9_bucket_simple"))))
