@@ -276,7 +276,8 @@ def test_we_leave_a_living_writer_of_apache_hudi_alone(place: Place) -> None:
         files = strays(place.root)
         place.ours("meanwhile")
         assert timeline_of(place.root).find(pending) is not None
-        assert strays(place.root) == files
+        # Stopped in the middle of a write, it may have had another file on its way when the first listing was made.
+        assert set(files) <= set(strays(place.root))
         place.peer.resume()
         future.result(ROUND_S)  # it commits, or finds that ours was faster
     place.hudi.turn()

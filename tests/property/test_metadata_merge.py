@@ -170,6 +170,11 @@ def _rank(value: Any) -> Any:
     return (math.isnan(value), 0.0 if math.isnan(value) else value, math.copysign(1, value) if value == 0 else 0)
 
 
+def _as_written(value: Any) -> Any:
+    """Infinity stands for NaN: Apache Hudi passes over whatever has a bound of NaN."""
+    return math.inf if isinstance(value, float) and math.isnan(value) else value
+
+
 @st.composite
 def _range_change(draw: st.DrawFn) -> tuple[bool, bool, dict[tuple[str, str], _Range]]:
     made = {}
@@ -208,7 +213,8 @@ def test_partition_ranges_are_merged_as_dicts_are(
     for column, (kind, _) in _TYPES.items():
         for row in stored.of_column(column, kind).to_pylist():
             held = expected[row["name"], column]
-            assert [_rank(row[name]) for name in ("least", "greatest")] == [_rank(held.least), _rank(held.greatest)]
+            ends = [_rank(_as_written(end)) for end in (held.least, held.greatest)]
+            assert [_rank(row[name]) for name in ("least", "greatest")] == ends
             assert (row["nulls"], row["values"]) == (held.nulls, held.values)
 
 

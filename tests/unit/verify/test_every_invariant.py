@@ -8,7 +8,8 @@ from pathlib import Path
 
 import hudi_ops.verify as package
 
-SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
+SLUG = re.compile(r"(?!utf-)[a-z0-9]+(-[a-z0-9]+)+")
+"""The form of an invariant's id; names of encodings have it, too."""
 
 
 def named_in(folder: Path) -> set[str]:
