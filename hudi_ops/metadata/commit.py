@@ -22,9 +22,14 @@ ACTION = "deltacommit"
 def apply_delta(storage: Storage, delta: MetadataDelta, completion_time: str) -> None:
     """Put a delta's log files, and complete its delta commit at the data instant's own completion time.
 
+    What lies above it counts at once. It is loose, so that a range may be too wide where the write is voided in the end, and leaves
+    nothing out.
+
     Raises:
         OutcomeUnknown: a file could not be settled; the next try settles it.
     """
+    if delta.above is not None:
+        apply_delta(storage, delta.above, completion_time)
     ensure(storage, _path(requested_name(delta.instant, ACTION)), b"")
     ensure(storage, _path(inflight_name(delta.instant, ACTION)), b"")
     for path, body in delta.files:

@@ -26,19 +26,27 @@ OPERATION = "UPSERT_PREPPED"
 
 _COLUMNS = pa.schema([pa.field("path", pa.string()), pa.field("body", pa.large_binary())])
 _COMMIT = "commit"
+_ABOVE = "above"
 
 
 @dataclass(frozen=True)
 class MetadataDelta:
-    """Log files of the metadata table by their paths below the data table's root, and the bytes of its delta commit."""
+    """Log files of the metadata table by their paths below the data table's root, and the bytes of its delta commit.
+
+    `above` is one more delta commit, of an instant of its own that is later than all others: loose records of `partition_stats`
+    once more, where one that takes the place of older ones lies above this instant (docs/format.md §14.4).
+    """
 
     instant: str
     files: tuple[tuple[str, bytes], ...]
     commit: bytes
+    above: MetadataDelta | None = None
 
     def to_bytes(self) -> bytes:
-        """One Arrow file: a row for each log file, then one for the delta commit."""
+        """One Arrow file: a row for each log file, one for the delta commit, and perhaps one for the delta above it."""
         rows = [*self.files, (_COMMIT, self.commit)]
+        if self.above is not None:
+            rows.append((_ABOVE, self.above.to_bytes()))
         columns = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(_COLUMNS)]
         schema = _COLUMNS.with_metadata({"instant": self.instant})
         sink = pa.BufferOutputStream()
@@ -64,7 +72,11 @@ class MetadataDelta:
                 expected="an Arrow file with the columns path and body",
                 next_step="run `hudi-ops verify`; restore the file from a copy of the table",
             ) from error
-        return cls(instant, tuple(zip(paths[:-1], bodies[:-1], strict=True)), bodies[-1])
+        above = None
+        if paths[-1] == _ABOVE:
+            above = cls.from_bytes(bodies[-1], path)
+            paths, bodies = paths[:-1], bodies[:-1]
+        return cls(instant, tuple(zip(paths[:-1], bodies[:-1], strict=True)), bodies[-1], above)
 
 
 def make_delta(

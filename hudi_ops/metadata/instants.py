@@ -8,6 +8,8 @@ from functools import cached_property
 from hudi_ops.metadata.partitions import TIMELINE_FOLDER
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, list_timeline
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.state import TableState
 
 INIT_PREFIX = "00000000000000"
 """How the instants begin that are numbers rather than times: those at which partitions are first filled."""
@@ -27,13 +29,29 @@ def init_instants(own: Timeline, data: Timeline) -> tuple[str, ...]:
     have. As long as they are the same, so is the number of file groups of each partition.
     """
     return tuple(
-        one.file_name for one in own if one.kind == "deltacommit" and one.is_completed and _may_fill(one.time, data)
+        one.file_name for one in own if one.kind == "deltacommit" and one.is_completed and _may_fill(one, data)
     )
 
 
-def _may_fill(time: str, data: Timeline) -> bool:
-    of_data = data.find(time)
-    return time.startswith(INIT_PREFIX) or of_data is None or of_data.kind == "indexing"
+def is_overtaken(time: str, own: Timeline, state: TableState) -> bool:
+    """Whether a writer of Apache Hudi that was requested later has completed.
+
+    Log records are merged by request times: its `partition_stats` take the place of those that this instant adds now.
+
+    Source: docs/format.md §14.4.
+    """
+    later = [one.time for one in own.completed_writes if one.kind == "deltacommit" and one.time > time]
+    return any(state.timeline.find(one) is not None and state.log.fate(one) is None for one in later)
+
+
+def _may_fill(one: Instant, data: Timeline) -> bool:
+    of_data = data.find(one.time)
+    return one.time.startswith(INIT_PREFIX) or (not _is_raised(one) and (of_data is None or of_data.kind == "indexing"))
+
+
+def _is_raised(one: Instant) -> bool:
+    """Whether it is the instant above a delta (`MetadataDelta.above`): nothing else completes at the time of its own request."""
+    return one.time == one.completion_time
 
 
 @dataclass(frozen=True)
@@ -92,6 +110,8 @@ class MetadataInstants:
         for one in self.own.completed_writes:
             if one.kind != "deltacommit" or one.time.startswith(INIT_PREFIX) or one.time < self.data.start:
                 continue
+            if _is_raised(one):
+                continue  # it widens, and denies nothing
             of_data = self.data.find(one.time)
             if of_data is None or (not of_data.is_completed and one.completion_time < merged):
                 found.append(one.time)

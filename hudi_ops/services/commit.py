@@ -89,8 +89,7 @@ def complete_write(
         if role != "compaction":
             _refuse_changed_schema(session, attempt, state)
             _refuse_met(session, attempt, write, mine, ahead, state)
-        path = delta.path_for(state)
-        if path is None:
+        if not delta.fits(state):
             return None
         now_ms = session.ctx.clock.now_ms()
         known = known_times(state.timeline, state.log) | delta.times
@@ -104,7 +103,7 @@ def complete_write(
             epoch=attempt.epoch,
             completion_time=completion,
             payload=payload,
-            metadata=path,
+            metadata=delta.path_at(completion, state),
             **seen_by(state, completion),
         )
 

@@ -22,10 +22,10 @@ from hudi_ops.metadata.bloom_filters import bloom_filter_records
 from hudi_ops.metadata.column_stats import column_stats_records
 from hudi_ops.metadata.compaction import deltas_since_compaction
 from hudi_ops.metadata.definitions import statistics_of
-from hudi_ops.metadata.delta import make_delta
+from hudi_ops.metadata.delta import MetadataDelta, make_delta
 from hudi_ops.metadata.file_lists import FileChanges, files_records
 from hudi_ops.metadata.index_definitions import stats_index_version
-from hudi_ops.metadata.instants import load_metadata_timeline
+from hudi_ops.metadata.instants import is_overtaken, load_metadata_timeline
 from hudi_ops.metadata.layout import Basis, basis_of, kept_partitions, load_index_definitions
 from hudi_ops.metadata.partition_stats import partition_stats_records
 from hudi_ops.metadata.partitions import MetadataPartition
@@ -77,6 +77,9 @@ class DeltaMaker:
     schema: pa.Schema
     _basis: Basis | None = field(default=None, init=False)
     _path: str = field(default="", init=False)
+    _delta: MetadataDelta | None = field(default=None, init=False)
+    _records: Mapping[MetadataPartition, Records] = field(default_factory=dict, init=False)
+    _is_overtaken: bool = field(default=False, init=False)
     times: frozenset[str] = field(default=frozenset(), init=False)
     """Times of the metadata table's timeline, as of the last question."""
 
@@ -89,33 +92,49 @@ class DeltaMaker:
                 write's files do not say which keys it removed.
         """
         if not state.config.all_metadata_partitions:
-            self._basis, self._path = None, ""
+            self._basis, self._path, self._delta, self._records = None, "", None, {}
             return
         storage = self.session.ctx.storage
         basis = basis_of(storage, state, load_metadata_timeline(storage))
-        delta = make_delta(
-            self._records(state),
-            self.session.metadata_groups(basis, state.config),
-            instant=self.attempt.instant,
-            version=state.config.version,
-            token=f"0-{self.attempt.epoch}-0",
-        )
-        self._basis, self._path = basis, self.session.put_delta(delta)
+        self._records = self._made(state)
+        self._delta = self._delta_of(list(self._records.values()), basis, state, self.attempt.instant)
+        self._basis, self._path = basis, self.session.put_delta(self._delta)
 
-    def path_for(self, state: TableState) -> str | None:
-        """Path of the bundle to decide, empty for a table without a metadata table; None: make it anew, without the lock."""
-        self.times = frozenset()
+    def fits(self, state: TableState) -> bool:
+        """Whether the delta is one for the metadata table as it is now; if not, it is to be made anew, without the lock."""
+        self.times, self._is_overtaken = frozenset(), False
         self.session.metadata_deltas = 0
         if not state.config.all_metadata_partitions:
             # Dropped meanwhile: the bundle is one of a try that lost, and goes with those.
-            return ""
+            self._basis, self._path, self._delta = None, "", None
+            return True
         storage = self.session.ctx.storage
         own = load_metadata_timeline(storage)
-        self.times = own.known_times
+        self.times, self._is_overtaken = own.known_times, is_overtaken(self.attempt.instant, own, state)
         self.session.metadata_deltas = deltas_since_compaction(own) + 1
-        return self._path if self._basis == basis_of(storage, state, own) else None
+        return self._basis == basis_of(storage, state, own)
 
-    def _records(self, state: TableState) -> list[Records]:
+    def path_at(self, completion_time: str, state: TableState) -> str:
+        """Path of the bundle to decide, for a delta that `fits`; empty for a table without a metadata table.
+
+        Where a later request of Apache Hudi's has completed, `partition_stats` are added once more at the completion time.
+        """
+        stats = self._records.get(MetadataPartition.PARTITION_STATS)
+        if self._is_overtaken and self._delta is not None and self._basis is not None and stats:
+            above = self._delta_of([stats], self._basis, state, completion_time)
+            return self.session.put_delta(replace(self._delta, above=above))
+        return self._path
+
+    def _delta_of(self, records: Sequence[Records], basis: Basis, state: TableState, instant: str) -> MetadataDelta:
+        return make_delta(
+            records,
+            self.session.metadata_groups(basis, state.config),
+            instant=instant,
+            version=state.config.version,
+            token=f"0-{self.attempt.epoch}-0",
+        )
+
+    def _made(self, state: TableState) -> dict[MetadataPartition, Records]:
         partitions, version = kept_partitions(state.config), state.config.version
         facts = self._facts(state)
         stats_version = stats_index_version(load_index_definitions(self.session.ctx.storage), version)
@@ -136,7 +155,7 @@ class DeltaMaker:
                 made[partition] = record_index_records(
                     facts, ms_of_instant(instant, state.zone), version=version, hidden=self.write.hidden_keys
                 )
-        return list(made.values())
+        return made
 
     def _facts(self, state: TableState) -> Sequence[FileFacts]:
         """What is known of the write's files; read back from them where partitions appeared since they were written.
