@@ -122,8 +122,10 @@ def ends_of(statistics: Any, stored: pa.DataType, kind: pa.DataType) -> tuple[pa
             ends = [pa.scalar(int(raw), pa.int64()).cast(stored) for raw in (statistics.min_raw, statistics.max_raw)]
         else:
             ends = [pa.scalar(one, stored) for one in (statistics.min, statistics.max)]
-        # As the rows are brought to the table's type: the double of a float is not what a cast makes of it.
-        low, high = widen(pa.chunked_array([pa.repeat(one, 1) for one in ends], stored), kind)
+        if stored != kind:
+            # As the rows are brought to the table's type: the double of a float is not what a cast makes of it.
+            ends = list(widen(pa.chunked_array([pa.repeat(one, 1) for one in ends], stored), kind))
+        low, high = ends
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         return None, None  # bytes that are no text, a date out of Python's range: nothing is known then
     if pa.types.is_floating(kind) and not (low.as_py() <= high.as_py()):

@@ -75,12 +75,12 @@ class Between(IndexedGame):
         """By Apache Hudi's own hash."""
         return self.hudi.bucket_ids([row(number, 0, 0)["id"]], "id", BUCKETS)[0]
 
-    def check(self, reader: Callable[..., pa.Table]) -> None:
+    def check(self, *readers: Callable[..., pa.Table]) -> None:
         """Everybody reads the model's rows, all and those of each single `seq`; nothing is amiss in the metadata table."""
         held: list[Row] = [one for _, one in self.model.rows.values()]
         ours = self.table.read()
         assert_same_rows(ours, as_table(held, SCHEMA))
-        for read in (lambda path: self.hudi.read(path, options=BELIEVED), self.hudi.read, reader):
+        for read in (lambda path: self.hudi.read(path, options=BELIEVED), self.hudi.read, *readers):
             assert_same_rows(read(self.path), ours, with_meta=True)
         for seq in {one["seq"] for one in held}:
             wanted = sorted(one["id"] for one in held if one["seq"] == seq)
@@ -134,12 +134,9 @@ def test_a_procedure_of_apache_hudi_builds_a_metadata_table(
     game.created(metadata=False)
     assert game.table.config.metadata_partitions == ()
 
-    def call(procedure: str, **conf: str) -> Callable[[], object]:
-        def said() -> None:
-            arguments = "table => 'ping_pong'"
-            apache_hudi.sql(f"call {procedure}({arguments})", tables={"ping_pong": game.path}, conf=conf)
-
-        return said
+    def call(procedure: str) -> Callable[[], object]:
+        said = f"call {procedure}(table => 'ping_pong')"
+        return lambda: apache_hudi.sql(said, tables={"ping_pong": game.path})
 
     game.then = call("create_metadata_table")
     game.ours([1, 3, 4], 10)
@@ -152,4 +149,5 @@ def test_a_procedure_of_apache_hudi_builds_a_metadata_table(
     game.then = lambda: game.theirs([], "upsert", options={**BESIDE, **MORE})
     game.ours([1, 7, 9], 30)
     assert "record_index" in Table.open(str(game.path), buckets=BUCKETS).config.metadata_partitions
-    game.check(hudi_rs)
+    # Times in milliseconds are microseconds from Apache Hudi's write on, which the `hudi` package does not take in log files.
+    game.check(*([hudi_rs] if kind == "cow" else []))

@@ -179,13 +179,13 @@ def _compare_partition(mine: Record, theirs: Record, said: str) -> None:
 
 
 def _ends_told(mine: Record, theirs: Record, said: str) -> bool:
-    """Whether Apache Hudi's ends tell something: not of a column of nulls, and not of one with NaN in a base file."""
+    """Whether Apache Hudi's ends tell something: not of a column of nulls, and not of one with NaN."""
     if mine["nullCount"] == mine["valueCount"]:
         assert mine["minValue"] is None is mine["maxValue"], said
         assert theirs["nullCount"] < theirs["valueCount"] or _value(theirs["minValue"]) in NOTHINGS, said
         return mine["valueCount"] == 0
     has_nan = mine["maxValue"] is not None and mine["maxValue"][1] == math.inf
-    return not (has_nan and _value(theirs["maxValue"]) in {0.0, math.inf})
+    return not (has_nan and (theirs["maxValue"][1] == 0 or math.isnan(theirs["maxValue"][1])))
 
 
 def _value(end: tuple[str, Any] | None) -> Any:
