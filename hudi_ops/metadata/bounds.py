@@ -100,7 +100,8 @@ def _possible(
     for column in condition.columns:
         kind = schema.field(column).type
         if column in keys:
-            made[column] = _folded(said.of_column(column, kind, keys[column], is_of_files), kind, owners)
+            bounds = _folded(said.of_column(column, kind, keys[column], is_of_files), kind, owners)
+            made[column] = bounds if is_of_files else _maybe_null(bounds)
         else:
             made[column] = ColumnBounds.unknown(kind, owners)
     return possible_units(condition, bounds_table(made, owners))
@@ -183,6 +184,11 @@ def _folded(found: pa.Table, kind: pa.DataType, owners: int) -> ColumnBounds:
         is_bound[owner[_is_beyond(end, kind)]] = False
         ends.append(_where(is_bound, reduce(end, owner, owners)))
     return ColumnBounds(*ends, *(_where(is_sure, pa.array(flags)) for flags in (has_nulls, has_values)))
+
+
+def _maybe_null(bounds: ColumnBounds) -> ColumnBounds:
+    """No partition is known to be without nulls: a file of it that is older than the column counts for nothing in its range."""
+    return replace(bounds, has_nulls=pc.if_else(bounds.has_nulls, True, pa.scalar(None, pa.bool_())))
 
 
 def _is_sure(found: pa.Table, kind: pa.DataType, is_of_files: bool) -> _Flags:

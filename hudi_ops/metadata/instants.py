@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,7 +10,6 @@ from hudi_ops.metadata.partitions import TIMELINE_FOLDER
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, list_timeline
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.state import TableState
 
 INIT_PREFIX = "00000000000000"
 """How the instants begin that are numbers rather than times: those at which partitions are first filled."""
@@ -33,17 +33,6 @@ def init_instants(own: Timeline, data: Timeline) -> tuple[str, ...]:
     )
 
 
-def is_overtaken(time: str, own: Timeline, state: TableState) -> bool:
-    """Whether a writer of Apache Hudi that was requested later has completed.
-
-    Log records are merged by request times: its `partition_stats` take the place of those that this instant adds now.
-
-    Source: docs/format.md §14.4.
-    """
-    later = [one.time for one in own.completed_writes if one.kind == "deltacommit" and one.time > time]
-    return any(state.timeline.find(one) is not None and state.log.fate(one) is None for one in later)
-
-
 def _may_fill(one: Instant, data: Timeline) -> bool:
     of_data = data.find(one.time)
     return one.time.startswith(INIT_PREFIX) or (not _is_raised(one) and (of_data is None or of_data.kind == "indexing"))
@@ -52,6 +41,18 @@ def _may_fill(one: Instant, data: Timeline) -> bool:
 def _is_raised(one: Instant) -> bool:
     """Whether it is the instant above a delta (`MetadataDelta.above`): nothing else completes at the time of its own request."""
     return one.time == one.completion_time
+
+
+def digest_of(own: Timeline, instant: str, completion_time: str) -> str:
+    """What has completed on a metadata table's timeline, whether or not the delta of one instant has.
+
+    Args:
+        own: that timeline.
+        instant: request time of the delta.
+        completion_time: its completion time, and the request time of what lies above it.
+    """
+    names = sorted(one.file_name for one in own if one.is_completed and one.time not in {instant, completion_time})
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

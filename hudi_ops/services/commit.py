@@ -104,6 +104,7 @@ def complete_write(
             completion_time=completion,
             payload=payload,
             metadata=delta.path_at(completion, state),
+            metadata_seen=delta.seen_at(completion),
             **seen_by(state, completion),
         )
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.errors import Conflict
 from hudi_ops.files.base_file import stored_schema
-from hudi_ops.files.facts import FileFacts, WantedFacts
+from hudi_ops.files.facts import ColumnRange, FileFacts, WantedFacts
 from hudi_ops.files.facts_of_files import FactsTask, facts_of_file
 from hudi_ops.metadata.bloom_filters import bloom_filter_records
 from hudi_ops.metadata.column_stats import column_stats_records
@@ -25,17 +25,22 @@ from hudi_ops.metadata.definitions import statistics_of
 from hudi_ops.metadata.delta import MetadataDelta, make_delta
 from hudi_ops.metadata.file_lists import FileChanges, files_records
 from hudi_ops.metadata.index_definitions import stats_index_version
-from hudi_ops.metadata.instants import is_overtaken, load_metadata_timeline
+from hudi_ops.metadata.instants import digest_of, load_metadata_timeline
 from hudi_ops.metadata.layout import Basis, basis_of, kept_partitions, load_index_definitions
+from hudi_ops.metadata.listing import open_listing
+from hudi_ops.metadata.overtaken import is_ours, overtaking, refuse_contradicted
 from hudi_ops.metadata.partition_stats import partition_stats_records
 from hudi_ops.metadata.partitions import MetadataPartition
 from hudi_ops.metadata.record_index import record_index_records
 from hudi_ops.metadata.records import Records
+from hudi_ops.metadata.table import open_metadata
 from hudi_ops.services.session import Session
 from hudi_ops.services.write import Write
+from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.commit_metadata import WriteStat
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
+from hudi_ops.view.schema import table_schema
 
 _WITH_RANGES = {MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS}
 
@@ -80,29 +85,39 @@ class DeltaMaker:
     _delta: MetadataDelta | None = field(default=None, init=False)
     _records: Mapping[MetadataPartition, Records] = field(default_factory=dict, init=False)
     _is_overtaken: bool = field(default=False, init=False)
-    times: frozenset[str] = field(default=frozenset(), init=False)
-    """Times of the metadata table's timeline, as of the last question."""
+    _upon: frozenset[str] | None = field(default=None, init=False)
+    """Completed writes of which the delta says something; None for one that is of its own write alone."""
+    _compared: set[str] = field(default_factory=set, init=False)
+    """Later requests that completed first, and do not stand against the delta."""
+    _own: Timeline | None = field(default=None, init=False)
 
     def make(self, state: TableState) -> None:
         """Make the delta for the metadata table as it is now, and put its bundle; to be called without the lock.
 
         Raises:
             Unsupported: the metadata table has a partition that we do not keep.
-            Conflict: somebody builds or drops a partition at this moment, or the table got a record index meanwhile, and the
-                write's files do not say which keys it removed.
+            Conflict: somebody builds or drops a partition at this moment; or the table got a record index meanwhile, and the
+                write's files do not say which keys it removed; or a later request that completed first stands against it.
         """
         if not state.config.all_metadata_partitions:
             self._basis, self._path, self._delta, self._records = None, "", None, {}
             return
         storage = self.session.ctx.storage
-        basis = basis_of(storage, state, load_metadata_timeline(storage))
+        own = load_metadata_timeline(storage)
+        basis = basis_of(storage, state, own)
         self._records = self._made(state)
+        self._compared.clear()
+        self._look_at_later(state, own)
         self._delta = self._delta_of(list(self._records.values()), basis, state, self.attempt.instant)
         self._basis, self._path = basis, self.session.put_delta(self._delta)
 
     def fits(self, state: TableState) -> bool:
-        """Whether the delta is one for the metadata table as it is now; if not, it is to be made anew, without the lock."""
-        self.times, self._is_overtaken = frozenset(), False
+        """Whether the delta is one for the metadata table as it is now; if not, it is to be made anew, without the lock.
+
+        Raises:
+            Conflict: a later request that completed first stands against it.
+        """
+        self._own, self._is_overtaken = None, False
         self.session.metadata_deltas = 0
         if not state.config.all_metadata_partitions:
             # Dropped meanwhile: the bundle is one of a try that lost, and goes with those.
@@ -110,9 +125,32 @@ class DeltaMaker:
             return True
         storage = self.session.ctx.storage
         own = load_metadata_timeline(storage)
-        self.times, self._is_overtaken = own.known_times, is_overtaken(self.attempt.instant, own, state)
+        self._own = own
         self.session.metadata_deltas = deltas_since_compaction(own) + 1
-        return self._basis == basis_of(storage, state, own)
+        if self._basis != basis_of(storage, state, own) or self._upon not in {None, _completed(state)}:
+            return False
+        self._look_at_later(state, own)
+        return True
+
+    def _look_at_later(self, state: TableState, own: Timeline) -> None:
+        """What completed first though it was requested later; of those that were not there before the lock, few if any."""
+        later = overtaking(self.attempt.instant, own, state)
+        foreign = [one for one in later if not is_ours(one, state)]
+        self._is_overtaken = any(one.is_write for one in foreign)
+        # Of our own writers only the record index takes anything off.
+        telling = later if MetadataPartition.RECORD_INDEX in self._records else foreign
+        new = [one for one in telling if one.time not in self._compared]
+        refuse_contradicted(self.session.ctx.storage, self._records, self.attempt.instant, new, state.config.version)
+        self._compared |= {one.time for one in new}
+
+    @property
+    def times(self) -> frozenset[str]:
+        """Times of the metadata table's timeline, as of the last question."""
+        return self._own.known_times if self._own is not None else frozenset()
+
+    def seen_at(self, completion_time: str) -> str:
+        """What is on that timeline beside the delta, by which whoever applies it late tells that somebody came between."""
+        return digest_of(self._own, self.attempt.instant, completion_time) if self._own is not None else ""
 
     def path_at(self, completion_time: str, state: TableState) -> str:
         """Path of the bundle to decide, for a delta that `fits`; empty for a table without a metadata table.
@@ -136,6 +174,7 @@ class DeltaMaker:
 
     def _made(self, state: TableState) -> dict[MetadataPartition, Records]:
         partitions, version = kept_partitions(state.config), state.config.version
+        self._upon = None
         facts = self._facts(state)
         stats_version = stats_index_version(load_index_definitions(self.session.ctx.storage), version)
         instant = self.attempt.instant
@@ -146,8 +185,9 @@ class DeltaMaker:
             elif partition is MetadataPartition.COLUMN_STATS:
                 made[partition] = column_stats_records(facts, version=version, index_version=stats_version)
             elif partition is MetadataPartition.PARTITION_STATS:
+                told = [*_with_values(facts), *self._nulls_of_added_columns(state)]
                 made[partition] = partition_stats_records(
-                    _with_values(facts), version=version, tight=False, index_version=stats_version
+                    told, version=version, tight=False, index_version=stats_version
                 )
             elif partition is MetadataPartition.BLOOM_FILTERS:
                 made[partition] = bloom_filter_records(facts, instant, version=version)
@@ -156,6 +196,32 @@ class DeltaMaker:
                     facts, ms_of_instant(instant, state.zone), version=version, hidden=self.write.hidden_keys
                 )
         return made
+
+    def _nulls_of_added_columns(self, state: TableState) -> list[FileFacts]:
+        """That a column which the write adds is null in every partition so far.
+
+        A partition of which a record is missing is passed over by Apache Hudi as soon as another has one, and a range of the
+        write's rows alone would say that no row is null (docs/format.md §14.7).
+        """
+        begun = self.attempt.begun
+        if self.write.schema is None or not begun.timeline.completed_writes:
+            return []
+        definitions = load_index_definitions(self.session.ctx.storage)
+        before = statistics_of(
+            table_schema(begun.config, begun.timeline, self.session.commits), state.config, definitions
+        )
+        now = statistics_of(self.schema, state.config, definitions)
+        ranges = tuple(
+            ColumnRange(name, pa.nulls(1, kind), pa.nulls(1, kind), nulls=1, values=1)
+            for name, kind in now.types.items()
+            if name not in before.types
+        )
+        if not ranges:
+            return []
+        self._upon = _completed(state)
+        storage = self.session.ctx.storage
+        listing = open_listing(storage, state.config, open_metadata(storage, state.config, state.timeline))
+        return [FileFacts("", path, "", 0, False, ranges) for path in listing.walk().files]
 
     def _facts(self, state: TableState) -> Sequence[FileFacts]:
         """What is known of the write's files; read back from them where partitions appeared since they were written.
@@ -184,6 +250,10 @@ class DeltaMaker:
             replace(one, added=told[one.path].added, removed=told[one.path].removed) if one.path in told else one
             for one in self.session.ctx.engine.map(facts_of_file, tasks)
         ]
+
+
+def _completed(state: TableState) -> frozenset[str]:
+    return frozenset(one.time for one in state.timeline.completed_writes)
 
 
 def _with_values(facts: Sequence[FileFacts]) -> list[FileFacts]:

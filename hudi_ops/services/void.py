@@ -17,6 +17,7 @@ from hudi_ops.concurrency.strangers import is_shared_with_strangers
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.metadata.commit import undo_delta
+from hudi_ops.metadata.instants import digest_of, load_metadata_timeline
 from hudi_ops.services.pending_plans import plan_inputs
 from hudi_ops.timeline.commit_log import POINTER_KEY, read_slot
 from hudi_ops.timeline.commit_metadata import CommitMetadata
@@ -36,6 +37,9 @@ from hudi_ops.timeline.state import CommitReader, TableState
 
 logger = logging.getLogger(__name__)
 
+PROMPT_MS = 5_000
+"""A decider that applies so soon still holds the lock that it decided under; sessions of it last longer."""
+
 APPLIED_WITHIN_MS = EXPIRY_MS - round(1000 * GAP_S_MAX) - 5_000
 """How long a decision stays good where Apache Hudi writes too: a beat was at most `GAP_S_MAX` old when it was made."""
 
@@ -47,11 +51,32 @@ def why_void(ctx: TableContext, commits: CommitReader, state: TableState, entry:
     if completes_as(entry.action) not in WRITE_ACTIONS:
         # What is no write has no rows to lose, and its place in the order of completion tells nobody anything.
         return None
+    if reason := metadata_changed(ctx, state, entry):
+        return reason
     mine = _footprint_reader(ctx, entry)
     if reason := completed_between(commits, state, entry, mine) or planned_between(ctx, state, entry, mine):
         return reason
     # Last, since the other questions take time: whoever asks them may sleep, too.
     return stale_beside_strangers(ctx, commits, state, entry)
+
+
+def metadata_changed(ctx: TableContext, state: TableState, entry: Complete) -> str | None:
+    """Whether the metadata table is another one than the delta was made for: it was begun, built upon, compacted or cleaned since.
+
+    A write of Apache Hudi's would be on the data table's timeline; its services and procedures leave no other trace.
+    """
+    if str(ctx.owner) == entry.owner and ctx.clock.now_ms() - entry.at_ms < PROMPT_MS:
+        return None
+    named = ", ".join(sorted(state.config.all_metadata_partitions))
+    if not entry.metadata:
+        return f"its delta is missing in a metadata table that was begun since: {named}" if named else None
+    if not entry.metadata_seen:
+        return None
+    if not named:
+        return "the metadata table that it has a delta for was dropped"
+    if digest_of(load_metadata_timeline(ctx.storage), entry.instant, entry.completion_time) != entry.metadata_seen:
+        return "something completed in the metadata table without a slot"
+    return None
 
 
 def undone(ctx: TableContext, state: TableState, entry: Complete) -> str | None:

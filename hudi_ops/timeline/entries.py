@@ -57,7 +57,8 @@ class Complete(_Entry):
     """An instant counts.
 
     `payload` is the path of the exact bytes of its completed file, and `metadata` that of what it adds to the table's metadata
-    table, empty where there is none to keep (docs/protocol.md §18).
+    table, empty where there is none to keep; `metadata_seen` says what its decider found on the timeline of that (docs/protocol.md
+    §18), empty in older entries.
 
     `seen` holds request times that its decider found on the timeline, of completed writes that it did not know from the log, with
     completion times above `seen_from`, and of pending plans: whatever else is found there by who applies it came afterwards.
@@ -71,6 +72,7 @@ class Complete(_Entry):
     completion_time: str
     payload: str
     metadata: str = ""
+    metadata_seen: str = ""
     seen: tuple[str, ...] = ()
     seen_from: str | None = None
 

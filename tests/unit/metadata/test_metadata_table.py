@@ -141,12 +141,20 @@ def test_the_metadata_of_a_write_that_the_timeline_does_not_show_yet_is_about_a_
 def test_an_instant_that_only_the_metadata_table_has_does_not_make_it_later(copied: Callable[[str], LocalStorage]):
     storage = copied("v9_record_index_bloom_filters")
     newest = Opened.of(storage).timeline.completed_writes[-1]
-    time, completion = (str(int(one) + 1) for one in (newest.completion_time, newest.completion_time))
+    time, completion = (str(int(newest.completion_time) + later) for later in (1, 2))
     for name in (f"{time}.deltacommit.requested", f"{time}_{completion}.deltacommit"):
         storage.put(f"{TIMELINE_FOLDER}/{name}", b"")
     metadata = opened_metadata(storage)
     assert metadata.instants.unseen == (time,)
     assert metadata.is_current
+
+
+def test_what_lies_above_a_delta_does_not_make_it_later(copied: Callable[[str], LocalStorage]):
+    storage = copied("v9_record_index_bloom_filters")
+    time = str(int(Opened.of(storage).timeline.completed_writes[-1].completion_time) + 1)
+    for name in (f"{time}.deltacommit.requested", f"{time}_{time}.deltacommit"):
+        storage.put(f"{TIMELINE_FOLDER}/{name}", b"")
+    assert opened_metadata(storage).instants.unseen == ()
 
 
 def test_a_file_that_is_gone_is_unavailable(copied: Callable[[str], LocalStorage]):
