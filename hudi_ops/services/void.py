@@ -37,8 +37,8 @@ from hudi_ops.timeline.state import CommitReader, TableState
 
 logger = logging.getLogger(__name__)
 
-PROMPT_MS = 5_000
-"""A decider that applies so soon still holds the lock that it decided under; sessions of it last longer."""
+PROMPT_MS = 2_000
+"""A decider that applies so soon still holds the lock that it decided under: sessions of locks last longer."""
 
 APPLIED_WITHIN_MS = EXPIRY_MS - round(1000 * GAP_S_MAX) - 5_000
 """How long a decision stays good where Apache Hudi writes too: a beat was at most `GAP_S_MAX` old when it was made."""
