@@ -6,7 +6,7 @@ every reader passes over it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.delta import MetadataDelta
@@ -37,10 +37,16 @@ def apply_delta(storage: Storage, delta: MetadataDelta, completion_time: str) ->
     ensure(storage, _path(completed_name(delta.instant, ACTION, completion_time)), delta.commit)
 
 
-def undo_delta(storage: Storage, instants: Iterable[str]) -> list[str]:
+def undo_delta(storage: Storage, instants: Iterable[str], check: Callable[[], None] = lambda: None) -> list[str]:
     """Take away what instants left in a metadata table, ours or Apache Hudi's, completed there or not.
 
     To be called while the data instants are still pending, or never were: readers pass over their blocks then.
+
+    Args:
+        storage: the data table's.
+        instants: request times.
+        check: asked between listing and deleting, where somebody may complete one of the instants meanwhile; raises if so. What
+            that one puts later has other names: its completion time, and its epoch in the names of the log files.
 
     Returns:
         Paths of what was there, in the order in which they were deleted.
@@ -58,6 +64,7 @@ def undo_delta(storage: Storage, instants: Iterable[str]) -> list[str]:
             files = storage.list_folder(f"{FOLDER}/{folder}").files
             gone += [info.path for info in files if _instant_of(info.name) in undone]
     gone += [_path(name_of(one.time, ACTION)) for one in noted for name_of in (inflight_name, requested_name)]
+    check()
     for path in gone:
         storage.delete(path)
     return gone

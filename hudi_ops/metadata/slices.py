@@ -74,6 +74,24 @@ def newest_slices(
     return tuple(found)
 
 
+def newer_bases(partition: MetadataPartition, folder: Folder, instants: MetadataInstants) -> frozenset[str]:
+    """Times of base files that do not count, above all of their group that do.
+
+    Somebody is making them, or gave up. Or they were completed since the timeline was listed: then the slices that it tells of may
+    have been cleaned before the folder was, and what is left of them passes for all there is.
+    """
+    counted: dict[str, str] = {}
+    others: list[DataFile] = []
+    for file in _data_files(partition, folder):
+        if file.is_log:
+            continue
+        if instants.is_committed(file.instant):
+            counted[file.file_id] = max(counted.get(file.file_id, ""), file.instant)
+        else:
+            others.append(file)
+    return frozenset(file.instant for file in others if file.instant > counted.get(file.file_id, ""))
+
+
 def _data_files(partition: MetadataPartition, folder: Folder) -> list[DataFile]:
     found = (_data_file(partition, info) for info in folder.files)
     return [file for file in found if file is not None]

@@ -13,15 +13,15 @@ import pyarrow.compute as pc
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.errors import Corrupt
+from hudi_ops.errors import Corrupt, Unavailable
 from hudi_ops.metadata.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.merge import current, merge
 from hudi_ops.metadata.partitions import FOLDER, MetadataPartition, group_numbers
 from hudi_ops.metadata.records import Records, empty
 from hudi_ops.metadata.schema import record_schema
 from hudi_ops.metadata.slice_files import WantedRecords, read_records
-from hudi_ops.metadata.slices import MetadataSlice, count_groups, list_partition, newest_slices
-from hudi_ops.storage.protocol import Storage
+from hudi_ops.metadata.slices import MetadataSlice, count_groups, list_partition, newer_bases, newest_slices
+from hudi_ops.storage.protocol import Folder, Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 
 logger = logging.getLogger(__name__)
@@ -84,9 +84,14 @@ class MetadataTable:
         return self._is_current
 
     def slices(self, partition: MetadataPartition) -> tuple[MetadataSlice, ...]:
-        """The newest slice of each file group, by its number; none where keys are not hashed to groups by number."""
+        """The newest slice of each file group, by its number; none where keys are not hashed to groups by number.
+
+        Raises:
+            Unavailable: the metadata table was compacted since its timeline was listed, and may have been cleaned: open it again.
+        """
         if partition not in self._listed:
             folder = list_partition(self._storage, partition)
+            self._refuse_outrun(partition, folder)
             is_plain = bool(count_groups(partition, folder))
             self._listed[partition] = newest_slices(partition, folder, self.instants) if is_plain else ()
         return self._listed[partition]
@@ -131,6 +136,27 @@ class MetadataTable:
             return self._parts(partition, _by_group(groups, keys))
         wanted = WantedRecords(prefixes=None if prefixes is None else tuple(sorted({one.encode() for one in prefixes})))
         return self._parts(partition, [(one, wanted) for one in groups])
+
+    def _refuse_outrun(self, partition: MetadataPartition, folder: Folder) -> None:
+        """Whatever was cleaned before the folder was listed, newer base files had been completed before: another look shows them.
+
+        Raises:
+            Unavailable: as `slices` does.
+        """
+        newer = newer_bases(partition, folder, self.instants)
+        if not newer:
+            return
+        again = MetadataInstants(load_metadata_timeline(self._storage), self.instants.data)
+        completed = sorted(time for time in newer if again.is_committed(time))
+        if completed:
+            raise Unavailable(
+                f"the metadata table was compacted at {completed[-1]} while it was opened",
+                table=self._config.name,
+                path=f"{FOLDER}/{partition}",
+                expected="base files of instants that its timeline had when it was listed",
+                found=", ".join(completed),
+                next_step="read again",
+            )
 
     def _groups(self, partition: MetadataPartition) -> tuple[MetadataSlice, ...]:
         if not self.holds(partition):

@@ -33,7 +33,7 @@ from hudi_ops.services.pending_compactions import named_compaction, next_compact
 from hudi_ops.services.recover import recover
 from hudi_ops.services.session import Session
 from hudi_ops.services.sweep import settle_executed
-from hudi_ops.services.takeover import clear_foreign_attempts, clear_older_epochs, take_over
+from hudi_ops.services.takeover import clear_foreign_attempts, clear_foreign_delta, clear_older_epochs, take_over
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.services.write import Write
 from hudi_ops.storage.claim import ensure
@@ -167,10 +167,12 @@ def _begin(session: Session, attempt: Attempt) -> CompactionPlan:
         raise Conflict("the plan is gone from the timeline", instant=attempt.instant)
     plan = plan_of_instant(session, attempt.begun, found)
     clear_older_epochs(session, attempt)
-    if attempt.epoch == 1 and State.INFLIGHT in found.states:
-        # Apache Hudi began it. Its leftovers are announced as a rule, and looked for all the same: two base files of one group and
-        # instant are read as whatever is listed last (docs/format.md §9.1).
+    if attempt.epoch > 1 or State.INFLIGHT in found.states:
+        # Apache Hudi may have begun it; an executor of ours that came between may have died before it got as far as this. Leftovers
+        # are announced as a rule, and looked for all the same: two base files of one group and instant are read as whatever is
+        # listed last (docs/format.md §9.1).
         clear_foreign_attempts(session, attempt, _written_unannounced(session, attempt, plan))
+        clear_foreign_delta(session, attempt)
     path = timeline.path(inflight_name(attempt.instant, _NAME))
     if State.INFLIGHT not in found.states:
         ensure(storage, path, b"")
@@ -191,7 +193,8 @@ def _begin(session: Session, attempt: Attempt) -> CompactionPlan:
 
 
 def _written_unannounced(session: Session, attempt: Attempt, plan: CompactionPlan) -> list[str]:
-    listing = StorageListing(session.ctx.storage, is_partitioned=True)
+    engine = session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else None
+    listing = StorageListing(session.ctx.storage, is_partitioned=True, engine=engine)
     held = listing.files(sorted({one.partition_path for one in plan.slices}))
     groups = {(one.partition_path, one.file_id) for one in plan.slices}
     return [

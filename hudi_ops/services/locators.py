@@ -14,8 +14,9 @@ from hudi_ops.index.locator import GroupName, Locator
 from hudi_ops.index.record_lookup import RecordIndexLocator, RecordLookup
 from hudi_ops.metadata.partitions import FOLDER, MetadataPartition
 from hudi_ops.metadata.record_index import decoded_locations
-from hudi_ops.metadata.table import open_metadata
+from hudi_ops.metadata.table import MetadataTable
 from hudi_ops.services.merging import merging_of
+from hudi_ops.services.pruning import with_metadata
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.names import instant_of_ms, ms_of_instant
 from hudi_ops.timeline.state import TableState
@@ -60,9 +61,12 @@ def record_lookup_of(session: Session, state: TableState) -> RecordLookup:
     Raises:
         Unsupported: the table's metadata table has no record index that can be read.
         Conflict: something completed since the state was read, so that the index says where keys are now.
+        Unavailable: storage did not answer.
     """
-    metadata = open_metadata(session.ctx.storage, state.config, state.timeline)
-    if metadata is None or not metadata.holds(_RECORD_INDEX):
+
+    def with_index(opened: MetadataTable | None) -> MetadataTable:
+        if opened is not None and opened.holds(_RECORD_INDEX):
+            return opened
         raise Unsupported(
             "rows of this table go where its record index says, and it has none that can be read",
             table=state.config.name,
@@ -70,6 +74,8 @@ def record_lookup_of(session: Session, state: TableState) -> RecordLookup:
             found=", ".join(state.config.metadata_partitions) or "no metadata table",
             next_step=f"run `hudi-ops metadata build TABLE {_RECORD_INDEX}`",
         )
+
+    metadata = with_metadata(session.ctx.storage, state.config, state.timeline, "metadata", with_index)
     if not metadata.is_current:
         raise Conflict(
             "something completed while the record index was opened",

@@ -14,6 +14,7 @@ from hudi_ops.concurrency.keeper import refuse_superseded
 from hudi_ops.concurrency.lease import EXPIRY_MS, Lease, read_lease
 from hudi_ops.concurrency.markers import list_markers
 from hudi_ops.errors import Busy, Cancelled, Conflict
+from hudi_ops.metadata.commit import undo_delta
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.entries import Cancel, Entry, Takeover
 from hudi_ops.timeline.log_head import reaching_back
@@ -141,6 +142,31 @@ def clear_foreign_attempts(session: Session, attempt: Attempt, found: Collection
     for path in foreign:
         session.ctx.storage.delete(path)
     return foreign
+
+
+def clear_foreign_delta(session: Session, attempt: Attempt) -> list[str]:
+    """Take away what Apache Hudi put into the metadata table for an instant of which we are the worker now; returns the paths.
+
+    It completes there first: a program that died between its two commits leaves a delta that names its data files, and counts as
+    soon as the instant is complete. So would half a delta that an earlier worker on this left.
+
+    Args:
+        session: the table.
+        attempt: ours; the instant is pending.
+
+    Raises:
+        Cancelled: somebody took the instant over, or cancelled it; nothing was deleted.
+    """
+    if not attempt.begun.config.all_metadata_partitions:
+        return []
+    gone = undo_delta(
+        session.ctx.storage,
+        [attempt.instant],
+        lambda: refuse_superseded(session.loader.probe(), attempt.instant, attempt.epoch),
+    )
+    if gone:
+        logger.warning("removed what another program put into the metadata table for %s: %s", attempt.instant, gone)
+    return gone
 
 
 def clear_own_epoch(session: Session, attempt: Attempt) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -9,6 +10,7 @@ from hashlib import blake2b
 
 import pyarrow as pa
 
+from hudi_ops.errors import Unavailable
 from hudi_ops.files.base_file import stored_schema
 from hudi_ops.files.facts import FileFacts, WantedFacts
 from hudi_ops.files.facts_of_files import FactsTask, facts_of_file
@@ -27,6 +29,8 @@ from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import Slice, visible_slices
 
+logger = logging.getLogger(__name__)
+
 SHOWN_MAX = 10
 """Differences of one kind that are reported one by one; the others are counted."""
 
@@ -42,10 +46,27 @@ class IndexSubject:
 
     @cached_property
     def metadata(self) -> MetadataTable:
-        """The metadata table, listed after the table's files and before its timeline: what is complete in it is known there."""
+        """The metadata table, listed after the table's files and before its timeline: what is complete in it is known there.
+
+        Its partitions are listed at once, and again where somebody compacted it meanwhile.
+
+        Raises:
+            Unavailable: storage did not answer, or somebody compacts without end.
+        """
+        for _ in range(_TRIES - 1):
+            try:
+                return self._opened()
+            except Unavailable as error:
+                logger.info("the metadata table is opened once more: %s", error)
+        return self._opened()
+
+    def _opened(self) -> MetadataTable:
         own = load_metadata_timeline(self.table.storage)
         again = load_timeline(self.table.storage, self.table.config)
-        return MetadataTable(self.table.storage, self.table.config, MetadataInstants(own, again), self.table.engine)
+        found = MetadataTable(self.table.storage, self.table.config, MetadataInstants(own, again), self.table.engine)
+        for partition in self.named:
+            found.slices(partition)
+        return found
 
     @property
     def named(self) -> tuple[MetadataPartition, ...]:
@@ -134,6 +155,8 @@ class IndexSubject:
 
 
 _AT_A_TIME = 64
+_TRIES = 3
+"""How often the metadata table is opened, while it is compacted."""
 
 
 @dataclass

@@ -11,10 +11,12 @@ import pytest
 from hudi_ops.errors import Busy, Conflict, HudiOpsError
 from hudi_ops.metadata.compaction import compactions, deltas_since_compaction
 from hudi_ops.metadata.instants import load_metadata_timeline
-from hudi_ops.metadata.partitions import TIMELINE_FOLDER
+from hudi_ops.metadata.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition
+from hudi_ops.metadata.table import open_metadata
 from hudi_ops.services import metadata_compact
 from hudi_ops.services.drop_metadata import drop_metadata_table
 from hudi_ops.services.metadata_compact import KEPT_MS, compact_metadata
+from hudi_ops.services.read import Opened
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from tests.protocol.crash_table import FIRST, SECOND, START_MS
@@ -30,6 +32,7 @@ from tests.protocol.metadata_table import (
     table_of,
     uncounted_bases,
 )
+from tests.protocol.test_strangers import Meanwhile
 
 NOW_MS = START_MS + 60_000
 CRASHES = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
@@ -215,6 +218,42 @@ def test_older_slices_are_cleaned_once_nobody_reads_them() -> None:
     assert [number > 0 for number in cleaned] == [False, True, False, True]
     assert faults_of(storage, clock) == []
     assert read_rows(storage, clock) == {**rows, "k6": 66, "n4": 4}
+
+
+def test_a_reader_that_sleeps_until_its_slices_are_cleaned_reads_again() -> None:
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    storage = make_table().copy(clock)
+    table = table_of(storage, clock, "first")
+    compact_metadata(table._session)
+    table.ingest(LATER)
+    rows = read_rows(storage, clock)
+    cleaned = []
+
+    def meanwhile() -> None:
+        for _ in range(3):
+            clock.advance_ms(KEPT_MS + 1_000)
+            table.ingest(LATER)
+            cleaned.append(compact_metadata(table._session).cleaned)
+
+    # It knows the metadata table's timeline, and has listed no partition of it.
+    sleeper = FaultyStorage(storage, Meanwhile(f"list_folder:{FOLDER}/files", meanwhile))
+    found = table_of(sleeper, clock, "reader").read(["id"])
+    assert all(cleaned)
+    assert sorted(found["id"].to_pylist()) == sorted(rows)
+
+
+def test_base_files_that_never_count_do_not_keep_readers_away() -> None:
+    storage, clock = make_table(), ManualClock(NOW_MS)
+    faulty = FaultyStorage(storage, FaultPlan.at(4, Fault.CRASH_AFTER), only_mutations=True)
+    with contextlib.suppress(Crash):
+        compact_metadata(table_of(faulty, clock, "first")._session)
+    assert uncounted_bases(storage)
+    # Some lie upon base files, others in groups that have none yet.
+    opened = Opened.of(storage)
+    metadata = open_metadata(storage, opened.config, opened.timeline)
+    assert metadata is not None
+    assert all(len(metadata.read(MetadataPartition(name))) for name in opened.config.metadata_partitions)
+    go_on(storage, clock, "given up")
 
 
 def test_a_write_compacts_once_enough_deltas_lie_there() -> None:

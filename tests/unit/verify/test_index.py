@@ -25,7 +25,7 @@ from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.verify import Finding, verify_table
 from tests.protocol.compaction_table import MERGE_ON_READ
-from tests.protocol.crash_table import DEFINITION, START_MS
+from tests.protocol.crash_table import DEFINITION, START_MS, rows
 from tests.protocol.metadata_table import make_table, table_of
 from tests.unit.verify.breaking import edit_properties
 
@@ -138,6 +138,12 @@ def test_ranges_that_are_missing(table, partition):
     one = only(table)
     assert (one.severity, one.invariant) == ("error", f"metadata-{partition.replace('_', '-')}")
     assert "no record of column" in one.what
+
+
+def test_a_column_that_is_younger_than_a_file_has_no_record_of_it(table):
+    writer = table_of(table, ManualClock(START_MS + 60_000, tick_ms=1), "writer")
+    writer.ingest(rows(("k0", "p0", 9, 9, None)).append_column("extra", pa.array([5], pa.int64())), evolve=True)
+    assert [one for one in found(table) if one.invariant == "metadata-column-stats"] == []
 
 
 @pytest.mark.parametrize("partition", [STATS, OF_PARTITIONS])
