@@ -152,8 +152,8 @@ class Table(ReadableTable, CompactableTable, IndexedTable):
 
         Args:
             path: a folder or URI.
-            index: `bucket`, `bloom`, `simple` or `record_index`, for tables of Apache Hudi, which does not store it; None: as the
-                names of file groups and the metadata table say, or else refused. Kept in the commit log from the first write on.
+            index: `bucket`, `bloom`, `simple` or `record_index`, for tables of Apache Hudi, which does not store it; None: the
+                bucket index where names of file groups show it, or else refused. Kept in the commit log from the first write on.
             buckets: how many buckets a partition has, for tables of Apache Hudi, which does not store it; checked against the
                 keys in their files, and kept in the commit log from the first write on.
             hash_fields: the key fields whose values name the bucket; None: all of them.

@@ -36,8 +36,8 @@ class FileFacts:
 
     `ranges` lacks the columns whose bounds are not known: a record without bounds would prune the file. `bloom` is the filter's
     text as in the footer, and `bloom_type` its type code; None for log files. `added` are record keys that were not in the file
-    group before, or may not have been, and `removed` those that surely are no more, each key once, in no order; both None where
-    nobody asked for them.
+    group before, or may not have been, and `removed` those that surely are no more there, each key once, in no order; both None
+    where nobody asked for them. That a log file removes a key does not say that the group held it.
 
     Source: docs/format.md §14.
     """

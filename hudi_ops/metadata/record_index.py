@@ -27,23 +27,31 @@ _NO_INDEX: Final = -1
 
 
 def record_index_records(
-    facts: Sequence[FileFacts], instant_ms: int, *, version: int, hidden: pa.Array | None = None
+    facts: Sequence[FileFacts],
+    instant_ms: int,
+    *,
+    version: int,
+    hidden: pa.Array | None = None,
+    are_located: bool = False,
 ) -> Records:
     """Records of the keys that these files brought, and deletes of those that they no longer hold.
 
     A key that one file removes and another adds has moved, and is added. Of two files that add it, the later one in `facts` wins.
+    What a base file removes was in its group. Of what a log file deletes nobody looked where it is, unless the record index led
+    there: the key may live elsewhere, and a record that is missing loses the row, where one too many is looked at in vain.
 
     Args:
         facts: of new files, those with keys.
         instant_ms: request time of the action, in milliseconds since 1970.
         version: of the table.
         hidden: keys of file groups that the action hides.
+        are_located: the record index is the table's index, so that deletes went to the group that it names.
     """
     adding = [each for each in facts if each.added is not None and len(each.added)]
     values = location_values([(each.partition_path, each.file_id, instant_ms) for each in adding], version=version)
     lengths = [len(each.added) for each in adding if each.added is not None]
     keys = _joined([each.added for each in adding if each.added is not None])
-    removed = [each.removed for each in facts if each.removed is not None]
+    removed = [each.removed for each in facts if each.removed is not None and (are_located or not each.is_log)]
     gone = _joined([*removed, hidden] if hidden is not None else removed)
     return sorted_records(_RECORD_INDEX, keys, repeated(values, lengths), gone, version=version)
 

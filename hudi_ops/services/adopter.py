@@ -42,8 +42,9 @@ _OTHER_INDEXES = (".hoodie/.bucket_index", ".hoodie/.hashing_meta")
 """Where Apache Hudi keeps what the simple bucket index does not have: hash rings, and rules for single partitions."""
 
 _NAME_THE_INDEX = (
-    "pass the index (`hudi-ops adopt TABLE --index simple`), as in hoodie.index.type of the table's other writers: with Spark "
-    "SIMPLE where they do not set it. With a global one, `hudi-ops adopt TABLE --services-only` to have it compacted"
+    "pass the index (`hudi-ops adopt TABLE --index simple`, bloom or record_index), as in hoodie.index.type of the table's other "
+    "writers: with Spark SIMPLE where they do not set it. With a global one, `hudi-ops adopt TABLE --services-only` to have it "
+    "compacted"
 )
 
 
@@ -186,7 +187,9 @@ class Adopter:
         return TableFacts(index=index, buckets=0, hash_fields=fields, encodes_key_names=encodes)
 
     def _index(self, config: TableConfig, slices: Sequence[Slice]) -> IndexKind:
-        """The index that the caller names; without a word the one that the table shows.
+        """The index that the caller names; without a word the bucket index, which names of file groups show.
+
+        A record index in the metadata table shows nothing: any writer may keep one, and look keys up elsewhere.
 
         Raises:
             InvalidRequest: it shows none, or the caller says more than one thing.
@@ -212,14 +215,17 @@ class Adopter:
             return given
         if other is None or self.terms.buckets is not None or self.terms.hash_fields is not None:
             return "simple_bucket"
-        if "record_index" in config.metadata_partitions:
-            return "record_index"
         self._refuse_other_index(config, [])
         raise InvalidRequest(
             "Apache Hudi made this table and does not store its index, with which every writer must find every key",
             table=config.name,
-            expected="an index",
-            found=f"file group {other.file_id}, which is no bucket's: the index is bloom, simple, record_index or a global one",
+            expected="an index: bloom, simple or record_index",
+            found=f"file group {other.file_id}, which is no bucket's: the index is bloom, simple, record_index or a global one"
+            + (
+                ", and the record index that is there does not say which"
+                if "record_index" in config.metadata_partitions
+                else ""
+            ),
             next_step=_NAME_THE_INDEX,
         )
 

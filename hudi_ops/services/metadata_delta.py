@@ -193,7 +193,11 @@ class DeltaMaker:
                 made[partition] = bloom_filter_records(facts, instant, version=version)
             elif partition is MetadataPartition.RECORD_INDEX:
                 made[partition] = record_index_records(
-                    facts, ms_of_instant(instant, state.zone), version=version, hidden=self.write.hidden_keys
+                    facts,
+                    ms_of_instant(instant, state.zone),
+                    version=version,
+                    hidden=self.write.hidden_keys,
+                    are_located=state.log.properties.facts.index == "record_index",
                 )
         return made
 

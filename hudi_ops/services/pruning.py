@@ -1,7 +1,10 @@
 """Which file groups a read looks at: those that are listed and seen, without those that the metadata table's indexes exclude.
 
 Only what is certain leaves something out. What an index says of a file holds at any time. What it says of a partition or of a key
-holds now: it is asked only for the newest state of the table, and only when the metadata table is not ahead of what was read.
+holds now: it is asked only for the newest state of the table, and only when the metadata table is not ahead of what was read. And
+a record index is whole only where writers find keys by it: beside another index Apache Hudi's writers leave keys out.
+
+Source: docs/format.md §14.7.
 """
 
 from __future__ import annotations
@@ -16,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from hudi_ops.config.columns import RECORD_KEY
-from hudi_ops.config.table import TableConfig
+from hudi_ops.config.table import IndexKind, TableConfig
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.errors import Unavailable
+from hudi_ops.errors import Corrupt, Unavailable
 from hudi_ops.kernels.condition import Condition, both, member
 from hudi_ops.metadata.bounds import possible_files, possible_partitions
 from hudi_ops.metadata.key_places import groups_of_keys, may_hold_keys
@@ -27,6 +30,8 @@ from hudi_ops.metadata.partitions import MetadataPartition
 from hudi_ops.metadata.table import MetadataTable, open_metadata
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.commit_log import read_slot
+from hudi_ops.timeline.entries import Properties
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import Keep, Listing
 from hudi_ops.view.slices import Slice
@@ -84,6 +89,8 @@ class LeftOut:
         groups_by_record_index: file groups without one of the record keys.
         groups_by_bloom_filters: file groups whose base file has none of the record keys, and no log files.
         base_files: base files of those groups.
+        record_index_unused: why a record index that there is did not tell where the record keys are; empty: it did, or nobody
+            asked for keys.
     """
 
     listing: str = "storage"
@@ -93,6 +100,7 @@ class LeftOut:
     groups_by_record_index: int = 0
     groups_by_bloom_filters: int = 0
     base_files: int = 0
+    record_index_unused: str = ""
 
 
 NOTHING_LEFT_OUT = LeftOut()
@@ -120,6 +128,7 @@ def choose_slices(
     visible: Callable[[dict[str, list[DataFile]]], Sequence[Slice]],
     sought: Sought,
     metadata: MetadataTable | None,
+    written_by: Callable[[], IndexKind | None],
 ) -> Chosen:
     """List a table, and leave out what cannot hold a wanted row.
 
@@ -128,11 +137,18 @@ def choose_slices(
         visible: the slices that are seen of listed files.
         sought: what is wanted.
         metadata: the table's; None: nothing is left out but partitions by their paths.
+        written_by: tells the table's index, None where nobody knows it; asked where a record index could tell where keys are.
     """
     current = metadata if metadata is not None and sought.is_newest and _asks(sought) and metadata.is_current else None
-    located = None
-    if current is not None and sought.keys is not None and current.holds(MetadataPartition.RECORD_INDEX):
-        located = groups_of_keys(current, sought.keys)
+    located, unused = None, ""
+    if metadata is not None and sought.keys is not None and metadata.holds(MetadataPartition.RECORD_INDEX):
+        unused = (
+            _why_unused(written_by())
+            if current is not None
+            else "it tells of the newest state, not of the one that is read"
+        )
+        if current is not None and not unused:
+            located = groups_of_keys(current, sought.keys)
     asks_statistics = located is None or len(located) > FEW_GROUPS
     partitions = _Partitions(sought, current if asks_statistics else None, located)
     walked = listing.walk(partitions.keep if partitions.asks else None, may_prune_folders=sought.may_prune_folders)
@@ -141,6 +157,7 @@ def choose_slices(
         listing.source,
         partitions_by_statistics=len(partitions.by_statistics & set(walked.skipped)),
         partitions_by_record_index=len(partitions.by_record_index & set(walked.skipped)),
+        record_index_unused=unused,
     )
     if located is not None:
         seen = {(one.partition_path, one.file_id) for one in slices}
@@ -149,7 +166,9 @@ def choose_slices(
             logger.warning(
                 "the record index names file groups that are not there, the first %s: it is not used", strange[0]
             )
-            return choose_slices(listing, visible, replace(sought, keys=None), metadata)
+            chosen = choose_slices(listing, visible, replace(sought, keys=None), metadata, written_by)
+            why = f"it names file group {strange[0][1]} of partition {strange[0][0] or '.'}, which is not there"
+            return replace(chosen, left_out=replace(chosen.left_out, record_index_unused=why))
         slices, dropped = _split(slices, [(one.partition_path, one.file_id) in located for one in slices])
         left_out = replace(left_out, groups_by_record_index=len(dropped), base_files=_bases(dropped))
     elif metadata is not None and sought.keys is not None:
@@ -157,6 +176,19 @@ def choose_slices(
     if metadata is not None and asks_statistics:
         slices, left_out = by_statistics(metadata, slices, sought, left_out)
     return Chosen(tuple(slices), tuple(walked.files), walked.skipped, left_out)
+
+
+def index_of(storage: Storage) -> IndexKind | None:
+    """The index by which all writers of a table find keys, as slot 0 of its commit log says; None: nothing says so.
+
+    Apache Hudi stores no index, and a record index among the metadata table's partitions does not say that writers use it.
+    """
+    try:
+        first = read_slot(storage, 0)
+    except Corrupt as error:
+        logger.warning("the table's index is not known: %s", error)
+        return None
+    return first.facts.index if isinstance(first, Properties) else None
 
 
 def by_statistics(
@@ -255,6 +287,17 @@ class _Partitions:
         self.skipped.update(set(paths) - set(kept))
         wanted = frozenset(kept)
         return [path in wanted for path in paths]
+
+
+def _why_unused(index: IndexKind | None) -> str:
+    if index == "record_index":
+        return ""
+    if index in {None, "other"}:
+        return "nothing says that all writers find keys by it, and others may leave keys out of it"
+    name = "bucket" if index == "simple_bucket" else index
+    return (
+        f"the table's index is {name}, and writers that do not find keys by the record index may leave keys out of it"
+    )
 
 
 def _asks(sought: Sought) -> bool:

@@ -21,7 +21,15 @@ from hudi_ops.kernels.condition import Condition, both, computed, possible_units
 from hudi_ops.metadata.listing import ListingChoice, listing_choice, open_listing
 from hudi_ops.metadata.table import MetadataTable
 from hudi_ops.services.fixed_keys import fixed_keys
-from hudi_ops.services.pruning import NOTHING_LEFT_OUT, Chosen, LeftOut, Sought, choose_slices, with_metadata
+from hudi_ops.services.pruning import (
+    NOTHING_LEFT_OUT,
+    Chosen,
+    LeftOut,
+    Sought,
+    choose_slices,
+    index_of,
+    with_metadata,
+)
 from hudi_ops.services.where import parse_where
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
@@ -213,7 +221,7 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
 
     def choose(metadata: MetadataTable | None) -> Chosen:
         listing = open_listing(storage, config, metadata, request.listing)
-        return choose_slices(listing, visible, sought, metadata)
+        return choose_slices(listing, visible, sought, metadata, lambda: index_of(storage))
 
     chosen = with_metadata(storage, config, opened.timeline, request.listing, choose)
     slices, is_whole = chosen.slices, request.as_of is None

@@ -47,6 +47,7 @@ class Explanation:
         bytes_read: size of the files that are read, log files among them; of some of them, only parts are.
         log_bytes_read: size of the log files.
         rows_at_most: rows in the row groups that are read, and records of the log files.
+        record_index_unused: why a record index that there is did not tell where wanted keys are; empty: it did, or was not needed.
     """
 
     listing: str
@@ -65,6 +66,7 @@ class Explanation:
     bytes_read: int
     log_bytes_read: int
     rows_at_most: int
+    record_index_unused: str = ""
 
     def as_dict(self) -> dict[str, int | str]:
         """By name."""
@@ -89,6 +91,7 @@ class Explanation:
             f"log files   {self.log_files_read} read, {self.log_bytes_read} bytes",
             f"row groups  {self.row_groups_read} read, {self.row_groups_skipped} skipped",
             f"at most     {self.rows_at_most} rows in files of {self.bytes_read} bytes",
+            f"not used    record_index: {self.record_index_unused}" if self.record_index_unused else "",
         ]
         return "\n".join(line for line in lines if line)
 
@@ -218,6 +221,7 @@ class Scan:
             bytes_read=sum(one.base_bytes for one in read) + sum(one.log_bytes for one in files),
             log_bytes_read=sum(one.log_bytes for one in files),
             rows_at_most=sum(one.rows for one in files),
+            record_index_unused=left_out.record_index_unused,
         )
 
     @property

@@ -10,6 +10,7 @@ from hashlib import blake2b
 
 import pyarrow as pa
 
+from hudi_ops.config.table import IndexKind
 from hudi_ops.errors import Unavailable
 from hudi_ops.files.base_file import stored_schema
 from hudi_ops.files.facts import FileFacts, WantedFacts
@@ -39,10 +40,11 @@ REBUILD = "`hudi-ops metadata drop TABLE {0}`, then `hudi-ops metadata build TAB
 
 @dataclass(frozen=True)
 class IndexSubject:
-    """A table and its metadata table. `sample` is how many files are opened; None: all."""
+    """A table and its metadata table. `sample` is how many files are opened; None: all. `index` is the table's; None: not known."""
 
     table: Subject
     sample: int | None = None
+    index: IndexKind | None = None
 
     @cached_property
     def metadata(self) -> MetadataTable:

@@ -69,15 +69,15 @@ def verify_table(
     logged = check_log(subject, findings)
     check_pending(subject, logged.completes if logged is not None else (), findings)
     check_metadata_table(subject, findings)
+    known = logged.log.properties.facts if logged is not None else None
     if index:
-        check_index(subject, sample, findings)
+        check_index(subject, known.index if known is not None else None, sample, findings)
     check_files(subject, findings)
     check_compactions(subject, findings)
     check_leftovers(subject, findings)
     if logged is not None:
         check_agreement(logged, findings)
         check_fleet(logged, findings)
-    known = logged.log.properties.facts if logged is not None else None
     facts = known if known is not None and known.takes_rows else None
     check_base_files(subject, facts, findings)
     check_log_files(subject, facts, findings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from hudi_ops.config.table import IndexKind
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.metadata.partitions import FOLDER, MetadataPartition
 from hudi_ops.timeline.active import Timeline, timeline_of
@@ -50,17 +51,18 @@ def check_metadata_table(subject: Subject, findings: Findings) -> None:
             )
 
 
-def check_index(subject: Subject, sample: int | None, findings: Findings) -> None:
+def check_index(subject: Subject, index: IndexKind | None, sample: int | None, findings: Findings) -> None:
     """Compare every partition of the metadata table that readers use with the table's files.
 
     Args:
         subject: the table.
+        index: by which its rows are written; None: not known.
         sample: how many files are opened for it, about; None: all.
         findings: where to report.
     """
     if not subject.has_metadata_table or subject.config.layout == 1:
         return
-    index = IndexSubject(subject, sample)
+    indexed = IndexSubject(subject, sample, index)
     for name in subject.config.metadata_partitions:
         partition = next((one for one in _CHECKS if one == name), None)
         if partition is None:
@@ -69,7 +71,7 @@ def check_index(subject: Subject, sample: int | None, findings: Findings) -> Non
             )
             continue
         try:
-            _CHECKS[partition](index, findings)
+            _CHECKS[partition](indexed, findings)
         except HudiOpsError as error:
             findings.error("metadata-broken", f"{partition} cannot be read: {error.what}", f"{FOLDER}/{name}", _REBUILD)
 

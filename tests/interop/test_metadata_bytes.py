@@ -38,7 +38,11 @@ Record = dict[str, Any]
 PARTITIONS = {"files", "column_stats", "partition_stats", "bloom_filters", "record_index"}
 ALONE = {
     ("record_index", "log", "ours"): "keys of log files that are there already: nobody looked up which they are",
-    ("record_index", "delete", "theirs"): "deletes of log files that are ordered: a row elsewhere may win",
+    (
+        "record_index",
+        "delete",
+        "theirs",
+    ): "deletes of log files that are ordered, or beside another index: a row elsewhere may live",
     ("partition_stats", "log", "theirs"): "of a log file of deletes: it changes no range",
 }
 """What only one of both writes, and only where there are log files."""

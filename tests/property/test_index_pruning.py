@@ -20,7 +20,7 @@ from hudi_ops.services.read import Opened
 from hudi_ops.table import Table
 from tests.interop.compare import assert_same_rows
 from tests.property.test_pruning import COLUMNS, CONDITIONS, SCHEMA, rows_of
-from tests.unit.metadata.made_metadata import make_metadata, name_partitions
+from tests.unit.metadata.made_metadata import make_metadata, name_partitions, say_index
 
 FILES = MetadataPartition.FILES
 OTHERS = [one for one in MetadataPartition if one is not FILES]
@@ -50,6 +50,7 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     made.ingest(rows_of(3, 60, COLUMNS).slice(0, 9), "delete")
     made.ingest(changed(rows_of(6, 40, COLUMNS), fields).slice(0, 12))
     make_metadata(path, compacted_after=3)
+    say_index(path, "record_index")  # so that the record index is asked, which names the key of every row
     return made
 
 

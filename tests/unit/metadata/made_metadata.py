@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hudi_ops.config.table import METADATA_PARTITIONS, TableConfig
+from hudi_ops.config.table import METADATA_PARTITIONS, IndexKind, TableConfig, TableFacts
 from hudi_ops.files.base_file import stored_schema
 from hudi_ops.files.facts import FileFacts, WantedFacts
 from hudi_ops.files.facts_of_files import FactsTask, facts_of_file
@@ -28,9 +28,11 @@ from hudi_ops.metadata.schema import record_schema
 from hudi_ops.services.read import Opened
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.commit_log import read_slot, slot_path
+from hudi_ops.timeline.entries import Properties, encode_entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import ms_of_instant
-from hudi_ops.timeline.properties_file import read_properties, write_properties
+from hudi_ops.timeline.properties_file import load_config, read_properties, write_properties
 from hudi_ops.view.schema import table_schema
 
 GROUPS: Mapping[MetadataPartition, int] = {
@@ -68,6 +70,16 @@ def name_partitions(path: Path, partitions: Sequence[str]) -> None:
     storage = LocalStorage(str(path))
     named = {METADATA_PARTITIONS: ",".join(sorted(partitions))}
     write_properties(storage, {**read_properties(storage), **named}, 1_795_255_260_000, first=False)
+
+
+def say_index(path: Path, index: IndexKind) -> None:
+    """Let slot 0 of the commit log say that all writers find keys by this index; a table without a log gets that slot."""
+    storage = LocalStorage(str(path))
+    facts = TableFacts(index=index, buckets=0, hash_fields=load_config(storage).record_key_fields)
+    first = Properties(table_id="made", decision_id="adopt made", owner="a test", at_ms=0, facts=facts)
+    held = read_slot(storage, 0)
+    said = held.model_copy(update={"facts": facts}) if held is not None else first
+    storage.put(slot_path(0), encode_entry(said))
 
 
 def put_init(storage: Storage) -> None:

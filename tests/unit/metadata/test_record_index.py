@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -62,6 +63,12 @@ def test_a_bucket_of_apache_hudi_has_its_bits() -> None:
 def test_a_key_that_moves_is_no_delete() -> None:
     made = record_index_records([_facts("a", ["k1"], ["k2", "k3"]), _facts("b", ["k2"], [])], 5, version=9)
     assert (made.keys.to_pylist(), made.deletes.to_pylist()) == (["k1", "k2"], ["k3"])
+
+
+def test_deletes_of_log_files_count_where_the_record_index_led_to_them() -> None:
+    facts = [replace(_facts("a", [], ["k1"]), is_log=True), _facts("b", [], ["k2"])]
+    assert record_index_records(facts, 5, version=9).deletes.to_pylist() == ["k2"]
+    assert record_index_records(facts, 5, version=9, are_located=True).deletes.to_pylist() == ["k1", "k2"]
 
 
 def test_the_later_file_wins() -> None:

@@ -29,6 +29,7 @@ ANSWERS: dict[str, tuple[type[HudiOpsError], str]] = {
     "v8_all_types_metadata_cow": (InvalidRequest, "bloom, simple, record_index or a global one"),
     "v8_simplekeygen_nonhivestyle_cow": (InvalidRequest, "bloom, simple, record_index or a global one"),
     "v8_trips_8i3u1d_mor": (Unsupported, "metadata table"),
+    "v9_all_types_metadata_mor": (InvalidRequest, "the record index that is there does not say which"),
     "v9_async_index": (Unsupported, "metadata table"),
     "v9_bucket_consistent_pending_resize": (Unsupported, "consistent_hashing_metadata"),
     "v9_bucket_consistent_resized": (Unsupported, "consistent_hashing_metadata"),
@@ -36,13 +37,11 @@ ANSWERS: dict[str, tuple[type[HudiOpsError], str]] = {
     "v9_cow_clean_savepoint_rollback_archive": (InvalidRequest, "bloom, simple, record_index or a global one"),
     "v9_mor_parquet_log": (InvalidRequest, "bloom, simple, record_index or a global one"),
     "v9_mor_pending_compaction_clustering": (InvalidRequest, "bloom, simple, record_index or a global one"),
-    "v9_record_index_bloom_filters": (InvalidRequest, "--timezone"),
+    "v9_record_index_bloom_filters": (InvalidRequest, "the record index that is there does not say which"),
     "v9_txns_nonpart_nometa_mor": (InvalidRequest, "bloom, simple, record_index or a global one"),
     "v9_txns_simple_meta_cow": (Unsupported, "metadata table"),
     "v9_txns_simple_meta_mor": (Unsupported, "metadata table"),
 }
-ADOPTED = ("v9_all_types_metadata_mor",)
-"""Nothing has to be said of it: its metadata table has a record index."""
 SCHEMA = pa.schema([("id", pa.string()), ("site", pa.string()), ("shop", pa.string()), ("ts", pa.int64())])
 
 
@@ -69,7 +68,7 @@ def theirs(tmp_path: Path) -> MemoryStorage:
 
 
 def test_every_fixture_has_its_answer(hudi_fixture_names: list[str]) -> None:
-    assert sorted([*ANSWERS, *ADOPTED]) == hudi_fixture_names
+    assert sorted(ANSWERS) == hudi_fixture_names
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -118,6 +117,18 @@ def test_a_table_whose_index_is_asked_takes_rows_once_the_index_is_named(
     )
     with pytest.raises(InvalidRequest, match=f"says index {index}, the call says simple_bucket"):
         opened(storage, Terms(index="simple_bucket", buckets=4)).adopt()
+
+
+@pytest.mark.parametrize("index", ["simple", "record_index"])
+def test_a_table_with_a_record_index_has_the_index_that_is_named(
+    index: IndexKind, hudi_fixtures: Callable[[str], Path]
+) -> None:
+    storage = copy_of(hudi_fixtures("v9_record_index_bloom_filters"))
+    with pytest.raises(InvalidRequest, match="does not store its index") as caught:
+        opened(storage, Terms(timezone="UTC")).adopt()
+    assert "--index simple" in caught.value.next_step
+    assert "record_index" in caught.value.next_step
+    assert opened(storage, Terms(index=index, timezone="UTC")).adopt().index == index
 
 
 def test_the_index_must_be_one_that_the_files_can_have(hudi_fixtures: Callable[[str], Path]) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from hudi_ops.config.table import IndexKind
 from hudi_ops.errors import NotFound, Unavailable, Unsupported
 from hudi_ops.formats.hfile_blocks import encode_metadata_log
 from hudi_ops.metadata.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition, group_id, group_numbers
@@ -21,10 +22,11 @@ from hudi_ops.services.read import plan_read, request_of
 from hudi_ops.services.scan import Scan
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.testing.clock import ManualClock
+from hudi_ops.timeline.commit_log import slot_path
 from tests.interop.compare import assert_same_rows
 from tests.interop.expected import load_expected
 from tests.unit.metadata.fixture_metadata import TABLES
-from tests.unit.metadata.made_metadata import name_partitions
+from tests.unit.metadata.made_metadata import name_partitions, say_index
 
 INDEXED = "v9_record_index_bloom_filters"
 FILES, STATS = MetadataPartition.FILES, MetadataPartition.COLUMN_STATS
@@ -36,10 +38,12 @@ def scan(path: Path, where: str | None = None, listing: str = "auto", as_of: str
 
 @pytest.fixture
 def copied(hudi_fixtures: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]:
-    """A fixture's table, to be changed; its properties name the partitions given, if any."""
+    """A fixture's table, to be changed; its properties name the partitions given, if any, and its commit log an index."""
 
-    def copy(name: str, *partitions: str) -> Path:
+    def copy(name: str, *partitions: str, index: IndexKind | None = None) -> Path:
         shutil.copytree(hudi_fixtures(name), tmp_path / name)
+        if index is not None:
+            say_index(tmp_path / name, index)
         if partitions:
             name_partitions(tmp_path / name, partitions)
         return tmp_path / name
@@ -70,7 +74,7 @@ def test_rows_are_the_expected_ones_with_every_listing(hudi_fixtures: Callable[[
 def test_every_value_is_found_by_every_index(
     copied: Callable[..., Path], name: str, partition: MetadataPartition, columns: slice
 ) -> None:
-    path = copied(name, FILES, partition)
+    path = copied(name, FILES, partition, index="record_index" if partition is MetadataPartition.RECORD_INDEX else None)
     rows = scan(path, listing="storage").to_arrow()
     for column in rows.column_names[columns]:
         kind = rows.schema.field(column).type
@@ -96,12 +100,38 @@ def test_column_statistics_leave_out_file_groups(copied: Callable[..., Path]) ->
 
 
 def test_the_record_index_finds_the_groups_of_keys(copied: Callable[..., Path]) -> None:
-    path = copied(INDEXED, "files", "record_index")
+    path = copied(INDEXED, "files", "record_index", index="record_index")
     key = scan(path).to_arrow()["id"].to_pylist()[0]
     told = scan(path, f"id = '{key}'").explain()
-    assert (told.partitions_skipped_by_record_index, told.files_read) == (1, 1)
+    assert (told.partitions_skipped_by_record_index, told.files_read, told.record_index_unused) == (1, 1, "")
     nobody = scan(path, "id IN ('nobody', 'nothing')")
     assert (nobody.count_rows(), nobody.explain().partitions_read) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("index", "why"),
+    [
+        (None, "nothing says"),
+        ("other", "nothing says"),
+        ("simple_bucket", "index is bucket"),
+        ("bloom", "index is bloom"),
+    ],
+)
+def test_a_record_index_that_writers_do_not_ask_is_not_asked(
+    copied: Callable[..., Path], index: IndexKind | None, why: str
+) -> None:
+    path = copied(INDEXED, "files", "record_index", index=index)
+    told = scan(path, "id = 'nobody'").explain()
+    assert (told.partitions_read, told.groups_skipped_by_record_index) == (2, 0)
+    assert why in told.record_index_unused
+    assert f"record_index: {told.record_index_unused}" in str(told)
+    assert scan(path, "v = -1").explain().record_index_unused == ""
+
+
+def test_a_commit_log_that_cannot_be_read_tells_no_index(copied: Callable[..., Path]) -> None:
+    path = copied(INDEXED, "files", "record_index", index="record_index")
+    LocalStorage(str(path)).put(slot_path(0), b"nothing")
+    assert "nothing says" in scan(path, "id = 'nobody'").explain().record_index_unused
 
 
 def test_bloom_filters_leave_out_base_files(copied: Callable[..., Path]) -> None:
@@ -120,7 +150,7 @@ def test_a_partition_that_is_being_filled_leaves_nothing_out(copied: Callable[..
 
 
 def test_the_past_is_not_asked_of_what_tells_of_now(copied: Callable[..., Path]) -> None:
-    path = copied("v9_txns_simple_meta_mor")
+    path = copied("v9_txns_simple_meta_mor", index="record_index")
     oldest = scan(path).to_arrow()["_hoodie_commit_time"].to_pylist()
     first = min(oldest)
     rows = scan(path, listing="storage", as_of=first).to_arrow()
@@ -131,20 +161,34 @@ def test_the_past_is_not_asked_of_what_tells_of_now(copied: Callable[..., Path])
         assert told.partitions_skipped_by_record_index + told.groups_skipped_by_record_index == 0
 
 
-def test_a_record_index_that_names_a_group_that_is_not_there_is_not_used(copied: Callable[..., Path]) -> None:
-    path = copied(INDEXED, "files", "record_index")
-    storage = LocalStorage(str(path))
-    key = scan(path).to_arrow()["id"].to_pylist()[0]
-    time = "20261121031752305"
-    keys = pa.array([key])
-    values = location_values([("p=b", "00000000-0000-0000-0000-000000000001-0", 1)], version=9)
-    group = group_id(MetadataPartition.RECORD_INDEX, int(group_numbers(keys, 10)[0]))
-    body = encode_metadata_log(keys, values, [], time, record_schema(9))
+def put_index_log(path: Path, keys: list[str], values: pa.BinaryArray, deletes: list[str]) -> None:
+    """One more log file of the record index, in the group of one key."""
+    storage, time = LocalStorage(str(path)), "20261121031752305"
+    group = group_id(MetadataPartition.RECORD_INDEX, int(group_numbers(pa.array([*keys, *deletes]), 10)[0]))
+    body = encode_metadata_log(pa.array(keys, pa.string()), values, deletes, time, record_schema(9))
     storage.put(f"{FOLDER}/record_index/.{group}_{time}.log.1_0-0-0", body)
     storage.put(f"{TIMELINE_FOLDER}/{time}_{time}.deltacommit", b"")
+
+
+@pytest.mark.parametrize(("index", "found"), [(None, 1), ("simple_bucket", 1), ("record_index", 0)])
+def test_a_key_that_the_record_index_lacks_is_found_where_others_write(
+    copied: Callable[..., Path], index: IndexKind | None, found: int
+) -> None:
+    path = copied(INDEXED, "files", "record_index", index=index)
+    key = scan(path).to_arrow()["id"].to_pylist()[0]
+    put_index_log(path, [], pa.array([], pa.binary()), [key])
+    assert scan(path, f"id = '{key}'").to_arrow().num_rows == found
+
+
+def test_a_record_index_that_names_a_group_that_is_not_there_is_not_used(copied: Callable[..., Path]) -> None:
+    path = copied(INDEXED, "files", "record_index", index="record_index")
+    key = scan(path).to_arrow()["id"].to_pylist()[0]
+    values = location_values([("p=b", "00000000-0000-0000-0000-000000000001-0", 1)], version=9)
+    put_index_log(path, [key], values, [])
     found = scan(path, f"id = '{key}'")
     assert found.to_arrow().num_rows == 1
-    assert found.explain().groups_skipped_by_record_index == 0
+    told = found.explain()
+    assert (told.groups_skipped_by_record_index, "which is not there" in told.record_index_unused) == (0, True)
 
 
 class Forgetful(LocalStorage):

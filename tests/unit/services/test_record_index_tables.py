@@ -1,4 +1,4 @@
-"""Tables whose index is the record index of their own metadata table, made and written by us."""
+"""Tables with a record index in their own metadata table, made and written by us: as their index, and beside another one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
+from hudi_ops.config.table import IndexName
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.metadata.key_places import groups_of_keys
+from hudi_ops.metadata.table import open_metadata
+from hudi_ops.services.read import Opened
 from hudi_ops.verify import verify_table
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64())])
@@ -19,15 +23,9 @@ def rows(*values: tuple[str, str, int]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(SCHEMA.names, one, strict=True)) for one in values], schema=SCHEMA)
 
 
-def made(path: Path, kind: Literal["cow", "mor"]) -> Table:
+def made(path: Path, kind: Literal["cow", "mor"], index: IndexName = "record_index") -> Table:
     table = Table.create(
-        str(path),
-        name="t",
-        record_key=["id"],
-        schema=SCHEMA,
-        partition_by=["part"],
-        table_type=kind,
-        index="record_index",
+        str(path), name="t", record_key=["id"], schema=SCHEMA, partition_by=["part"], table_type=kind, index=index
     )
     table.ingest(rows(*[(f"k{n}", f"p{n % 2}", n) for n in range(10)]))
     return table
@@ -53,3 +51,52 @@ def test_its_record_index_cannot_be_dropped(tmp_path: Path) -> None:
             table.drop_metadata(names)
     table.ingest(rows(("k1", "p1", 7)))
     assert table.read().num_rows == 10
+
+
+def partitions_named(table: Table, *keys: str) -> set[str]:
+    """Where the record index says that keys are."""
+    opened = Opened.of(table.context.storage)
+    metadata = open_metadata(table.context.storage, opened.config, opened.timeline)
+    assert metadata is not None
+    return {path.removeprefix("part=") for path, _ in groups_of_keys(metadata, keys)}
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("index", ["bucket", "bloom", "simple"])
+def test_a_delete_of_what_is_nowhere_leaves_the_record_of_its_key(tmp_path: Path, kind, index: IndexName) -> None:
+    table = made(tmp_path / "t", kind, index)
+    table.build_metadata(["record_index"])
+    table.ingest(rows(("k1", "p1", 100)))
+    table.ingest(rows(("k1", "p0", 0), ("k0", "p1", 0)), "delete")
+    assert (table.read().num_rows, partitions_named(table, "k0"), partitions_named(table, "k1")) == (10, {"p0"}, {"p1"})
+    assert verify_table(table.context.storage, deep=True, index=True).findings == ()
+
+
+@pytest.mark.parametrize("index", ["bucket", "simple"])
+def test_a_delete_of_where_a_key_was_before_leaves_its_record(tmp_path: Path, index: IndexName) -> None:
+    table = made(tmp_path / "t", "mor", index)
+    table.build_metadata(["record_index"])
+    table.ingest(rows(("k0", "p0", 0)), "delete")
+    table.ingest(rows(("k0", "p1", 1)))
+    table.ingest(rows(("k0", "p0", 0)), "delete")
+    assert (table.read(["id"], "id = 'k0'").num_rows, partitions_named(table, "k0")) == (1, {"p1"})
+    assert verify_table(table.context.storage, deep=True, index=True).findings == ()
+
+
+def test_a_record_of_a_key_that_a_log_file_deleted_is_no_fault_beside_another_index(tmp_path: Path) -> None:
+    table = made(tmp_path / "t", "mor", "bucket")
+    table.build_metadata(["record_index"])
+    table.ingest(rows(("k0", "p0", 0)), "delete")
+    assert partitions_named(table, "k0") == {"p0"}
+    assert {one.severity for one in verify_table(table.context.storage, deep=True, index=True).findings} == {"info"}
+    table.delete_partition(["part=p0"])
+    table.ingest(rows(("k0", "p1", 7)))
+    assert (table.read(["id"], "id = 'k0'").num_rows, partitions_named(table, "k0")) == (1, {"p1"})
+    assert verify_table(table.context.storage, deep=True, index=True).findings == ()
+
+
+def test_a_delete_removes_the_record_of_its_key_where_that_led_to_it(tmp_path: Path) -> None:
+    table = made(tmp_path / "t", "mor")
+    table.ingest(rows(("k0", "p0", 0)), "delete")
+    assert partitions_named(table, "k0") == set()
+    assert verify_table(table.context.storage, deep=True, index=True).findings == ()

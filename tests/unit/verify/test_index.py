@@ -189,7 +189,9 @@ def test_keys_in_file_groups_that_do_not_exist(table):
 
     rewrite(table, INDEX, added)
     one = only(table)
-    assert (one.severity, "does not exist" in one.what) == ("error", True)
+    # A log file may have deleted the key before its group went, and with the bucket index nobody asks the record index.
+    is_logged = load_config(table).table_type == "MERGE_ON_READ"
+    assert (one.severity, "does not exist" in one.what) == ("info" if is_logged else "error", True)
 
 
 def test_keys_that_the_table_does_not_hold(table):
