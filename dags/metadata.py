@@ -27,13 +27,16 @@ DOC = """
 ### Build the metadata table of a table
 
 Reads the table's files and builds partitions of its metadata table; others may write all the while. Partitions that are there are
-left as they are, so running it again is harmless, and goes on after a failure.
+left as they are, so running it again is harmless, and goes on after a failure. Damaged ones, and those that are behind, are built
+anew with `again`.
 
 | setting | meaning |
 |---|---|
 | table | a table of `tables.yaml` |
 | partitions | `files`, `column_stats`, `partition_stats`, `bloom_filters`, `record_index`; `files` is built with the others where \
 there is none. None chosen: the first three |
+| again | build those anew that are there; none chosen: all that are there. They are dropped first: until the build has ended, \
+readers do without, and a table whose index is the record index takes no rows |
 | engine | `auto` chooses by the bytes of the table; `local` uses one process, `spark` the executors |
 """
 
@@ -66,6 +69,12 @@ with DAG(
             title="Partitions",
             description="What is built. None: files, column_stats and partition_stats.",
         ),
+        "again": Param(
+            False,
+            type="boolean",
+            title="Again",
+            description="Build anew what is there, damaged or behind: it is dropped first.",
+        ),
         "engine": Param(
             "auto",
             type="string",
@@ -83,6 +92,7 @@ with DAG(
         application_args=[
             "--table={{ params.table }}",
             "--partitions={{ (params.partitions or []) | join(',') }}",
+            "--again={{ 'true' if params.again else 'false' }}",
             "--engine={{ params.engine }}",
             f"--tables={TABLES_FILE}",
         ],

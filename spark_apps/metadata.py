@@ -1,6 +1,6 @@
 """Spark application: build partitions of a table's metadata table. Nothing but arguments and one call.
 
-spark-submit spark_apps/metadata.py --table flights [--partitions record_index,bloom_filters] [--engine auto]
+spark-submit spark_apps/metadata.py --table flights [--partitions record_index,bloom_filters] [--again]
 """
 
 from __future__ import annotations
@@ -25,6 +25,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--table", required=True, help="a name of tables.yaml, or a path")
     parser.add_argument(
         "--partitions", type=names, default=(), help="separated by commas; files, column_stats, partition_stats"
+    )
+    parser.add_argument(
+        "--again",
+        nargs="?",
+        const="true",
+        default="false",
+        choices=["true", "false"],
+        help="build anew what is there, damaged or behind: it is dropped first",
     )
     parser.add_argument("--engine", default="auto", choices=["auto", "local", "spark"])
     parser.add_argument("--tables", help="the tables.yaml to use")
@@ -59,7 +67,9 @@ def work() -> dict[str, Any]:
         stop.check(f"more than {progress.done} of {progress.total} {progress.what} were read")
 
     try:
-        return table.build_metadata(options.partitions or None, engine=options.engine, progress=look).as_dict()
+        return table.build_metadata(
+            options.partitions or None, engine=options.engine, progress=look, again=options.again == "true"
+        ).as_dict()
     finally:
         table.close()
 

@@ -26,9 +26,13 @@ BUILD_HELP = """Build partitions of the metadata table. Others may write all the
 PARTITIONS are files, column_stats, partition_stats, bloom_filters and record_index; none: the first three, as Apache Hudi's
 tables have by default. What is there already is left as it is. Running it again after a failure builds what is missing.
 
+With --again, what is there is built anew, because it is damaged or behind; without names, all of it. It is dropped first: until the
+build has ended, readers do without, and a table whose index is the record index takes no rows.
+
 \b
 hudi-ops metadata build flights
 hudi-ops metadata build flights record_index bloom_filters
+hudi-ops metadata build flights record_index --again
 hudi-ops metadata build /data/trips --dry-run --json
 """
 
@@ -59,6 +63,9 @@ app = typer.Typer(
 NamesArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[PARTITIONS]", help="Names of its partitions.", show_default=False)
 ]
+AgainOption = Annotated[
+    bool, typer.Option("--again", help="Build anew what is there, damaged or behind: it is dropped first.")
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")]
 EngineOption = Annotated[
     str,
@@ -73,6 +80,7 @@ EngineOption = Annotated[
 @app.command(help=as_help(SHOW_HELP))
 def show(table: TableArgument, as_json: JsonOption = False) -> None:
     """Describe the metadata table."""
+    from hudi_ops.metadata.partitions import build_again
     from hudi_ops.services.metadata_describe import describe_metadata
 
     location = locate(table)
@@ -102,13 +110,16 @@ def show(table: TableArgument, as_json: JsonOption = False) -> None:
     since = f"compaction {found.last_compaction}" if found.last_compaction else "it began"
     write(f"{location.name}: {counted(found.deltas_since_compaction, 'delta')} since {since}, {sized(found.bytes)}")
     if found.behind:
-        write(f"it lacks {counted(len(found.behind), 'completed write')}, the first {found.behind[0]}: build it anew")
+        write(
+            f"it lacks {counted(len(found.behind), 'completed write')}, the first {found.behind[0]}: run {build_again()}"
+        )
 
 
 @app.command(help=as_help(BUILD_HELP))
 def build(
     table: TableArgument,
     partitions: NamesArgument = None,
+    again: AgainOption = False,
     engine: EngineOption = "auto",
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
@@ -121,6 +132,7 @@ def build(
             engine=engine,  # type: ignore[arg-type]  # checked where it is chosen
             progress=_tell,
             dry_run=dry_run,
+            again=again,
         )
     write_json(done.as_dict()) if as_json else write(_built_text(done))
 
@@ -161,6 +173,8 @@ def _built_text(done: BuildResult) -> str:
     lines = [
         f"{done.table}: {', '.join(done.partitions)} {said}, of {counted(done.files, 'file')}, {sized(done.bytes_in)}"
     ]
+    if done.again:
+        lines.append(f"  dropped {'before' if done.dry_run else 'first'}, to be built anew: {', '.join(done.again)}")
     if not done.dry_run:
         lines += [
             f"  {name}: {counted(done.records[name], 'record')} in {counted(groups, 'file group')}"

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 
 from hudi_ops.config.table import INDEX_DEFINITIONS_PATH
 from hudi_ops.errors import Corrupt
-from hudi_ops.metadata.partitions import MetadataPartition
+from hudi_ops.metadata.partitions import MetadataPartition, build_again
 
 _ROOT: Final = "indexDefinitions"
 _KNOWN: Final = ("indexName", "indexType", "indexFunction", "sourceFields", "indexOptions", "version")
@@ -140,6 +140,6 @@ def _fail(path: str, found: str) -> NoReturn:
         "The index definitions are damaged",
         expected=f"JSON with definitions by name under {_ROOT}",
         found=found,
-        next_step="drop the metadata table and build it again: `hudi-ops metadata drop`, then `build`",
+        next_step=f"delete the file, then run {build_again()}",
         path=path,
     )

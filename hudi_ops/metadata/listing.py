@@ -12,7 +12,7 @@ from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.files.names import data_path, parse_data_file
 from hudi_ops.metadata.folded_files import folded_files
 from hudi_ops.metadata.keys import ALL_PARTITIONS_KEY, partition_name
-from hudi_ops.metadata.partitions import FOLDER, MetadataPartition
+from hudi_ops.metadata.partitions import FOLDER, MetadataPartition, build_again
 from hudi_ops.metadata.table import MetadataTable
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.view.file_group import DataFile
@@ -112,7 +112,7 @@ def open_listing(
             table=config.name,
             expected="version 8 or 9, and a metadata table with the partition files that has every completed write",
             found=f"version {config.version}, partitions: {', '.join(config.metadata_partitions) or 'none'}",
-            next_step="read with listing=auto, or run `hudi-ops metadata build`",
+            next_step=f"read with listing=auto, or run {build_again()}",
         )
     return StorageListing(storage, is_partitioned=is_partitioned(config), engine=engine)
 

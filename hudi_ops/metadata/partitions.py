@@ -69,6 +69,11 @@ def group_numbers(keys: pa.Array | pa.ChunkedArray, groups: int) -> npt.NDArray[
     return np.abs(java_string_hash(keys).astype(np.int64)) % groups
 
 
+def build_again(*names: str) -> str:
+    """What puts partitions right that are damaged or behind, for errors to name as the next step; without names, all of them."""
+    return f"`hudi-ops metadata build {' '.join(('TABLE', *names))} --again`"
+
+
 def is_kept(name: str) -> bool:
     """Whether a partition, by its name in the properties, is one that we keep."""
     return name in set(MetadataPartition)

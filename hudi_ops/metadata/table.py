@@ -16,7 +16,7 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Corrupt, Unavailable
 from hudi_ops.metadata.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.merge import current, merge
-from hudi_ops.metadata.partitions import FOLDER, MetadataPartition, group_numbers
+from hudi_ops.metadata.partitions import FOLDER, MetadataPartition, build_again, group_numbers
 from hudi_ops.metadata.records import Records, empty
 from hudi_ops.metadata.schema import record_schema
 from hudi_ops.metadata.slice_files import WantedRecords, read_records
@@ -165,7 +165,7 @@ class MetadataTable:
                 table=self._config.name,
                 expected=f"{FOLDER}/{partition.value} with file groups from 0000 on, and its name in the properties",
                 found=", ".join(self._config.metadata_partitions) or "none",
-                next_step="run `hudi-ops metadata build`",
+                next_step=f"run {build_again(partition)}",
             )
         return self.slices(partition)
 
@@ -215,14 +215,19 @@ def open_metadata(
         return None
     instants = MetadataInstants(load_metadata_timeline(storage), timeline)
     if not instants.own.completed_writes:
-        logger.warning("the properties of %s name a metadata table that is not there: storage is listed", config.name)
+        logger.warning(
+            "the properties of %s name a metadata table that is not there: storage is listed; run %s",
+            config.name,
+            build_again(),
+        )
         return None
     if instants.missing:
         logger.warning(
-            "the metadata table of %s is not used: it lacks %d completed writes, the first %s; build it anew",
+            "the metadata table of %s is not used: it lacks %d completed writes, the first %s; run %s",
             config.name,
             len(instants.missing),
             instants.missing[0],
+            build_again(),
         )
         return None
     return MetadataTable(storage, config, instants, engine)

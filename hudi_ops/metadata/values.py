@@ -19,7 +19,7 @@ from hudi_ops.formats.avro_decode import Decoder, Lanes
 from hudi_ops.formats.avro_encode import Piece, join
 from hudi_ops.formats.avro_nodes import Form, Node, record_of
 from hudi_ops.formats.varints import PADDING, read_varints, spans, unzigzag
-from hudi_ops.metadata.partitions import MetadataPartition, record_type
+from hudi_ops.metadata.partitions import MetadataPartition, build_again, record_type
 from hudi_ops.metadata.schema import record_schema
 
 _FIELDS: Final = {
@@ -92,7 +92,7 @@ def types_and_fields(
             f"The schema of {where} lacks what records of {partition} consist of",
             expected=field,
             found=", ".join(node.names),
-            next_step="run `hudi-ops metadata build` on the table",
+            next_step=f"run {build_again(partition)}",
         )
     offsets = np.frombuffer(values.buffers()[1] or bytes(4), np.int32)[values.offset : values.offset + len(values) + 1]
     first, last = (int(offsets[0]), int(offsets[-1])) if len(values) else (0, 0)

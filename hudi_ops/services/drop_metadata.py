@@ -7,7 +7,7 @@ Apache Hudi builds it again, over a stale folder too (docs/format.md §9.6). So 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from hudi_ops.config.table import INDEX_DEFINITIONS_PATH, METADATA_PARTITIONS, M
 from hudi_ops.errors import Busy, Conflict, InvalidRequest
 from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.layout import load_index_definitions
-from hudi_ops.metadata.partitions import FOLDER, MetadataPartition, is_kept
+from hudi_ops.metadata.partitions import FOLDER, MetadataPartition, build_again, is_kept
 from hudi_ops.services.session import Session
 from hudi_ops.storage.protocol import FileInfo
 from hudi_ops.timeline.active import load_timeline
@@ -61,7 +61,9 @@ def drop_metadata_table(session: Session) -> tuple[str, ...]:
     return drop_metadata(session).dropped
 
 
-def drop_metadata(session: Session, names: Sequence[str] | None = None, *, dry_run: bool = False) -> DropResult:
+def drop_metadata(
+    session: Session, names: Sequence[str] | None = None, *, dry_run: bool = False, to_build: Sequence[str] = ()
+) -> DropResult:
     """Drop the metadata table, or partitions of it; running it again changes nothing.
 
     Definitions of indexes stay, as when Apache Hudi drops its metadata table; those of secondary and expression indexes go with
@@ -71,11 +73,12 @@ def drop_metadata(session: Session, names: Sequence[str] | None = None, *, dry_r
         session: the table.
         names: of partitions, of any kind; None: all.
         dry_run: say what would go; change nothing.
+        to_build: partitions that the caller builds next; the log says so. With them the table's own index may go, too.
 
     Raises:
         InvalidRequest: an unknown name, or a partition that others cannot do without.
         Busy: the lock was not to be had in time, or an index is being built.
-        Conflict: somebody builds it again at this moment.
+        Conflict: somebody builds it again at this moment, or changed the partitions of one that is to be built anew.
     """
     storage = session.ctx.storage
     config = load_config(storage)
@@ -86,18 +89,21 @@ def drop_metadata(session: Session, names: Sequence[str] | None = None, *, dry_r
         return replace(result, files=len(files), bytes=sum(info.size_bytes for info in files), dry_run=True)
     if session.loader.find(config) is None:
         # Of a table of Apache Hudi it is asked whether it can be written as it will be.
-        left = _after(config, wanted)
+        left = without_partitions(config, wanted)
         session.loader.seed(session.adopter.propose(left, load_timeline(storage, left)))
     dropped: set[str] = set()
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         nonlocal dropped, wanted
+        if to_build:
+            _refuse_changed(config, state.config)
         # As it is now: what was left then may have got partitions that need what goes.
         wanted = _wanted(state.config, names, wanted)
         dropped = wanted & _listed(state.config)
         if not dropped and not (names is None and any(key in state.config.raw for key in KEYS)):
             return None
-        _refuse_index(state, dropped)
+        if not to_build:
+            _refuse_index(state, dropped)
         _refuse_indexing(state)
         values = {key: _without(state.config.raw[key], dropped) for key in KEYS if key in state.config.raw}
         is_whole = dropped == _listed(state.config) or names is None
@@ -106,6 +112,7 @@ def drop_metadata(session: Session, names: Sequence[str] | None = None, *, dry_r
             set={} if is_whole else values,
             remove=KEYS if is_whole else (),
             facts=state.log.properties.facts,
+            to_build=tuple(to_build),
         )
 
     session.decide(prepare, "drop the metadata table")
@@ -171,7 +178,23 @@ def _refuse_index(state: TableState, dropped: set[str]) -> None:
             table=state.config.name,
             expected="other partitions",
             found=", ".join(sorted(dropped)),
-            next_step="name the partitions to drop; `hudi-ops metadata build TABLE record_index` makes a damaged one anew",
+            next_step=f"name the partitions to drop; {build_again(MetadataPartition.RECORD_INDEX)} makes a damaged one anew",
+        )
+
+
+def _refuse_changed(before: TableConfig, now: TableConfig) -> None:
+    """What is dropped and built anew was chosen by what there was.
+
+    Raises:
+        Conflict: partitions came or went.
+    """
+    if _listed(now) != _listed(before):
+        raise Conflict(
+            "the metadata table got or lost partitions before some of it were dropped to be built anew",
+            table=now.name,
+            expected=", ".join(sorted(_listed(before))) or "none",
+            found=", ".join(sorted(_listed(now))) or "none",
+            next_step="run the same call again",
         )
 
 
@@ -237,7 +260,7 @@ def _forget(session: Session, dropped: set[str]) -> None:
         session.ctx.storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions(kept))
 
 
-def _after(config: TableConfig, dropped: set[str]) -> TableConfig:
+def without_partitions(config: TableConfig, dropped: Collection[str]) -> TableConfig:
     """The settings as they will be once partitions are dropped."""
     return config.model_copy(
         update={

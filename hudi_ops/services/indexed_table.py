@@ -47,6 +47,7 @@ class IndexedTable:
         engine: EngineName = "auto",
         progress: Callable[[Progress], None] = lambda progress: None,
         dry_run: bool = False,
+        again: bool = False,
     ) -> BuildResult:
         """Build partitions of the metadata table, and have readers use them. Others may write all the while.
 
@@ -56,6 +57,9 @@ class IndexedTable:
             engine: where files are read: `local`, `spark`, or `auto`, by their bytes.
             progress: called as files are read.
             dry_run: say what would be built; change nothing.
+            again: build those anew that are there, damaged or behind; with `partitions` None all of them. They are dropped first:
+                until the build has ended, readers do without, and a table whose index is the record index takes no rows. After
+                a death, the same call goes on.
 
         Raises:
             InvalidRequest: an unknown partition, or one that the table cannot have.
@@ -64,7 +68,7 @@ class IndexedTable:
             Conflict: writes completed faster than they were added, or somebody changed the metadata table.
         """
         names = (partitions,) if isinstance(partitions, str) else partitions
-        return build_metadata(self._session, names, engine=engine, progress=progress, dry_run=dry_run)
+        return build_metadata(self._session, names, engine=engine, progress=progress, dry_run=dry_run, again=again)
 
     def drop_metadata(self, partitions: Sequence[str] | None = None, *, dry_run: bool = False) -> DropResult:
         """Drop the metadata table, or partitions of it, of any kind; readers do without them from then on.

@@ -12,7 +12,7 @@ from hudi_ops.files.slice_scan import SliceTask
 from hudi_ops.index.base_keys import BaseFileLocator, KeyedGroup
 from hudi_ops.index.locator import GroupName, Locator
 from hudi_ops.index.record_lookup import RecordIndexLocator, RecordLookup
-from hudi_ops.metadata.partitions import FOLDER, MetadataPartition
+from hudi_ops.metadata.partitions import FOLDER, MetadataPartition, build_again
 from hudi_ops.metadata.record_index import decoded_locations
 from hudi_ops.metadata.table import MetadataTable
 from hudi_ops.services.merging import merging_of
@@ -72,7 +72,7 @@ def record_lookup_of(session: Session, state: TableState) -> RecordLookup:
             table=state.config.name,
             expected=f"the partition {_RECORD_INDEX} of its metadata table, with every completed write",
             found=", ".join(state.config.metadata_partitions) or "no metadata table",
-            next_step=f"run `hudi-ops metadata build TABLE {_RECORD_INDEX}`",
+            next_step=f"run {build_again(_RECORD_INDEX)}, unless somebody is at it at this moment",
         )
 
     metadata = with_metadata(session.ctx.storage, state.config, state.timeline, "metadata", with_index)

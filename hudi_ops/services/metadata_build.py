@@ -32,7 +32,9 @@ from hudi_ops.metadata.instants import load_metadata_timeline
 from hudi_ops.metadata.layout import load_index_definitions
 from hudi_ops.metadata.partitions import TIMELINE_FOLDER, MetadataPartition
 from hudi_ops.metadata.records import Records
+from hudi_ops.services.drop_metadata import drop_metadata, without_partitions
 from hudi_ops.services.engine_choice import choose_by_bytes, refuse_unknown_engine
+from hudi_ops.services.metadata_again import built_anew
 from hudi_ops.services.metadata_facts import FactReader, Progress
 from hudi_ops.services.metadata_place import clear_build, refuse_unbuildable, take_place, wanted_partitions
 from hudi_ops.services.recover import finish_unfinished
@@ -55,7 +57,8 @@ ROUNDS_MAX = 20
 class BuildResult:
     """What a build did, or would do. `partitions` are those that it added; `rounds` counts how often something completed meanwhile.
 
-    `records` are those of the first base files, by partition; sizes in bytes, of the table's files that were read.
+    `records` are those of the first base files, by partition; sizes in bytes, of the table's files that were read. `again` are
+    those that were there, and were dropped to be built anew.
     """
 
     table: str
@@ -71,6 +74,7 @@ class BuildResult:
     seconds: float = 0.0
     dry_run: bool = False
     note: str = ""
+    again: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -102,8 +106,12 @@ def build_metadata(
     engine: str = "auto",
     progress: Callable[[Progress], None] = lambda progress: None,
     dry_run: bool = False,
+    again: bool = False,
 ) -> BuildResult:
     """Build partitions of the metadata table, and have readers use them.
+
+    What is built anew is dropped first, by a decision of its own that names it: until the build has ended, readers do without, and
+    so does whoever goes on with the same call after a death.
 
     Args:
         session: the table.
@@ -111,6 +119,7 @@ def build_metadata(
         engine: `auto`, `local` or `spark`: where files are read.
         progress: called as files are read.
         dry_run: say what would be built; change nothing.
+        again: build those anew that are there; with `partitions` None all of them.
 
     Raises:
         InvalidRequest: an unknown partition, or one that the table cannot have.
@@ -123,9 +132,13 @@ def build_metadata(
     started_s = session.ctx.clock.monotonic_s()
     state = session.loader.load() if dry_run else finish_unfinished(session)
     refuse_unbuildable(session, state)
-    wanted = wanted_partitions(state, partitions)
+    dropped: tuple[str, ...] = ()
+    if again:
+        partitions, dropped = built_anew(session, state, partitions)
+    after = replace(state, config=without_partitions(state.config, dropped))
+    wanted = wanted_partitions(after, partitions)
     if not wanted:
-        note = "nothing to build: " + ", ".join(state.config.metadata_partitions)
+        note = f"nothing to build, {', '.join(state.config.metadata_partitions)} are there; --again builds them anew"
         return BuildResult(state.config.name, None, (), dry_run=dry_run, note=note)
     first = look(session, state)
     chosen = choose_by_bytes(engine, first.size_bytes, session.ctx.engine, "to read")
@@ -138,9 +151,12 @@ def build_metadata(
         engine=chosen[0].name,
         engine_reason=chosen[1],
         dry_run=dry_run,
+        again=dropped,
     )
     if not dry_run:
         session.loader.seed()
+        if dropped:
+            drop_metadata(session, dropped, to_build=tuple(map(str, wanted)))
         result = _build(session, wanted, chosen[0], progress, result)
     return replace(result, seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
 
@@ -165,7 +181,8 @@ def _build(
                 session, wanted, state.config.all_metadata_partitions, place.instant, schema, building, reader
             )
             put_properties(session.ctx.storage, state.config, session.ctx.clock.now_ms())
-            seen = _begin(build, look(session, state))
+            seen = look(session, state)
+            _begin(build, seen)
             defined = with_definitions(definitions, wanted, statistics.columns, state.config.version)
             session.ctx.storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions(defined))
             rounds = _complete(build, seen, keeper.check)
@@ -183,7 +200,7 @@ def _build(
     )
 
 
-def _begin(build: _Build, seen: Look) -> Look:
+def _begin(build: _Build, seen: Look) -> None:
     """Put the first files of all partitions, with what the table holds at one look."""
     files = list(seen.visible.values())
     facts = build.reader.facts(files)
@@ -195,7 +212,6 @@ def _begin(build: _Build, seen: Look) -> Look:
         build.groups[partition] = groups_of(partition, len(records.keys))
         beginning = Beginning(partition, build.instant, groups=build.groups[partition], records=records)
         build.stats += begin_groups(build.session.ctx.storage, beginning, now_ms)
-    return seen
 
 
 def _complete(build: _Build, seen: Look, check: Callable[[], None]) -> int:

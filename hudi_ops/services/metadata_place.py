@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hudi_ops.concurrency.lease import read_lease, take_lease
 from hudi_ops.concurrency.locks import hold_lock
-from hudi_ops.errors import Busy, HudiOpsError, InvalidRequest, NotFound
+from hudi_ops.errors import Busy, Conflict, HudiOpsError, InvalidRequest, NotFound
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.begin import request_beginning
 from hudi_ops.metadata.commit import ACTION
@@ -53,8 +53,7 @@ def wanted_partitions(state: TableState, names: Sequence[str] | None) -> tuple[M
     """
     config = state.config
     has_partitions = is_partitioned(config)
-    default = [one for one in _DEFAULT if has_partitions or one is not MetadataPartition.PARTITION_STATS]
-    wanted = {MetadataPartition.FILES, *(default if names is None else map(_named, names))}
+    wanted = {MetadataPartition.FILES, *(_default(state) if names is None else map(partition_named, names))}
     held = set(config.metadata_partitions)
     if MetadataPartition.PARTITION_STATS in wanted:
         if not has_partitions:
@@ -69,7 +68,19 @@ def wanted_partitions(state: TableState, names: Sequence[str] | None) -> tuple[M
     return tuple(one for one in MetadataPartition if one in wanted and one not in held)
 
 
-def _named(name: str) -> MetadataPartition:
+def _default(state: TableState) -> list[MetadataPartition]:
+    """What Apache Hudi's tables have by default, and the record index of a table whose index it is."""
+    is_index = state.log.properties.facts.index == "record_index"
+    found = [one for one in _DEFAULT if is_partitioned(state.config) or one is not MetadataPartition.PARTITION_STATS]
+    return [*found, *([MetadataPartition.RECORD_INDEX] if is_index else [])]
+
+
+def partition_named(name: str) -> MetadataPartition:
+    """The partition of that name.
+
+    Raises:
+        InvalidRequest: there is none that is built here.
+    """
     try:
         return MetadataPartition(name)
     except ValueError:
@@ -113,6 +124,7 @@ def take_place(session: Session, wanted: tuple[MetadataPartition, ...]) -> Place
 
     Raises:
         Busy: somebody else builds; names who. Or the lock was not to be had.
+        Conflict: somebody has built one of them.
         InvalidRequest: nothing has ever completed.
     """
     ctx = session.ctx
@@ -120,6 +132,7 @@ def take_place(session: Session, wanted: tuple[MetadataPartition, ...]) -> Place
     with hold_lock(ctx, "begin to build the metadata table") as held:
         state = session.finish_decided()
         refuse_unbuildable(session, state)
+        _refuse_built(state, wanted)
         own = load_metadata_timeline(ctx.storage)
         left = _unfinished(session, state, own)
         if not all(session.was_cancelled(state, instant) for instant in left):
@@ -134,6 +147,23 @@ def take_place(session: Session, wanted: tuple[MetadataPartition, ...]) -> Place
         instant = _take_instant(session, state, own)
         request_beginning(ctx.storage, instant)
     return Place(instant, wanted, state)
+
+
+def _refuse_built(state: TableState, wanted: tuple[MetadataPartition, ...]) -> None:
+    """Readers use what lies in the folder of a partition that is named.
+
+    Raises:
+        Conflict: somebody has built one of those that were to be built.
+    """
+    built = [one for one in wanted if one in state.config.metadata_partitions]
+    if built:
+        raise Conflict(
+            f"somebody else has built {', '.join(built)} meanwhile",
+            table=state.config.name,
+            expected=f"a metadata table without {', '.join(wanted)}",
+            found=", ".join(state.config.metadata_partitions),
+            next_step="run the same call again if more is to be built",
+        )
 
 
 def _cancel_left(session: Session) -> None:

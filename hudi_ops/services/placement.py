@@ -19,6 +19,7 @@ from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Conflict, Corrupt, NotFound
 from hudi_ops.index.locator import GroupName, Locator
 from hudi_ops.kernels.merge import Operation, Ordering
+from hudi_ops.metadata.partitions import MetadataPartition, build_again
 from hudi_ops.services.known_keys import refuse_duplicate
 from hudi_ops.services.lanes import Lane, LaneState, leave_out_elsewhere, rounds_of
 from hudi_ops.services.live_groups import live_slices
@@ -184,6 +185,6 @@ class LocatedRouter:
                 table=state.config.name,
                 expected=f"a file group of partition {name.partition_path or '.'}",
                 found=name.file_id,
-                next_step="run `hudi-ops verify`, and build the index anew",
+                next_step=f"run {build_again(MetadataPartition.RECORD_INDEX)}; `hudi-ops verify TABLE --index` tells what is wrong",
             )
         return known_group(found)

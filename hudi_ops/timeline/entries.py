@@ -99,12 +99,17 @@ class Void(_Entry):
 
 
 class Properties(_Entry):
-    """Keys of `hoodie.properties` to set and to remove; `facts` is the whole of what Apache Hudi does not store."""
+    """Keys of `hoodie.properties` to set and to remove; `facts` is the whole of what Apache Hudi does not store.
+
+    `to_build` names partitions of the metadata table that it dropped for them to be built anew: whoever goes on after a death
+    finds there what there was.
+    """
 
     kind: Literal["PROPERTIES"] = "PROPERTIES"
     set: dict[str, str] = {}
     remove: tuple[str, ...] = ()
     facts: TableFacts
+    to_build: tuple[str, ...] = ()
 
 
 class Archive(_Entry):

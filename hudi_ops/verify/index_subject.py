@@ -21,7 +21,7 @@ from hudi_ops.files.visible_blocks import BlockInstants
 from hudi_ops.metadata.definitions import statistics_of
 from hudi_ops.metadata.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.layout import load_index_definitions
-from hudi_ops.metadata.partitions import MetadataPartition, is_kept
+from hudi_ops.metadata.partitions import MetadataPartition, build_again, is_kept
 from hudi_ops.metadata.table import MetadataTable
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.verify.report import Findings
@@ -34,8 +34,6 @@ logger = logging.getLogger(__name__)
 
 SHOWN_MAX = 10
 """Differences of one kind that are reported one by one; the others are counted."""
-
-REBUILD = "`hudi-ops metadata drop TABLE {0}`, then `hudi-ops metadata build TABLE {0}`"
 
 
 @dataclass(frozen=True)
@@ -191,7 +189,7 @@ class Differences:
 
     def _put(self, severity: str, what: str, where: str, next_step: str) -> None:
         invariant = f"metadata-{self.partition.replace('_', '-')}"
-        step = next_step or ("" if severity == "info" else REBUILD.format(self.partition))
+        step = next_step or ("" if severity == "info" else build_again(self.partition))
         getattr(self.findings, severity)(invariant, f"{self.partition}: {what}", where, step)
 
 

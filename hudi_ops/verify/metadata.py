@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from hudi_ops.config.table import IndexKind
 from hudi_ops.errors import HudiOpsError
-from hudi_ops.metadata.partitions import FOLDER, MetadataPartition
+from hudi_ops.metadata.partitions import FOLDER, MetadataPartition, build_again
 from hudi_ops.timeline.active import Timeline, timeline_of
 from hudi_ops.timeline.names import parse_file_name
 from hudi_ops.verify.index_files import check_files_index
@@ -18,7 +18,6 @@ from hudi_ops.verify.subject import Subject
 
 _FOLDER = f"{FOLDER}/.hoodie"
 _INIT = "0000"
-_REBUILD = "`hudi-ops metadata drop TABLE`, then `hudi-ops metadata build TABLE`"
 
 _CHECKS: Mapping[MetadataPartition, Callable[[IndexSubject, Findings], None]] = {
     MetadataPartition.FILES: check_files_index,
@@ -47,7 +46,7 @@ def check_metadata_table(subject: Subject, findings: Findings) -> None:
                 "metadata-behind",
                 "the metadata table lacks this write: readers that use it do not see its rows",
                 subject.timeline.path(instant.file_name),
-                _REBUILD,
+                build_again(),
             )
 
 
@@ -73,7 +72,9 @@ def check_index(subject: Subject, index: IndexKind | None, sample: int | None, f
         try:
             _CHECKS[partition](indexed, findings)
         except HudiOpsError as error:
-            findings.error("metadata-broken", f"{partition} cannot be read: {error.what}", f"{FOLDER}/{name}", _REBUILD)
+            findings.error(
+                "metadata-broken", f"{partition} cannot be read: {error.what}", f"{FOLDER}/{name}", build_again(name)
+            )
 
 
 def _timeline(subject: Subject) -> Timeline:

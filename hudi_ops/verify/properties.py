@@ -6,6 +6,7 @@ from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH
 from hudi_ops.errors import Corrupt, HudiOpsError, NotFound
 from hudi_ops.formats import properties
+from hudi_ops.metadata.partitions import build_again, is_kept
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
 from hudi_ops.view.schema import table_schema
@@ -117,5 +118,5 @@ def _check_metadata_partitions(subject: Subject, findings: Findings) -> None:
                 "metadata-missing",
                 f"metadata partition {partition} is listed and not there",
                 f".hoodie/metadata/{partition}",
-                f"`hudi-ops metadata drop TABLE {partition}`, then `hudi-ops metadata build TABLE {partition}`",
+                build_again(partition) if is_kept(partition) else f"`hudi-ops metadata drop TABLE {partition}`",
             )

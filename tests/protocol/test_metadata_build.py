@@ -114,9 +114,8 @@ def test_what_completes_meanwhile_is_added(definition, operation: str, monkeypat
     begin = metadata_build._begin
 
     def beside(build, seen):
-        seen = begin(build, seen)
+        begin(build, seen)
         table_of(storage, clock, "writer").ingest(LATER, operation)
-        return seen
 
     monkeypatch.setattr(metadata_build, "_begin", beside)
     assert build(storage, clock, "first").rounds == 1
@@ -131,9 +130,8 @@ def test_a_compaction_that_completes_meanwhile_is_added(monkeypatch: pytest.Monk
     begin = metadata_build._begin
 
     def beside(build, seen):
-        seen = begin(build, seen)
+        begin(build, seen)
         assert table_of(storage, clock, "compactor").compact().instant is not None
-        return seen
 
     monkeypatch.setattr(metadata_build, "_begin", beside)
     assert build(storage, clock, "first").rounds == 1
@@ -185,7 +183,7 @@ def test_a_second_builder_is_told_who_is_at_it(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.undo()
         with pytest.raises(Busy, match="simulated-first"):
             build(storage, clock, "second")
-        return begin(built, seen)
+        begin(built, seen)
 
     monkeypatch.setattr(metadata_build, "_begin", beside)
     assert build(storage, clock, "first").instant is not None
@@ -199,11 +197,10 @@ def test_a_builder_that_was_taken_for_dead_names_nothing(monkeypatch: pytest.Mon
 
     def slept(built, seen):
         monkeypatch.undo()
-        seen = begin(built, seen)
+        begin(built, seen)
         clock.advance_ms(EXPIRY_MS + 1_000)
         table_of(storage, clock, "writer").recover()
         build(storage, clock, "second")
-        return seen
 
     monkeypatch.setattr(metadata_build, "_begin", slept)
     with pytest.raises((Cancelled, Conflict)):

@@ -45,6 +45,31 @@ def test_it_is_dropped_built_and_compacted(trips: Path, call: Callable[..., Any]
     assert call("verify", "trips", "--index", "--json").json["findings"] == []
 
 
+def test_what_is_there_is_built_again(trips: Path, call: Callable[..., Any]) -> None:
+    assert "--again builds them anew" in call("metadata", "build", "trips").out
+    told = call("metadata", "build", "trips", "column_stats", "--again", "--dry-run").out
+    assert "column_stats, partition_stats would be built" in told
+    assert "dropped before, to be built anew: column_stats, partition_stats" in told
+    assert sorted(call("metadata", "build", "trips", "--again", "--json").json["again"]) == EVERY
+    assert call("verify", "trips", "--index", "--json").json["findings"] == []
+
+
+def test_one_that_is_behind_is_repaired_as_it_says(trips: Path, call: Callable[..., Any]) -> None:
+    (trips / lost_delta(trips)).unlink()
+    told = call("metadata", "show", "trips").out
+    assert "run `hudi-ops metadata build TABLE --again`" in told
+    call("metadata", "build", "trips", "--again")
+    assert "lacks" not in call("metadata", "show", "trips").out
+
+
+def lost_delta(trips: Path) -> str:
+    """Path of the delta commit of the newest write."""
+    table = Table.open(str(trips))
+    newest = table.ingest(table.read(list(table.schema.names))).instant
+    (found,) = (trips / ".hoodie/metadata/.hoodie/timeline").glob(f"{newest}_*.deltacommit")
+    return str(found.relative_to(trips))
+
+
 def test_dry_runs_change_nothing(trips: Path, home: Path, call: Callable[..., Any], tree: Callable[..., Any]) -> None:
     before = tree(home)
     assert "would be dropped" in call("metadata", "drop", "trips", "--dry-run").out

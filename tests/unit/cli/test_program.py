@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from hudi_ops.cli import inspect
+from hudi_ops.cli.main import app
 from hudi_ops.errors import HudiOpsError
 
 COMMANDS = ["create", "ingest", "delete-partition", "truncate", "read", "timeline", "show", "verify", "lock"]
@@ -217,3 +220,19 @@ def test_a_terminal_gets_a_table_that_fits(trips: Path, home: Path) -> None:
     assert "_hoodie_" not in seen
     assert "_hoodie_commit_time" in on_a_terminal(home, "read", "trips", "--meta")
     assert "more columns" in on_a_terminal(home, "read", "trips", "--meta")
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/tables.md"])
+def test_every_call_in_the_documents_is_one_of_the_program(document: str) -> None:
+    """As it would be pasted: no pipes, known commands, known options."""
+    text = (Path(__file__).parents[3] / document).read_text(encoding="utf-8")
+    calls = [line for line in text.splitlines() if line.startswith("hudi-ops ")]
+    assert len(calls) > 5
+    for line in calls:
+        words = shlex.split(line, comments=True)[1:]
+        assert not {"|", ";", "&"} & set(words), line
+        command = typer.main.get_command(app)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        known = {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+        assert {word for word in words if word.startswith("--")} <= known, line

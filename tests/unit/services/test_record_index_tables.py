@@ -10,9 +10,10 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.config.table import IndexName
-from hudi_ops.errors import InvalidRequest
+from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.metadata.key_places import groups_of_keys
 from hudi_ops.metadata.table import open_metadata
+from hudi_ops.services.drop_metadata import drop_metadata
 from hudi_ops.services.read import Opened
 from hudi_ops.verify import verify_table
 
@@ -47,8 +48,9 @@ def test_a_key_is_one_row_whatever_partition_it_comes_in(tmp_path: Path, kind: L
 def test_its_record_index_cannot_be_dropped(tmp_path: Path) -> None:
     table = made(tmp_path / "t", "cow")
     for names in (["record_index"], None):
-        with pytest.raises(InvalidRequest, match="is this table's index"):
+        with pytest.raises(InvalidRequest, match="is this table's index") as refused:
             table.drop_metadata(names)
+        assert "metadata build TABLE record_index --again" in refused.value.next_step
     table.ingest(rows(("k1", "p1", 7)))
     assert table.read().num_rows == 10
 
@@ -100,3 +102,26 @@ def test_a_delete_removes_the_record_of_its_key_where_that_led_to_it(tmp_path: P
     table.ingest(rows(("k0", "p0", 0)), "delete")
     assert partitions_named(table, "k0") == set()
     assert verify_table(table.context.storage, deep=True, index=True).findings == ()
+
+
+@pytest.mark.parametrize("names", [None, "record_index"])
+def test_its_record_index_is_built_anew(tmp_path: Path, names: str | None) -> None:
+    table = made(tmp_path / "t", "cow")
+    for file in (tmp_path / "t/.hoodie/metadata/record_index").iterdir():
+        file.unlink()
+    with pytest.raises(Unsupported, match="none that can be read") as refused:
+        table.ingest(rows(("k1", "p1", 7)))
+    assert "metadata build TABLE record_index --again" in refused.value.next_step
+    assert table.build_metadata(["record_index"]).instant is None
+    assert "record_index" in table.build_metadata(names, again=True).partitions
+    table.ingest(rows(("k1", "p1", 7)))
+    assert table.read().num_rows == 10
+    assert verify_table(table.context.storage, deep=True, index=True).findings == ()
+
+
+def test_a_build_without_names_has_the_record_index(tmp_path: Path) -> None:
+    table = made(tmp_path / "t", "cow")
+    lost = [one for one in table.config.metadata_partitions if one != "record_index"]
+    drop_metadata(table._session, ["record_index"], to_build=["record_index"])
+    assert list(table.config.metadata_partitions) == lost
+    assert table.build_metadata().partitions == ("record_index",)

@@ -1,0 +1,222 @@
+"""Partitions of the metadata table that are there are built anew: crashed anywhere, the same call goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from dataclasses import replace
+
+import pyarrow.compute as pc
+import pytest
+
+from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.errors import Conflict, HudiOpsError, InvalidRequest, Unsupported
+from hudi_ops.metadata.instants import MetadataInstants, load_metadata_timeline
+from hudi_ops.metadata.partitions import FOLDER
+from hudi_ops.services import metadata_build
+from hudi_ops.services.metadata_build import build_metadata
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.properties_file import load_config
+from tests.protocol.crash_table import START_MS
+from tests.protocol.metadata_table import LATER, WITH_METADATA, faults_of, make_table, read_rows, table_of
+
+NOW_MS = START_MS + 60_000
+SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
+EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_index")
+BY_RECORD_INDEX = replace(WITH_METADATA, index="record_index")
+AFTER = {"k6": 66, "n4": 4}
+
+
+@pytest.fixture(scope="module")
+def base():
+    """A table whose index is its record index, with every partition."""
+    storage = make_table(BY_RECORD_INDEX)
+    table_of(storage, ManualClock(NOW_MS - 1_000), "builder").build_metadata(EVERY)
+    return storage
+
+
+def again(storage, clock, actor: str, names=None, **how):
+    return build_metadata(table_of(storage, clock, actor)._session, names, again=True, **how)
+
+
+def fall_behind(storage) -> None:
+    """Lose the delta commit of the newest write: readers believe nothing of the metadata table then."""
+    own, data = load_metadata_timeline(storage), load_timeline(storage, load_config(storage))
+    newest = max(one.time for one in data.completed_writes)
+    storage.delete(own.path(own.find(newest).file_name))
+    assert MetadataInstants(load_metadata_timeline(storage), data).missing == (newest,)
+
+
+def damage(storage, partition: str = "record_index") -> None:
+    """Lose a partition's file groups: the properties name it, and nothing can be read."""
+    for info in storage.list(f"{FOLDER}/{partition}"):
+        storage.delete(info.path)
+
+
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+@pytest.mark.parametrize("names", [None, ("record_index",)], ids=["all", "one"])
+def test_crash_at_every_change(base, names, fault: Fault) -> None:
+    for number in itertools.count(1, 1 if SOAK else 11):
+        clock = ManualClock(NOW_MS)
+        storage = base.copy(clock)
+        (damage if names else fall_behind)(storage)
+        rows = read_rows(storage, clock)
+        faulty = FaultyStorage(storage, FaultPlan.at(number, fault), only_mutations=True)
+        with contextlib.suppress(Crash):
+            again(faulty, clock, "first", names)
+        story = faulty.fired[0] if faulty.fired else ""
+        assert read_rows(storage, clock) == rows, story
+        clock.advance_ms(EXPIRY_MS + 1_000)
+        again(storage, clock, "second", names)
+        assert load_config(storage).all_metadata_partitions == EVERY, story
+        table = table_of(storage, clock, "writer")
+        table.recover()
+        assert faults_of(storage, clock) == [], story
+        table.ingest(LATER)
+        assert read_rows(storage, clock) == {**rows, **AFTER}, story
+        assert faults_of(storage, clock) == [], story
+        if not story:
+            break
+    assert number > 20
+
+
+@pytest.mark.parametrize("harm", [fall_behind, damage])
+def test_a_refused_writer_is_told_what_helps(base, harm) -> None:
+    clock = ManualClock(NOW_MS)
+    storage = base.copy(clock)
+    harm(storage)
+    with pytest.raises(Unsupported, match="none that can be read") as refused:
+        table_of(storage, clock, "writer").ingest(LATER)
+    assert "metadata build TABLE record_index --again" in refused.value.next_step
+    again(storage, clock, "builder", ["record_index"])
+    table_of(storage, clock, "writer").ingest(LATER)
+    assert faults_of(storage, clock) == []
+
+
+def test_beside_writers_and_readers(base, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is there again, rows are refused that go where it says; one that has looked before completes, and is in it."""
+    from hudi_ops.services import commit
+
+    clock = ManualClock(NOW_MS)
+    storage = base.copy(clock)
+    rows = read_rows(storage, clock)
+    begin, decide = metadata_build._begin, commit._decide_once_started
+    refused = []
+
+    def beside(build, seen):
+        monkeypatch.setattr(metadata_build, "_begin", begin)
+        with pytest.raises(Unsupported, match="none that can be read"):
+            table_of(storage, clock, "late").ingest(LATER)
+        assert read_rows(storage, clock) == rows
+        refused.append("late")
+        begin(build, seen)
+        monkeypatch.setattr(commit, "_decide_once_started", decide)
+
+    def later(*args):
+        monkeypatch.setattr(commit, "_decide_once_started", decide)
+        monkeypatch.setattr(metadata_build, "_begin", beside)
+        again(storage, clock, "builder", ["record_index"])
+        return decide(*args)
+
+    monkeypatch.setattr(commit, "_decide_once_started", later)
+    table_of(storage, clock, "writer").ingest(LATER)
+    assert refused == ["late"]
+    assert read_rows(storage, clock) == {**rows, **AFTER}
+    assert faults_of(storage, clock) == []
+
+
+def test_what_completes_between_dropping_and_naming_is_in_it(base, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock(NOW_MS)
+    storage = base.copy(clock)
+    decided = metadata_build._decided
+
+    def beside(build, seen):
+        monkeypatch.setattr(metadata_build, "_decided", decided)
+        table_of(storage, clock, "writer").ingest(LATER.filter(pc.equal(LATER["id"], "n4")), "bulk_insert")
+        return decided(build, seen)
+
+    monkeypatch.setattr(metadata_build, "_decided", beside)
+    assert again(storage, clock, "builder").rounds == 1
+    assert faults_of(storage, clock) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "dropped"),
+    [
+        (None, EVERY),
+        (("files",), EVERY),
+        (("column_stats",), ("column_stats", "partition_stats")),
+        (("bloom_filters", "record_index"), ("bloom_filters", "record_index")),
+    ],
+)
+def test_what_is_built_anew(base, names, dropped) -> None:
+    clock = ManualClock(NOW_MS)
+    storage = base.copy(clock)
+    before = storage.list()
+    told = again(storage, clock, "first", names, dry_run=True)
+    assert (told.again, tuple(sorted(told.partitions))) == (dropped, dropped)
+    assert storage.list() == before
+    done = again(storage, clock, "first", names)
+    assert (done.again, done.partitions) == (told.again, told.partitions)
+    assert load_config(storage).metadata_partitions == EVERY
+    assert faults_of(storage, clock) == []
+
+
+def test_one_partition_alone_does_not_put_right_what_is_behind(base) -> None:
+    clock = ManualClock(NOW_MS)
+    storage = base.copy(clock)
+    fall_behind(storage)
+    assert again(storage, clock, "first", ["record_index"]).again == EVERY
+    assert faults_of(storage, clock) == []
+
+
+def test_a_table_without_a_metadata_table_gets_one(base) -> None:
+    clock = ManualClock(NOW_MS)
+    storage = make_table(replace(WITH_METADATA, metadata=False)).copy(clock)
+    done = again(storage, clock, "first")
+    assert (done.again, done.partitions) == ((), ("files", "column_stats", "partition_stats"))
+    with pytest.raises(InvalidRequest, match="is none that is built here"):
+        again(storage, clock, "first", ["nonsense"])
+
+
+def test_what_another_built_meanwhile_is_left_alone(base, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock(NOW_MS)
+    storage = base.copy(clock)
+    drop = metadata_build.drop_metadata
+
+    def beside(*args, **how):
+        done = drop(*args, **how)
+        monkeypatch.undo()
+        assert again(storage, clock, "second", ["record_index"]).partitions == ("record_index",)
+        return done
+
+    monkeypatch.setattr(metadata_build, "drop_metadata", beside)
+    with pytest.raises(Conflict, match="somebody else has built record_index"):
+        again(storage, clock, "first", ["record_index"])
+    assert faults_of(storage, clock) == []
+
+
+def test_partitions_that_came_meanwhile_are_not_dropped_unseen(base, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock(NOW_MS)
+    storage = base.copy(clock)
+    table_of(storage, clock, "dropper").drop_metadata(["bloom_filters"])
+    drop = metadata_build.drop_metadata
+
+    def beside(session, names, **how):
+        decide = session.decide
+        monkeypatch.undo()
+
+        def later(*args):
+            table_of(storage, clock, "second").build_metadata(["bloom_filters"])
+            return decide(*args)
+
+        session.decide = later
+        return drop(session, names, **how)
+
+    monkeypatch.setattr(metadata_build, "drop_metadata", beside)
+    with pytest.raises(HudiOpsError, match="got or lost partitions"):
+        again(storage, clock, "first")
+    assert load_config(storage).metadata_partitions == EVERY
