@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +34,7 @@ from tests.protocol.foreign_table import (
     opened,
     snapshot,
 )
+from tests.protocol.sweep import SOAK, visited
 
 NOW_MS = START_MS + 60_000
 LATER = instant_of_ms(NOW_MS + 86_400_000)
@@ -88,35 +88,37 @@ def test_the_first_write_adopts(foreign: MemoryStorage) -> None:
 
 @pytest.mark.parametrize("fault", CRASHES + ERRORS)
 def test_the_first_write_goes_wrong_at_every_operation(foreign: MemoryStorage, fault: Fault) -> None:
-    runs = 0
-    for number in itertools.count(1):
+    rehearsal = FaultyStorage(foreign.copy())
+    opened(rehearsal, ManualClock(NOW_MS), "writer").ingest(SECOND)
+    numbers = visited(rehearsal.history, fault)
+    for number in numbers:
         clock, storage = ManualClock(NOW_MS), foreign.copy()
         faulty = FaultyStorage(storage, FaultPlan.at(number, fault))
         with contextlib.suppress(Crash, HudiOpsError):
             opened(faulty, clock, "writer").ingest(SECOND)
-        story = faulty.fired[0] if faulty.fired else f"no fault at {number}"
+        (story,) = faulty.fired
         assert visible(storage.copy(), clock) in (OLD, NEW), story
         clock.advance_ms(EXPIRY_MS + 1_000)
         opened(storage, clock, "second").ingest(SECOND)
         check_whole(storage, clock, story)
-        runs += bool(faulty.fired)
-        if number > faulty.operations:
-            break
-    print(f"first write, {fault.name}: {runs}")
-    assert runs > (50 if fault in CRASHES else 4)
+    print(f"first write of {rehearsal.operations} operations, {fault.name}: {len(numbers)}")
+    assert rehearsal.operations > 50
+    assert len(numbers) > (50 if SOAK and fault in CRASHES else 4)
 
 
 @pytest.mark.parametrize("fault", CRASHES + ERRORS)
 def test_dropping_the_metadata_table_goes_wrong_at_every_operation(
     with_metadata_table: MemoryStorage, fault: Fault
 ) -> None:
-    runs = 0
-    for number in itertools.count(1):
+    rehearsal = FaultyStorage(with_metadata_table.copy())
+    opened(rehearsal, ManualClock(NOW_MS), "dropper").adopt(drop_metadata_table=True)
+    numbers = visited(rehearsal.history, fault)
+    for number in numbers:
         clock, storage = ManualClock(NOW_MS), with_metadata_table.copy()
         faulty = FaultyStorage(storage, FaultPlan.at(number, fault))
         with contextlib.suppress(Crash, HudiOpsError):
             opened(faulty, clock, "dropper").adopt(drop_metadata_table=True)
-        story = faulty.fired[0] if faulty.fired else f"no fault at {number}"
+        (story,) = faulty.fired
         # Whoever believes the properties finds what they name.
         left = {info.path for info in storage.list(METADATA)}
         assert left == set(METADATA_FILES) or not load_config(storage).metadata_partitions, story
@@ -130,11 +132,9 @@ def test_dropping_the_metadata_table_goes_wrong_at_every_operation(
         assert not any("metadata.partitions" in key for key in load_config(storage).raw), story
         second.ingest(SECOND)
         check_whole(storage, clock, story)
-        runs += bool(faulty.fired)
-        if number > faulty.operations:
-            break
-    print(f"dropping the metadata table, {fault.name}: {runs}")
-    assert runs > (25 if fault in CRASHES else 1)
+    print(f"dropping the metadata table in {rehearsal.operations} operations, {fault.name}: {len(numbers)}")
+    assert rehearsal.operations > 25
+    assert len(numbers) > (25 if SOAK and fault in CRASHES else 1)
 
 
 def test_two_adopters_with_one_mind(foreign: MemoryStorage) -> None:

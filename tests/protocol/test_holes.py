@@ -157,7 +157,12 @@ def two_keys() -> Case:
 
 
 HOLES = [
-    Hole("H1 the log is read again after inflight", sleeper_and_archiver, off(attempt, "was_passed", False)),
+    Hole(
+        "H1 the log is read again after inflight",
+        sleeper_and_archiver,
+        off(attempt, "was_passed", False),
+        is_wide=True,
+    ),
     Hole(
         "H2 the head is recorded before the instant is taken",
         lambda: of_jobs("", UPSERT_A, ALSO_A, frozenset()),

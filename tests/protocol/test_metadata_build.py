@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 
 import pytest
 
@@ -21,12 +20,21 @@ from hudi_ops.timeline.properties_file import load_config
 from tests.protocol.compaction_table import MERGE_ON_READ
 from tests.protocol.crash_table import DEFINITION, START_MS
 from tests.protocol.metadata_table import LATER, WITH_METADATA, faults_of, make_table, read_rows, table_of
+from tests.protocol.sweep import SOAK, visited
 
 NOW_MS = START_MS + 60_000
 CRASHES = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
 ERRORS = [one for one in Fault if one not in CRASHES]
-SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
 EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_index")
+ERROR_POINTS = 5
+"""Of each kind of error in the plain run, spread over all operations that can fail so; the soak has every one."""
+
+
+def step_of(fault: Fault, plain: int) -> int:
+    """Between two changes at which the builder dies. Before one it leaves what it left after the one before that."""
+    if SOAK:
+        return 1
+    return plain if fault is Fault.CRASH_AFTER else 3 * plain
 
 
 def build(storage, clock, actor: str, partitions=EVERY):
@@ -58,7 +66,7 @@ def finish(storage, clock, story: str) -> None:
 @pytest.mark.parametrize("fault", CRASHES)
 def test_crash_at_every_change(fault: Fault) -> None:
     base = make_table(DEFINITION)
-    for number in itertools.count(1, 1 if SOAK else 3):
+    for number in itertools.count(1, step_of(fault, 3)):
         clock = ManualClock(NOW_MS)
         storage = base.copy(clock)
         faulty = FaultyStorage(storage, FaultPlan.at(number, fault), only_mutations=True)
@@ -75,7 +83,7 @@ def test_crash_at_every_change(fault: Fault) -> None:
 @pytest.mark.parametrize("fault", CRASHES)
 def test_crash_while_partitions_are_added(fault: Fault) -> None:
     base = make_table(WITH_METADATA)
-    for number in itertools.count(1, 1 if SOAK else 4):
+    for number in itertools.count(1, step_of(fault, 4)):
         clock = ManualClock(NOW_MS)
         storage = base.copy(clock)
         faulty = FaultyStorage(storage, FaultPlan.at(number, fault), only_mutations=True)
@@ -90,20 +98,20 @@ def test_crash_while_partitions_are_added(fault: Fault) -> None:
 
 @pytest.mark.parametrize("fault", ERRORS)
 def test_an_error_leaves_a_table_that_is_right(fault: Fault) -> None:
-    base, points = make_table(DEFINITION), 0
-    for number in itertools.count(1, 1 if SOAK else 13):
+    base = make_table(DEFINITION)
+    rehearsal = FaultyStorage(base.copy(ManualClock(NOW_MS)))
+    build(rehearsal, ManualClock(NOW_MS), "first")
+    able = visited(rehearsal.history, fault)
+    assert len(able) >= ERROR_POINTS
+    for number in able[:: 1 if SOAK else len(able) // ERROR_POINTS]:
         clock = ManualClock(NOW_MS)
         storage = base.copy(clock)
         faulty = FaultyStorage(storage, FaultPlan.at(number, fault))
         with contextlib.suppress(HudiOpsError):
             build(faulty, clock, "first")
-        if number > len(faulty.history):
-            break
-        if faulty.fired:
-            points += 1
-            faulty.land()
-            finish(storage, clock, faulty.fired[0])
-    assert points >= 2
+        assert faulty.fired
+        faulty.land()
+        finish(storage, clock, faulty.fired[0])
 
 
 @pytest.mark.parametrize("definition", [DEFINITION, MERGE_ON_READ], ids=lambda one: one.table_type)

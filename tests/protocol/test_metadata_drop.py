@@ -21,6 +21,7 @@ from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import DEFINITION, START_MS
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
+from tests.protocol.sweep import SOAK
 
 NOW_MS = START_MS + 60_000
 EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_index")
@@ -48,7 +49,7 @@ def drop(storage, clock, actor: str, names=None, **how):
 @pytest.mark.parametrize("names", [None, ("record_index", "bloom_filters")], ids=["all", "some"])
 def test_crash_at_every_change(base, names, fault: Fault) -> None:
     left = tuple(name for name in EVERY if names and name not in names)
-    for number in itertools.count(1, 4):
+    for number in itertools.count(1, 1 if SOAK else 4):
         clock = ManualClock(NOW_MS)
         storage = base.copy(clock)
         faulty = FaultyStorage(storage, FaultPlan.at(number, fault), only_mutations=True)

@@ -87,6 +87,8 @@ TRUNCATE_ALL = Writer("truncate")
 BULK_P0 = Writer("bulk_insert", (("k8", 508),))
 
 SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
+STEP = 1 if SOAK else 2
+"""Between two operations before which the other writer comes: a plain run has it before every second one, of either order."""
 SAME = [
     (OVERWRITE_P0, UPSERT_P0),
     (OVERWRITE_P0, FRESH_P0),
@@ -159,7 +161,7 @@ def test_one_writer_between_any_two_steps_of_the_other(tmp_path: Path, outer: Wr
     base = make_base(tmp_path / "source", None)
     pair = (outer, inner) if (outer, inner) in ALL else (inner, outer)
     overtaken = 0
-    for number in itertools.count(1):
+    for number in itertools.count(1, STEP):
         storage, clock = base.copy(), ManualClock(NOW_MS, tick_ms=1)
 
         writers: dict[str, Writer] = {}
@@ -184,4 +186,4 @@ def test_one_writer_between_any_two_steps_of_the_other(tmp_path: Path, outer: Wr
         assert verify_table(storage, deep=True, clock=clock).findings == (), plan.point
     assert number > 24
     if pair in SAME:
-        assert overtaken > 10, "the outer writer was never overtaken between its beginning and its decision"
+        assert overtaken > 10 // STEP, "the outer writer was never overtaken between its beginning and its decision"

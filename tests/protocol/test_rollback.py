@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -36,11 +35,11 @@ from tests.protocol.dead_writers import (
     table_of,
     timeline,
 )
+from tests.protocol.sweep import SOAK, changes, visited
 
-SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
-STEP = 1 if SOAK else 2
+STEP = 1 if SOAK else 3
 FLOORS = {
-    Fault.ERROR_BEFORE: 45,
+    Fault.ERROR_BEFORE: 45 if SOAK else 22,
     Fault.ERROR_AFTER: 18,
     Fault.LANDS_LATER: 18,
     Fault.EXISTS_THOUGH_ABSENT: 6,
@@ -59,10 +58,10 @@ def dead(left: tuple[MemoryStorage, str]) -> tuple[MemoryStorage, str]:
     return left[0].copy(), left[1]
 
 
-def operations_of_a_recovery(storage: MemoryStorage) -> int:
+def operations_of_a_recovery(storage: MemoryStorage) -> Sequence[str]:
     undisturbed = FaultyStorage(storage.copy())
     recover(table_of(undisturbed, late_clock(), "first")._session)
-    return undisturbed.operations
+    return undisturbed.history
 
 
 def assert_undone(storage: MemoryStorage, clock: ManualClock, story: str) -> None:
@@ -104,7 +103,8 @@ def test_a_write_that_no_slot_cancels_is_not_rolled_back(dead: tuple[MemoryStora
 def test_crash_at_every_operation_of_a_rollback_then_resumed_by_another(dead: tuple[MemoryStorage, str]) -> None:
     base, _ = dead
     for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
-        for number in itertools.count(1, STEP):
+        history = operations_of_a_recovery(base)
+        for number in visited(history, fault):
             storage, clock = base.copy(), late_clock()
             faulty = FaultyStorage(storage, FaultPlan.at(number, fault))
             with contextlib.suppress(Crash):
@@ -112,17 +112,16 @@ def test_crash_at_every_operation_of_a_rollback_then_resumed_by_another(dead: tu
             clock.advance_ms(LATER_MS)
             recover(table_of(storage, clock, "second")._session)
             assert_undone(storage, clock, str(faulty.fired))
-            if not faulty.fired:
-                break
-        print(f"crash points of a rollback, {fault.name}: {number - 1}, every {STEP}.")
-        assert number > 40
+        print(f"crash points of a rollback, {fault.name}: {len(visited(history, fault))} of {len(history)}")
+        assert len(history) > 40
+        assert len(changes(history)) >= FLOORS[Fault.ERROR_AFTER]
 
 
 @pytest.mark.parametrize("fault", FLOORS)
 def test_an_error_at_every_operation_of_a_rollback(dead: tuple[MemoryStorage, str], fault: Fault) -> None:
     base, _ = dead
     points = 0
-    for number in range(1, operations_of_a_recovery(base) + 1):
+    for number in visited(operations_of_a_recovery(base), fault):
         storage, clock = base.copy(), late_clock()
         faulty = FaultyStorage(storage, FaultPlan.at(number, fault), lag_operations=3)
         with contextlib.suppress(HudiOpsError):
@@ -141,7 +140,7 @@ def test_two_rollbackers_of_one_target_make_one_rollback(dead: tuple[MemoryStora
     """Without a lock between them: the second runs as a whole before each operation of the first."""
     base, _ = dead
     withdrawn = 0
-    for number in range(1, operations_of_a_recovery(base) + 1, STEP):
+    for number in range(1, len(operations_of_a_recovery(base)) + 1, STEP):
         storage, clock = base.copy(), late_clock()
         other = table_of(storage, clock, "second")
         moves = Moves.at(number, lambda other=other: recover(other._session) and None)  # type: ignore[misc]
@@ -166,7 +165,7 @@ def test_without_the_look_for_another_rollback_there_are_two(
 
 def test_a_rollbacker_that_slept_past_its_lease_finds_itself_replaced(dead: tuple[MemoryStorage, str]) -> None:
     base, _ = dead
-    for number in range(1, operations_of_a_recovery(base) + 1, STEP):
+    for number in range(1, len(operations_of_a_recovery(base)) + 1, STEP):
         storage, clock = base.copy(), late_clock()
 
         def sleep(storage: MemoryStorage = storage, clock: ManualClock = clock) -> None:

@@ -8,9 +8,10 @@ update is shown by taking away what prevents it: the slot, the epoch, the readin
 | bounds | plain run | soak |
 |---|---|---|
 | preemptions alone | one, every pair | two, every pair |
-| one fault of any kind | four pairs | every pair |
-| preemptions and a death or a lock lost in silence | one, two pairs | two, every pair |
-| two preemptions and a fault of any kind, drawn by seed | 100 seeds for one pair | 2,000 for every pair |
+| one fault of any kind | three pairs | every pair |
+| one death, or a lock lost in silence | one pair more | - |
+| preemptions and a death or a lock lost in silence | one, one pair | two, every pair |
+| two preemptions and a fault of any kind, drawn by seed | 50 seeds for one pair | 2,000 for every pair |
 """
 
 from __future__ import annotations
@@ -100,8 +101,10 @@ LATE_BESIDE_HUDI = replace(
     troubles=frozenset({Fault.LANDS_LATER}),
     troubled=frozenset({"ours"}),
 )
-DISTURBED = [SAME_GROUP, TAKEOVER, BESIDE_HUDI, LATE_BESIDE_HUDI]
-"""Pairs of which one fault is tried in every run of the tests, at each operation, without preemptions."""
+DEADLY: frozenset[Trouble] = frozenset({Fault.CRASH_AFTER, Event.LOCK_LOST})
+DISTURBED = [replace(SAME_GROUP, troubles=DEADLY), TAKEOVER, BESIDE_HUDI, LATE_BESIDE_HUDI]
+"""Pairs of which one fault is tried in every run of the tests, at each operation, without preemptions; of the first, which has
+the most of them, only what ends a writer or lets another in."""
 
 
 ALL = [case for case, _ in FLOORS]
@@ -118,15 +121,15 @@ def test_no_single_fault_of_a_pair_loses_a_row(case: Case) -> None:
     assert explored(case, preemptions=0, faults=1) >= 35
 
 
-@pytest.mark.parametrize("case", ALL if SOAK else [SAME_GROUP, BESIDE_HUDI], ids=str)
+@pytest.mark.parametrize("case", ALL if SOAK else [BESIDE_HUDI], ids=str)
 def test_no_death_or_lost_lock_amid_preemptions_loses_a_row(case: Case) -> None:
-    deadly = replace(case, troubles=case.troubles & {Fault.CRASH_AFTER, Event.LOCK_LOST})
+    deadly = replace(case, troubles=case.troubles & DEADLY)
     assert explored(deadly, preemptions=2 if SOAK else 1, faults=1) >= 200
 
 
 @pytest.mark.parametrize("case", ALL if SOAK else [SAME_GROUP], ids=str)
 def test_no_drawn_schedule_of_a_pair_loses_a_row(case: Case) -> None:
-    seeds = range(2_000 if SOAK else 100)
+    seeds = range(2_000 if SOAK else 50)
     found = walk(case.scenario, case.check, seeds, preemptions=2, faults=1)
     print(f"{case}, seeds {seeds.start} to {seeds.stop - 1}, 2 preemptions, 1 fault: {found}")
     assert found.schedules == len(seeds)

@@ -239,8 +239,22 @@ def test_what_listings_differ_in_is_named(copied: Callable[..., Path]) -> None:
         file.write(b"x")
     found = check_listing(LocalStorage(str(path)))
     assert (found.is_same, found.gone, found.other_size) == (False, (gone,), (larger,))
-    assert (found.files, found.missing[:0]) == (whole.files - 1, ())
+    assert (found.files, found.missing) == (whole.files - 1, ())
     assert f"not on storage: {gone}" in str(found)
+
+
+def test_files_that_the_metadata_table_lacks_are_named(copied: Callable[..., Path]) -> None:
+    path = copied("v9_txns_simple_meta_cow")
+    whole = check_listing(LocalStorage(str(path)))
+    newest = max((path / FOLDER / "files").glob(".files-*.log.*"), key=lambda one: one.name)
+    newest.unlink()  # what the last commit told it
+    instant = newest.name.split("_")[1].partition(".")[0]
+    lacking = tuple(sorted(str(one.relative_to(path)) for one in path.glob(f"region=*/*_{instant}.parquet")))
+    found = check_listing(LocalStorage(str(path)))
+    assert (found.is_same, found.missing, found.other_size) == (False, lacking, ())
+    assert len(lacking) > 0
+    assert found.files == whole.files - len(lacking)
+    assert f"not in the metadata table: {lacking[0]}" in str(found)
 
 
 def test_there_must_be_two_listings_to_compare(hudi_fixtures: Callable[[str], Path]) -> None:
