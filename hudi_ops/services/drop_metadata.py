@@ -99,12 +99,11 @@ def drop_metadata(session: Session, names: Sequence[str] | None = None, *, dry_r
             return None
         _refuse_index(state, dropped)
         _refuse_indexing(state)
-        values = {key: _without(state.config.raw[key], dropped) for key in KEYS if key in state.config.raw}
         is_whole = dropped == _listed(state.config) or names is None
         return Properties(
             **session.entry(state, f"drop metadata table {session.ctx.ids.new_id()}"),
-            set={} if is_whole else values,
             remove=KEYS if is_whole else (),
+            drops=() if is_whole else tuple(sorted(dropped)),
             facts=state.log.properties.facts,
         )
 
@@ -247,10 +246,6 @@ def _after(config: TableConfig, dropped: set[str]) -> TableConfig:
             ),
         }
     )
-
-
-def _without(value: str, names: set[str]) -> str:
-    return ",".join(name for part in value.split(",") if (name := part.strip()) and name not in names)
 
 
 def _listed(config: TableConfig) -> set[str]:

@@ -97,11 +97,20 @@ class Void(_Entry):
 
 
 class Properties(_Entry):
-    """Keys of `hoodie.properties` to set and to remove; `facts` is the whole of what Apache Hudi does not store."""
+    """Keys of `hoodie.properties` to set and to remove; `facts` is the whole of what Apache Hudi does not store.
+
+    Of the two lists of the metadata table's partitions only changes are said, since Apache Hudi changes them, too: `adds` were
+    built, at the metadata table's instant `built_at`, and `drops` go. `upon` is the digest of what had completed when a build was
+    decided (`timeline.completed`): what it added holds of that table alone.
+    """
 
     kind: Literal["PROPERTIES"] = "PROPERTIES"
     set: dict[str, str] = {}
     remove: tuple[str, ...] = ()
+    adds: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
+    built_at: str = ""
+    upon: str = ""
     facts: TableFacts
 
 
