@@ -105,12 +105,11 @@ def drop_metadata(
         if not to_build:
             _refuse_index(state, dropped)
         _refuse_indexing(state)
-        values = {key: _without(state.config.raw[key], dropped) for key in KEYS if key in state.config.raw}
         is_whole = dropped == _listed(state.config) or names is None
         return Properties(
             **session.entry(state, f"drop metadata table {session.ctx.ids.new_id()}"),
-            set={} if is_whole else values,
             remove=KEYS if is_whole else (),
+            drops=() if is_whole else tuple(sorted(dropped)),
             facts=state.log.properties.facts,
             to_build=tuple(to_build),
         )
@@ -270,10 +269,6 @@ def without_partitions(config: TableConfig, dropped: Collection[str]) -> TableCo
             ),
         }
     )
-
-
-def _without(value: str, names: set[str]) -> str:
-    return ",".join(name for part in value.split(",") if (name := part.strip()) and name not in names)
 
 
 def _listed(config: TableConfig) -> set[str]:

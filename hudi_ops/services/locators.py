@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Conflict, Unsupported
@@ -15,12 +17,15 @@ from hudi_ops.index.record_lookup import RecordIndexLocator, RecordLookup
 from hudi_ops.metadata.partitions import FOLDER, MetadataPartition, build_again
 from hudi_ops.metadata.record_index import decoded_locations
 from hudi_ops.metadata.table import MetadataTable
+from hudi_ops.services.live_groups import live_slices
 from hudi_ops.services.merging import merging_of
 from hudi_ops.services.pruning import with_metadata
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.names import instant_of_ms, ms_of_instant
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.slices import Slice
+
+logger = logging.getLogger(__name__)
 
 _RECORD_INDEX = MetadataPartition.RECORD_INDEX
 
@@ -44,7 +49,7 @@ def locator_of(
         Unsupported: the index cannot be asked.
     """
     if state.log.properties.facts.index == "record_index":
-        return RecordIndexLocator(record_lookup_of(session, state))
+        return RecordIndexLocator(_of_visible(session, state, slices, record_lookup_of(session, state)))
     groups = []
     for one in slices:
         if one.base is None:
@@ -88,6 +93,41 @@ def record_lookup_of(session: Session, state: TableState) -> RecordLookup:
         return decoded_locations(metadata.lookup(_RECORD_INDEX, keys), f"{FOLDER}/{_RECORD_INDEX}")
 
     return lookup
+
+
+def _of_visible(session: Session, state: TableState, slices: Sequence[Slice], lookup: RecordLookup) -> RecordLookup:
+    """Places in file groups that readers see; a key in another one is nowhere.
+
+    A delete in a log file that may lose to a row elsewhere leaves the key's record. When its group is replaced later, nobody finds
+    the key in the group's rows, and the record outlives it.
+
+    Args:
+        session: the table.
+        state: decides what is visible.
+        slices: the visible ones of some partitions, whole; others are listed when a key is said to lie there.
+        lookup: reads the record index.
+    """
+    seen = {(one.partition_path, one.file_id) for one in slices}
+    listed = {path for path, _ in seen}
+
+    def visible(keys: pa.Array) -> pa.Table:
+        told = lookup(keys)
+        paths, ids = (told[name].cast(pa.string()) for name in ("partition_path", "file_id"))
+        places = pa.table({"path": paths, "id": ids}).group_by(["path", "id"]).aggregate([]).to_pylist()
+        named = [(one["path"], one["id"]) for one in places]
+        elsewhere = sorted({path for path, _ in named} - listed)
+        if elsewhere:
+            seen.update((one.partition_path, one.file_id) for one in live_slices(session, state, elsewhere))
+            listed.update(elsewhere)
+        for path, file_id in (one for one in named if one not in seen):
+            logger.warning(
+                "the record index names file group %s of partition %s, which no reader sees", file_id, path or "."
+            )
+            is_there = pc.and_(pc.equal(paths, path), pc.equal(ids, file_id))
+            told, paths, ids = (one.filter(pc.invert(is_there)) for one in (told, paths, ids))
+        return told
+
+    return visible
 
 
 def _may_hold_more(state: TableState, one: Slice) -> bool:

@@ -13,12 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hudi_ops.config.table import (
-    INDEX_DEFINITIONS,
-    INDEX_DEFINITIONS_PATH,
-    METADATA_PARTITIONS,
-    METADATA_PARTITIONS_INFLIGHT,
-)
+from hudi_ops.config.table import INDEX_DEFINITIONS, INDEX_DEFINITIONS_PATH
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
 from hudi_ops.files.base_file import stored_schema
@@ -39,10 +34,12 @@ from hudi_ops.services.metadata_facts import FactReader, Progress
 from hudi_ops.services.metadata_place import clear_build, refuse_unbuildable, take_place, wanted_partitions
 from hudi_ops.services.recover import finish_unfinished
 from hudi_ops.services.session import Session
-from hudi_ops.services.table_looks import Look, change_between, changing, look
+from hudi_ops.services.table_looks import Look, change_between, look
 from hudi_ops.timeline.commit_metadata import WriteStat
+from hudi_ops.timeline.completed import changing, digest_of
 from hudi_ops.timeline.entries import Cancel, Entry, Properties
 from hudi_ops.timeline.names import completed_name
+from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
@@ -284,19 +281,38 @@ def _decided(build: _Build, seen: Look) -> bool:
         completion = next_after(known, session.ctx.clock.now_ms(), state.config.name, state.zone)
         build.completed = f"{TIMELINE_FOLDER}/{completed_name(build.instant, ACTION, completion)}"
         complete_beginning(session.ctx.storage, state.config.version, build.instant, completion, build.stats)
-        named = sorted({*state.config.metadata_partitions, *map(str, build.partitions)})
-        inflight = sorted({*state.config.metadata_partitions_inflight} - {*map(str, build.partitions)})
         return Properties(
             **session.entry(state, f"build metadata {build.instant}"),
-            set={
-                METADATA_PARTITIONS: ",".join(named),
-                METADATA_PARTITIONS_INFLIGHT: ",".join(inflight),
-                INDEX_DEFINITIONS: INDEX_DEFINITIONS_PATH,
-            },
+            set={INDEX_DEFINITIONS: INDEX_DEFINITIONS_PATH},
+            adds=tuple(map(str, build.partitions)),
+            built_at=build.instant,
+            upon=digest_of(changing(state.timeline)),
             facts=state.log.properties.facts,
         )
 
-    return session.decide(prepare, "name what was built of the metadata table") is not None
+    if session.decide(prepare, "name what was built of the metadata table") is None:
+        return False
+    _refuse_unnamed(build)
+    return True
+
+
+def _refuse_unnamed(build: _Build) -> None:
+    """What was decided is not named where something came in between that knows nothing of it (`services.fold`).
+
+    Raises:
+        Conflict: so it was.
+    """
+    config = load_config(build.session.ctx.storage)
+    missing = sorted({*map(str, build.partitions)} - {*config.metadata_partitions})
+    if missing:
+        raise Conflict(
+            "a program without the commit log changed the table before what was built of its metadata table could be named",
+            table=config.name,
+            instant=build.instant,
+            expected=", ".join(build.partitions),
+            found=f"without {', '.join(missing)}",
+            next_step="run the same call again; if it repeats, look at the ZooKeeper session time-out",
+        )
 
 
 def _refuse_changed(build: _Build, state: TableState) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.metadata.file_lists import FileChanges
 from hudi_ops.services.session import Session
-from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.completed import changing
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.plans import CleanResult, read_result
 from hudi_ops.timeline.state import TableState
@@ -19,9 +19,6 @@ from hudi_ops.view.snapshot import TableView
 
 Group = tuple[str, str]
 """Partition path and file id."""
-
-_CHANGING = frozenset({"commit", "deltacommit", "replacecommit", "clean", "restore"})
-"""Completed actions after which a table has other files. A rollback that takes off a completed write shows by what is missing."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +58,6 @@ class Change:
     files: Mapping[str, FileChanges]
     new: tuple[DataFile, ...]
     slices: tuple[tuple[Slice | None, Slice | None], ...]
-
-
-def changing(timeline: Timeline) -> frozenset[Instant]:
-    """Completed instants that may have changed files."""
-    return frozenset(one for one in timeline if one.is_completed and one.kind in _CHANGING)
 
 
 def files_of_slice(one: Slice) -> list[DataFile]:

@@ -101,13 +101,21 @@ class Void(_Entry):
 class Properties(_Entry):
     """Keys of `hoodie.properties` to set and to remove; `facts` is the whole of what Apache Hudi does not store.
 
-    `to_build` names partitions of the metadata table that it dropped for them to be built anew: whoever goes on after a death
+    Of the two lists of the metadata table's partitions only changes are said, since Apache Hudi changes them, too: `adds` were
+    built, at the metadata table's instant `built_at`, and `drops` go. `upon` is the digest of what had completed when a build was
+    decided (`timeline.completed`): what it added holds of that table alone.
+
+    `to_build` names partitions that it dropped for them to be built anew: whoever goes on after a death
     finds there what there was.
     """
 
     kind: Literal["PROPERTIES"] = "PROPERTIES"
     set: dict[str, str] = {}
     remove: tuple[str, ...] = ()
+    adds: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
+    built_at: str = ""
+    upon: str = ""
     facts: TableFacts
     to_build: tuple[str, ...] = ()
 

@@ -125,3 +125,33 @@ def test_a_build_without_names_has_the_record_index(tmp_path: Path) -> None:
     drop_metadata(table._session, ["record_index"], to_build=["record_index"])
     assert list(table.config.metadata_partitions) == lost
     assert table.build_metadata().partitions == ("record_index",)
+
+
+@pytest.mark.parametrize("compacts", [False, True])
+def test_a_record_that_outlives_its_file_group_is_in_nobodys_way(tmp_path: Path, compacts: bool) -> None:
+    """A delete by event time leaves the record, since a row elsewhere may win; then the group is replaced."""
+    schema = pa.schema([*SCHEMA, ("_hoodie_is_deleted", pa.bool_())])
+
+    def flagged(key: str, part: str, value: int, gone: bool) -> pa.Table:
+        return pa.Table.from_pylist([dict(zip(schema.names, (key, part, value, gone), strict=True))], schema=schema)
+
+    table = Table.create(
+        str(tmp_path / "t"),
+        name="t",
+        record_key=["id"],
+        schema=schema,
+        partition_by=["part"],
+        ordering="value",
+        table_type="mor",
+        index="record_index",
+    )
+    table.ingest(pa.concat_tables([flagged("k0", "p0", 1, False), flagged("k1", "p0", 1, False)]))
+    table.ingest(flagged("k0", "p0", 2, True))
+    if compacts:
+        table.compact()
+    table.ingest(flagged("k1", "p0", 2, False), "insert_overwrite")
+    assert partitions_named(table, "k0") == {"p0"}
+    assert table.ingest(flagged("k0", "p1", 3, False)).inserted == 1
+    assert partitions_named(table, "k0") == {"p1"}
+    assert table.read(["id", "part"]).to_pydict() == {"id": ["k1", "k0"], "part": ["p0", "p1"]}
+    assert verify_table(table.context.storage, deep=True, index=True).findings == ()

@@ -1,0 +1,270 @@
+"""Partitions of the metadata table that were built are named late, by anybody: only while they have all that completed.
+
+Goal: no fold of a build's PROPERTIES entry, whoever does it and whenever, has readers lose a row, or believe in a folder that is
+gone. Method: builders that die or sleep right before `hoodie.properties` is put, and a write, or a drop, of Apache Hudi in between;
+what a write leaves is made by a writer of ours upon a copy without the slot, and put beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.config.table import METADATA_PARTITIONS
+from hudi_ops.errors import Conflict
+from hudi_ops.metadata.partitions import FOLDER
+from hudi_ops.services.metadata_build import build_metadata
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.timeline.commit_log import FOLDER as LOG
+from hudi_ops.timeline.commit_metadata import CommitMetadata
+from hudi_ops.timeline.properties_file import FOLDED_KEY, load_config, read_properties, write_properties
+from tests.protocol.crash_table import DEFINITION, START_MS, rows
+from tests.protocol.foreign_table import set_properties
+from tests.protocol.metadata_table import LATER, WITH_METADATA, faults_of, make_table, read_rows, table_of
+
+NOW_MS = START_MS + 60_000
+THEIRS = rows(("theirs", "p0", 5, 9, None))
+DEFAULT = ("column_stats", "files", "partition_stats")
+INDEXED = (*DEFAULT, "record_index")
+AT_PROPERTIES = "put:.hoodie/hoodie.properties"
+
+
+class Stop:
+    """The process dies, or somebody else makes a move, right before the first operation at a point."""
+
+    def __init__(self, point: str, move: Callable[[], object] | None = None) -> None:
+        self._point = point
+        self._move = move
+        self.fired = False
+
+    def fault_at(self, number: int, point: str) -> Fault | None:
+        if self.fired or not point.startswith(self._point):
+            return None
+        self.fired = True
+        if self._move is None:
+            return Fault.CRASH_BEFORE
+        self._move()
+        return None
+
+
+def slots_of(storage: MemoryStorage) -> set[str]:
+    return {info.path for info in storage.list(LOG)}
+
+
+def number_of_newest(storage: MemoryStorage) -> str:
+    return str(max(int(path[-17:-5]) for path in slots_of(storage) if path.endswith(".json")))
+
+
+def write_of_a_stranger(storage: MemoryStorage, slots: set[str], now_ms: int = NOW_MS + 5_000) -> None:
+    """A write that knows no slots, nor what those that are not among `slots` decided: it adds to what the properties name."""
+    twin = storage.copy(ManualClock(now_ms))
+    for path in slots_of(twin) - slots:
+        twin.delete(path)
+    had = {info.path for info in twin.list()}
+    table_of(twin, ManualClock(now_ms, tick_ms=1), "stranger").ingest(THEIRS)
+    for info in twin.list():
+        if info.path in had or info.path.startswith((LOG, ".hoodie/.heartbeat", ".hoodie/.temp")):
+            continue
+        body = twin.get(info.path)
+        if info.path.startswith(".hoodie/timeline") and info.name.endswith(".commit"):
+            said = CommitMetadata.from_bytes(body)
+            body = replace(said, extra={"schema": said.extra["schema"]}).to_bytes()
+        storage.put(info.path, body)
+
+
+def build(storage, clock: ManualClock, actor: str, partitions=("record_index",)):
+    return build_metadata(table_of(storage, clock, actor)._session, partitions)
+
+
+def left_by_a_dead_builder(base: MemoryStorage, clock: ManualClock) -> MemoryStorage:
+    storage = base.copy(clock)
+    with contextlib.suppress(Crash):
+        build(FaultyStorage(storage, Stop(AT_PROPERTIES)), clock, "builder")
+    assert len(slots_of(storage)) == len(slots_of(base)) + 1
+    return storage
+
+
+def check(storage: MemoryStorage, clock: ManualClock, named: tuple[str, ...]) -> None:
+    """The properties name these, nothing is lost, and the same call builds what is missing."""
+    assert load_config(storage).metadata_partitions == named
+    found = read_rows(storage, clock)
+    wrong = {"foreign-instant"}
+    assert [one for one in faults_of(storage, clock) if one.invariant not in wrong] == []
+    clock.advance_ms(EXPIRY_MS + 1_000)
+    build(storage, clock, "next")
+    assert "record_index" in load_config(storage).metadata_partitions
+    table_of(storage, clock, "writer").ingest(LATER)
+    assert read_rows(storage, clock) == {**found, "k6": 66, "n4": 4}
+    assert [one for one in faults_of(storage, clock) if one.invariant not in wrong] == []
+
+
+@pytest.fixture(scope="module")
+def base() -> MemoryStorage:
+    return make_table(WITH_METADATA)
+
+
+def test_a_helper_names_what_has_all_that_completed(base: MemoryStorage) -> None:
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    storage = left_by_a_dead_builder(base, clock)
+    table_of(storage, clock, "helper").recover()
+    check(storage, clock, INDEXED)
+
+
+def test_a_helper_names_nothing_that_lacks_a_write(base: MemoryStorage) -> None:
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    storage = left_by_a_dead_builder(base, clock)
+    write_of_a_stranger(storage, slots_of(base))
+    clock.advance_ms(20_000)
+    helper = table_of(storage, clock, "helper")
+    helper.recover()
+    assert read_properties(storage)[FOLDED_KEY] == number_of_newest(storage)
+    helper.recover()
+    assert "theirs" in read_rows(storage, clock)
+    check(storage, clock, DEFAULT)
+
+
+def test_a_whole_metadata_table_that_lacks_a_write_is_not_named() -> None:
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    base = make_table(DEFINITION)
+    storage = base.copy(clock)
+    with contextlib.suppress(Crash):
+        build(FaultyStorage(storage, Stop(AT_PROPERTIES)), clock, "builder", None)
+    write_of_a_stranger(storage, slots_of(base))
+    clock.advance_ms(20_000)
+    table_of(storage, clock, "helper").recover()
+    assert load_config(storage).metadata_partitions == ()
+    assert "theirs" in read_rows(storage, clock)
+
+
+def test_what_apache_hudi_dropped_or_built_meanwhile_stays_so(base: MemoryStorage) -> None:
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    storage = left_by_a_dead_builder(base, clock)
+    set_properties(storage, {METADATA_PARTITIONS: "bloom_filters,column_stats,files"})
+    for info in storage.list(f"{FOLDER}/partition_stats"):
+        storage.delete(info.path)
+    table_of(storage, clock, "helper").recover()
+    assert load_config(storage).metadata_partitions == ("bloom_filters", "column_stats", "files", "record_index")
+
+
+def test_what_was_built_in_a_metadata_table_that_is_gone_is_not_named(base: MemoryStorage) -> None:
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    storage = left_by_a_dead_builder(base, clock)
+    set_properties(storage, {METADATA_PARTITIONS: ""})
+    for info in storage.list(FOLDER):
+        storage.delete(info.path)
+    table_of(storage, clock, "helper").recover()
+    check(storage, clock, ())
+
+
+def test_a_drop_that_is_applied_late_leaves_what_apache_hudi_built_meanwhile(base: MemoryStorage) -> None:
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    storage = base.copy(clock)
+    with contextlib.suppress(Crash):
+        table_of(FaultyStorage(storage, Stop(AT_PROPERTIES)), clock, "dropper").drop_metadata(["partition_stats"])
+    set_properties(storage, {METADATA_PARTITIONS: "bloom_filters,files,partition_stats"})
+    table_of(storage, clock, "helper").recover()
+    assert load_config(storage).metadata_partitions == ("bloom_filters", "files")
+
+
+def test_a_decider_that_was_overtaken_is_told_so_and_clears_up(base: MemoryStorage) -> None:
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    storage, slots = base.copy(clock), slots_of(base)
+    plan = Stop("put_if_absent:.hoodie/.commit_log/0", lambda: write_of_a_stranger(storage, slots))
+    with pytest.raises(Conflict, match="could be named"):
+        build(FaultyStorage(storage, plan), clock, "builder")
+    assert storage.list(f"{FOLDER}/record_index") == []
+    clock.advance_ms(20_000)
+    check(storage, clock, DEFAULT)
+
+
+def test_a_decider_that_slept_before_its_put_takes_the_names_back(base: MemoryStorage) -> None:
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    storage, slots = base.copy(clock), slots_of(base)
+
+    def meanwhile() -> None:
+        write_of_a_stranger(storage, slots)
+        clock.advance_ms(20_000)
+        table_of(storage, clock, "helper").recover()
+
+    with pytest.raises(Conflict, match="could be named"):
+        build(FaultyStorage(storage, Stop(AT_PROPERTIES, meanwhile)), clock, "builder")
+    check(storage, clock, DEFAULT)
+
+
+def test_without_the_number_in_the_file_a_late_decider_meets_what_ours_wrote(base: MemoryStorage) -> None:
+    """Nobody else applies the entry then, so that writers of ours go on without what it names."""
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    storage = base.copy(clock)
+
+    def meanwhile() -> None:
+        said = read_properties(storage)
+        write_properties(storage, {key: said[key] for key in said if key != FOLDED_KEY}, NOW_MS, first=False)
+        table_of(storage, clock, "writer").ingest(THEIRS)
+
+    # Right after the slot was won, before the file is read.
+    with pytest.raises(Conflict, match="could be named"):
+        build(FaultyStorage(storage, After("put_if_absent:.hoodie/.commit_log/0", meanwhile)), clock, "builder")
+    check(storage, clock, DEFAULT)
+
+
+class After(Stop):
+    """The move is made right after the operation, before the next one."""
+
+    def fault_at(self, number: int, point: str) -> Fault | None:
+        if self.fired and self._move is not None:
+            move, self._move = self._move, None
+            move()
+        self.fired = self.fired or point.startswith(self._point)
+        return None
+
+
+def test_without_the_number_a_decider_that_slept_before_its_put_takes_the_names_back(base: MemoryStorage) -> None:
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    storage = base.copy(clock)
+    said = read_properties(storage)
+    write_properties(storage, {key: said[key] for key in said if key != FOLDED_KEY}, NOW_MS, first=False)
+    plan = Stop(AT_PROPERTIES, lambda: table_of(storage, clock, "writer").ingest(THEIRS))
+    with pytest.raises(Conflict, match="could be named"):
+        build(FaultyStorage(storage, plan), clock, "builder")
+    check(storage, clock, DEFAULT)
+
+
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+def test_helpers_may_die_anywhere(base: MemoryStorage, fault: Fault) -> None:
+    left_clock = ManualClock(NOW_MS, tick_ms=1)
+    left = left_by_a_dead_builder(base, left_clock)
+    write_of_a_stranger(left, slots_of(base))
+    number = 0
+    while True:
+        number += 1
+        clock = ManualClock(NOW_MS + 30_000, tick_ms=1)
+        storage = left.copy(clock)
+        faulty = FaultyStorage(storage, FaultPlan.at(number, fault), only_mutations=True)
+        with contextlib.suppress(Crash):
+            table_of(faulty, clock, "helper").recover()
+        assert set(load_config(storage).metadata_partitions) == set(DEFAULT)
+        table_of(storage, clock, "another").recover()
+        assert load_config(storage).metadata_partitions == DEFAULT
+        assert "theirs" in read_rows(storage, clock)
+        if not faulty.fired:
+            break
+    assert number > 2
+
+
+def test_an_old_file_that_a_sleeper_puts_back_gets_its_names_again(base: MemoryStorage) -> None:
+    clock = ManualClock(NOW_MS, tick_ms=1)
+    storage = base.copy(clock)
+    old = read_properties(storage)
+    build(storage, clock, "builder")
+    table_of(storage, clock, "writer").ingest(pa.concat_tables([THEIRS, LATER]))
+    write_properties(storage, old, NOW_MS, first=False)
+    table_of(storage, clock, "helper").recover()
+    assert load_config(storage).metadata_partitions == INDEXED
+    assert faults_of(storage, clock) == []
