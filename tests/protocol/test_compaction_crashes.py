@@ -87,7 +87,9 @@ def test_crash_at_every_storage_operation(phase: str, fault: Fault) -> None:
             do(faulty, clock, "first", phase)
         finish(storage, clock, "second", faulty.fired[0])
     writes = len(changes(history))
-    print(f"crash points of compaction, {phase}, {fault.name}: {len(numbers)} of {len(history)}, of which {writes} write")
+    print(
+        f"crash points of compaction, {phase}, {fault.name}: {len(numbers)} of {len(history)}, of which {writes} write"
+    )
     points, least = PHASES[phase]
     assert len(history) >= points
     assert writes >= least

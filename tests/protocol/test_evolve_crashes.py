@@ -33,7 +33,9 @@ def test_columns_and_rows_change_together(tmp_path: Path, fault: Fault) -> None:
         return visible(storage, clock), Table(simulated_context(storage, clock, "reader")).schema
 
     rehearsal = FaultyStorage(base.copy())
-    Table(simulated_context(rehearsal, ManualClock(START_MS + 60_000), "writer")).ingest_folder(str(source), evolve=True)
+    Table(simulated_context(rehearsal, ManualClock(START_MS + 60_000), "writer")).ingest_folder(
+        str(source), evolve=True
+    )
     assert rehearsal.operations > 42
     for number in visited(rehearsal.history, fault):
         clock, storage = ManualClock(START_MS + 60_000), base.copy()
