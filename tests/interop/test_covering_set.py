@@ -2,7 +2,7 @@
 
 Each is written by us, with the operation under test in the middle of its history, and read equal by the `hudi` package and by
 Apache Hudi: 1.1 for version 9, 1.0 for version 8; as they are, and as of the instant of that operation, the latter by Apache Hudi
-of every second one (`--soak`: of each). `pytest -s` prints them.
+of one for each operation and type (`--soak`: of each). `pytest -s` prints them.
 """
 
 from __future__ import annotations
@@ -137,8 +137,10 @@ def choices() -> list[Choice]:
 
 
 CHOICES = choices()
-AS_OF = frozenset(map(str, CHOICES if SOAK else CHOICES[::2]))
-"""Tables that Apache Hudi reads as of an instant."""
+AS_OF = frozenset(
+    map(str, CHOICES if SOAK else {(one.operation, one.shape.table_type): one for one in CHOICES}.values())
+)
+"""Tables that Apache Hudi reads as of an instant: one of each operation and type."""
 
 
 @pytest.fixture(scope="module")
