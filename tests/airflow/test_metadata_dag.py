@@ -52,7 +52,7 @@ def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, val
         params[name] = value
 
 
-def test_a_dag_run_builds_what_was_asked_for_and_the_next_nothing(tables_file: Path, airflow_home: Path) -> None:
+def test_a_dag_run_builds_what_was_asked_for_once(tables_file: Path, airflow_home: Path) -> None:
     from hudi_ops import Table
     from hudi_ops.storage.paths import open_storage
     from hudi_ops.verify import verify_table
@@ -71,5 +71,5 @@ def test_a_dag_run_builds_what_was_asked_for_and_the_next_nothing(tables_file: P
     assert result["partitions"] == ["files", "column_stats", "record_index"]
     report = verify_table(open_storage(path), index=True)
     assert (report.findings, report.checks["keys in the record index"]) == ((), 3)
-    second = airflow(airflow_home, "dags", "test", "metadata", "2026-01-02", "--conf", configuration)
-    assert last_result(second.stdout)["instant"] is None
+    # A retry of the same task finds it done.
+    assert Table.open(path).build_metadata(["record_index", "column_stats"]).instant is None

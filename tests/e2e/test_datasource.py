@@ -90,7 +90,8 @@ def test_every_fixture_reads_equal(
 ) -> None:
     for name in hudi_fixture_names:
         table = Table.open(str(hudi_fixtures(name)))
-        for query in ("snapshot", "read_optimized"):
+        is_merged = table.config.table_type == "MERGE_ON_READ"
+        for query in ("snapshot", "read_optimized") if is_merged else ("snapshot",):  # of base files alone both are one
             table.spark_frame(spark, query=query).createOrReplaceTempView("fixture")
             found = spark.sql("SELECT * FROM fixture").toArrow()
             assert_same_rows(found, table.read(query=query), with_meta=table.config.populate_meta_fields)

@@ -51,7 +51,8 @@ def start_session(jar: str) -> SparkSession:
         .config("spark.sql.extensions", "org.apache.spark.sql.hudi.HoodieSparkSessionExtension")
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.hudi.catalog.HoodieCatalog")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.extraJavaOptions", f"-Duser.timezone={zone}")
+        # A session of some minutes never earns back what Java's second compiler costs two cores.
+        .config("spark.driver.extraJavaOptions", f"-Duser.timezone={zone} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.sql.execution.arrow.pyspark.enabled", "true")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.default.parallelism", "1")

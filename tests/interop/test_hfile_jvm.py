@@ -121,8 +121,7 @@ def copied(tmp_path: Path, hudi_fixtures: Callable[[str], Path]) -> Callable[[st
     return lambda name: Path(shutil.copytree(hudi_fixtures(name), tmp_path / name))
 
 
-@pytest.mark.parametrize("block_bytes", [BLOCK_BYTES, 100])
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize(("name", "block_bytes"), [*((name, BLOCK_BYTES) for name in TABLES), (TABLES[0], 100)])
 def test_both_readers_read_by_our_hfiles(
     name: str, block_bytes: int, copied: Callable[[str], Path], apache_hudi: HudiPeer, hudi_rs: ReadTable
 ) -> None:

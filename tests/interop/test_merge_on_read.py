@@ -33,7 +33,7 @@ from tests.property.merge_on_read_model import SCHEMA, MergeOnReadModel, Row, Sh
 
 HudiRsReader = Callable[..., pa.Table]
 
-ROUNDS = 20 if os.environ.get("HUDI_OPS_SOAK") else 8
+ROUNDS = 20 if os.environ.get("HUDI_OPS_SOAK") else 6
 SEEDS = range(6 if os.environ.get("HUDI_OPS_SOAK") else 1)
 OURS = ("upsert", "upsert", "die", "delete", "insert", "compact", "die compacting", "insert_overwrite")
 THEIRS = ("upsert", "upsert", "delete", "compact", "we plan, they execute", "they plan, we execute")

@@ -1,7 +1,8 @@
 """Tables with log files read equal to Apache Hudi: those that it writes itself, and records in every order, by hand.
 
-Queries: snapshot, read-optimized, incremental between completion times, and as of each instant. The `hudi` package is a third
-reader where it reads the table.
+Queries: snapshot, read-optimized, incremental between completion times, and as of instants. The `hudi` package is a third reader
+where it reads the table. Of instants and intervals the plain run takes every third of each table, other ones of the next table, so
+that no kind of interval is left out; the soak takes all.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from hudi_ops.timeline.active import load_timeline
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.compare import assert_same_rows
 from tests.interop.conftest import HudiRsReader
-from tests.interop.expected import CLEANED, MERGE_ON_READ
+from tests.interop.expected import CLEANED, MERGE_ON_READ, some
 from tests.interop.hand_written_logs import append_log
 from tests.interop.test_incremental import found_or_refused
 
@@ -122,7 +123,7 @@ def instants(path: Path) -> list[str]:
     return [one.time for one in load_timeline(table.context.storage, table.config).completed_writes]
 
 
-def check_all(path: Path, peer: HudiPeer, hudi_rs: HudiRsReader) -> None:
+def check_all(path: Path, number: int, peer: HudiPeer, hudi_rs: HudiRsReader) -> None:
     table = Table.open(str(path))
     found = table.read()
     assert_same_rows(found, peer.read(path), with_meta=True)
@@ -130,7 +131,7 @@ def check_all(path: Path, peer: HudiPeer, hudi_rs: HudiRsReader) -> None:
     assert_same_rows(pa.Table.from_batches(table.scan().to_batches(), found.schema), found, with_meta=True)
     assert table.scan().count_rows() == found.num_rows
     assert_same_rows(table.read(query="read_optimized"), peer.read(path, options=READ_OPTIMIZED), with_meta=True)
-    for instant in instants(path):
+    for instant in some(instants(path), number):
         assert_same_rows(table.read(as_of=instant), peer.read(path, instant), with_meta=True)
     times = [LONG_AGO, *completions(path)]
     pairs = {
@@ -138,7 +139,7 @@ def check_all(path: Path, peer: HudiPeer, hudi_rs: HudiRsReader) -> None:
         *((LONG_AGO, one) for one in times[1:]),
         *((one, times[-1]) for one in times[1:-1]),
     }
-    for begin, end in sorted(pairs):
+    for begin, end in some(sorted(pairs), number):
         assert_same_rows(table.changes(begin, end).to_arrow(), peer.incremental(path, begin, end), with_meta=True)
 
 
@@ -151,7 +152,7 @@ def test_what_apache_hudi_writes_reads_equal(
     table = Table.open(str(path))
     assert (table.config.merge_mode == "EVENT_TIME_ORDERING") == kind.by_event
     assert table.scan().explain().log_files_read > 4
-    check_all(path, apache_hudi, hudi_rs)
+    check_all(path, KINDS.index(kind), apache_hudi, hudi_rs)
 
 
 Step = tuple[str, int | None]
@@ -236,7 +237,7 @@ def test_records_in_every_order_read_equal(
     by_event: bool, data_format: str, tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: HudiRsReader
 ) -> None:
     table = by_hand(tmp_path / "t", SEQUENCES, by_event, data_format)
-    check_all(tmp_path / "t", apache_hudi, hudi_rs)
+    check_all(tmp_path / "t", 2 * by_event + (data_format == "avro"), apache_hudi, hudi_rs)
     if not by_event:
         return
     shown = {row["id"]: (row["ts"], row["value"]) for row in table.read().to_pylist()}
@@ -258,14 +259,15 @@ def test_changes_of_fixtures_equal(name: str, apache_hudi: HudiPeer, hudi_fixtur
     table = Table.open(str(path))
     times = [LONG_AGO, *completions(path)]
     compared = 0
-    for begin, end in [*itertools.pairwise(times), *((one, times[-1]) for one in times[:-1])]:
+    pairs = some([*itertools.pairwise(times), *((one, times[-1]) for one in times[:-1])], MERGE_ON_READ.index(name))
+    for begin, end in pairs:
         found = found_or_refused(table, begin, end)
         if isinstance(found, str):
             assert "cleaned away" in found
             continue
         assert_same_rows(found, apache_hudi.incremental(path, begin, end), with_meta=True)
         compared += 1
-    assert compared >= len(times) - 1
+    assert compared >= len(pairs) // 2
 
 
 @pytest.mark.parametrize("name", MERGE_ON_READ)
@@ -281,5 +283,5 @@ def test_as_of_every_instant_of_fixtures_equals(
 ) -> None:
     path = hudi_fixtures(name)
     table = Table.open(str(path))
-    for instant in instants(path):
+    for instant in some(instants(path), MERGE_ON_READ.index(name)):
         assert_same_rows(table.read(as_of=instant), apache_hudi.read(path, instant), with_meta=True)

@@ -1,7 +1,8 @@
 """Apache Hudi and we write one table in turn, with its metadata table on, against a dict; with each of its indexes.
 
-After every turn the rows are read by everybody, by the metadata table and without it, and filtered on columns that have statistics:
-what either wrote is in the metadata table, or its rows would be missing. In the end the metadata table is compared with the files.
+After every turn the rows are read by everybody by the metadata table, in the end without it, too, and after the last turns they are
+filtered on columns that have statistics: what either wrote is in the metadata table, or its rows would be missing. In the end the
+metadata table is compared with the files. The soak plays longer, and asks everything after every turn.
 
 Columns of floats are not filtered on: Apache Hudi's own statistics of a column with NaN lose rows (docs/format.md §14.7).
 """
@@ -26,7 +27,8 @@ from tests.interop.test_located_ping_pong import NUMBERS, SCHEMA, SHAPE, THEIRS,
 
 HudiRsReader = Callable[..., pa.Table]
 
-ROUNDS = 20 if os.environ.get("HUDI_OPS_SOAK") else 6
+SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
+ROUNDS = 20 if SOAK else 6
 BUCKETS = 2
 MORE = {"hoodie.metadata.record.index.enable": "true", "hoodie.metadata.index.bloom.filter.enable": "true"}
 FILTERS: list[tuple[str, Callable[[Row], bool]]] = [
@@ -86,6 +88,28 @@ class IndexedGame(Game):
         more = MORE if self.more else {}
         super().theirs(rows, operation, mode, {**index, "hoodie.metadata.enable": "true", **more, **(options or {})})
 
+    def check(self, table: Table, hudi_rs: HudiRsReader, *, is_filtered: bool, is_listed: bool, said: str) -> None:
+        """Everybody reads the model's rows by the metadata table.
+
+        Args:
+            table: ours.
+            hudi_rs: reads by the `hudi` package.
+            is_filtered: Apache Hudi filters on columns that have statistics, too.
+            is_listed: it reads without the metadata table, too.
+            said: what was done.
+        """
+        rows = [one for _, one in self.model.rows.values()]
+        ours = table.read(listing="metadata")
+        assert ours.num_rows == len(rows), said
+        assert_same_rows(ours, as_table(rows, SCHEMA))
+        readers = [lambda path: self.hudi.read(path, options=BELIEVED), hudi_rs]
+        for read in [*readers, self.hudi.read] if is_listed or SOAK else readers:
+            assert_same_rows(read(self.path), ours, with_meta=True)
+        for where, holds in FILTERS if is_filtered or SOAK else []:
+            wanted = sorted(one["id"] for one in rows if holds(one))
+            found = self.hudi.read(self.path, columns=["id"], where=where, options=BELIEVED)
+            assert sorted(found.column("id").to_pylist()) == wanted, f"{where}, {said}"
+
 
 @pytest.mark.parametrize(
     ("index", "kind", "we_begin", "more"),
@@ -113,16 +137,8 @@ def test_what_either_wrote_is_in_the_metadata_table(
     for number in range(1, ROUNDS + 1):
         game.turn(table, number * 10, ours=(number % 2 == 0) == we_begin)
         said = f"after {'; '.join(game.played)}"
-        rows = [one for _, one in game.model.rows.values()]
-        ours = table.read(listing="metadata")
-        assert ours.num_rows == len(rows), said
-        assert_same_rows(ours, as_table(rows, SCHEMA))
-        for read in (lambda path: apache_hudi.read(path, options=BELIEVED), apache_hudi.read, hudi_rs):
-            assert_same_rows(read(game.path), ours, with_meta=True)
-        for where, holds in FILTERS:
-            wanted = sorted(one["id"] for one in rows if holds(one))
-            found = apache_hudi.read(game.path, columns=["id"], where=where, options=BELIEVED)
-            assert sorted(found.column("id").to_pylist()) == wanted, f"{where}, {said}"
+        # One of the last two turns was ours, the other theirs.
+        game.check(table, hudi_rs, is_filtered=number > ROUNDS - 2, is_listed=number == ROUNDS, said=said)
     assert {play.split()[0] for play in game.played} == {"we", "they"}
     names = {"files", "column_stats", "partition_stats"} | ({"record_index", "bloom_filters"} if more else set())
     assert names <= set(table.config.metadata_partitions)

@@ -18,7 +18,7 @@ from hudi_ops import Table
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.compare import assert_same_rows
-from tests.interop.expected import completed_instants, readable_instants
+from tests.interop.expected import completed_instants, readable_instants, some
 
 HudiRsReader = Callable[..., pa.Table]
 Row = tuple[str, str]
@@ -135,8 +135,10 @@ def test_each_operation_by_us_then_by_apache_hudi(story: Story, apache_hudi: Hud
     story.ours("insert_overwrite_table", 2, 5, 40)
     story.ours("delete", 5)
     story.ours("truncate")
-    for instant in (None, *(sorted(story.history) if partitioned else ())):
-        story.check(instant, *readers)
+    instants = sorted(story.history) if partitioned else []
+    asked = {None, *some(instants, 0)} if partitioned else {None}
+    for instant in (None, *instants):
+        story.check(instant, *(readers if instant in asked else (hudi_rs,)))
     # Apache Hudi writes on from what we replaced, and we from what it replaced.
     story.theirs(apache_hudi, "upsert", *range(9))
     story.ours("upsert", 0, 4, 50)

@@ -20,7 +20,7 @@ from hudi_ops.services.ingest import IngestResult
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.compare import assert_same_rows
-from tests.interop.expected import completed_instants
+from tests.interop.expected import completed_instants, some
 from tests.interop.our_rows import SCHEMAS, Row, as_table, deliver, row
 from tests.property.table_model import Shape, TableModel
 from tests.spark_session import local_spark_engine
@@ -167,8 +167,10 @@ def test_peers_read_what_we_wrote_and_we_what_apache_hudi_adds(
         )
         history.check(None, apache_hudi.read, hudi_rs)
     history.ingest("upsert", [row(n, 7, 50) for n in (0, 1, 5, 21, 81, 85)] + [row(80, 7, 50, deleted=True)])
-    for instant in (None, *sorted(history.expected)):
-        history.check(instant, apache_hudi.read, hudi_rs)
+    instants = sorted(history.expected)
+    asked = {None, *some(instants, CASES.index(case))}
+    for instant in (None, *instants):
+        history.check(instant, *([apache_hudi.read] if instant in asked else []), hudi_rs)
     report = verify_table(history.table.context.storage, deep=True)
     assert report.ok, [str(finding) for finding in report.findings]
 

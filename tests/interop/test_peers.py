@@ -21,6 +21,7 @@ from tests.interop.expected import (
     load_expected,
     parse_type,
     readable_instants,
+    some,
 )
 
 HudiFixtures = Callable[[str], Path]
@@ -72,7 +73,7 @@ def test_both_peers_read_the_same_as_of_every_readable_instant(
     table = hudi_fixtures(name)
     instants = readable_instants(table)
     assert instants
-    for instant in instants:
+    for instant in some(instants, COPY_ON_WRITE.index(name) + 1):  # test_fixture_as_of.py asks for others
         assert_same_rows(apache_hudi.read(table, instant), hudi_rs(table, instant), with_meta=True)
 
 

@@ -1,7 +1,7 @@
 """Apache Hudi and we write one table in turn, with the same bucket index, against a dict: nothing is lost, nothing doubled.
 
-Rounds are random but seeded; `--soak` plays more seeds. After every round both programs and the `hudi` package must read the
-model's rows, and the meta columns of all three must agree.
+Rounds are random but seeded; `--soak` plays more of them, and more seeds. After every round both programs and the `hudi` package
+must read the model's rows, and the meta columns of all three must agree.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from tests.property.table_model import Shape, TableModel
 
 HudiRsReader = Callable[..., pa.Table]
 
-ROUNDS = 20
-SEEDS = range(12 if os.environ.get("HUDI_OPS_SOAK") else 1)
+SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
+ROUNDS, SOAK_ROUNDS = 10, 20
+SEEDS = range(12 if SOAK else 1)
 SCHEMA = SCHEMAS["parquet"]
 NUMBERS = range(120)
 SHAPE = Shape(("id",), ("month",), "seq", 3)
@@ -150,7 +151,7 @@ def test_the_table_stays_one(
 ) -> None:
     game = Game(tmp_path / "table", seed * 2 + we_begin, apache_hudi)
     table = game.begin(ours=we_begin)
-    for number in range(1, ROUNDS + 1):
+    for number in range(1, (SOAK_ROUNDS if SOAK else ROUNDS) + 1):
         game.turn(table, number * 10, ours=(number % 2 == 0) == we_begin)
         game.check(table, apache_hudi.read, hudi_rs)
     assert {play.split()[0] for play in game.played} == {"we", "they"}

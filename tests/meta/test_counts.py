@@ -6,17 +6,31 @@ run over are held against what the product offers and against sizes written down
 
 from __future__ import annotations
 
+import ast
 import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, get_args
 
 from hudi_ops.config.key_generators import KeyGenerator
 from hudi_ops.config.table import TABLE_TYPES, WRITABLE_VERSIONS
 from hudi_ops.services.operations import DELETE_PARTITION, INGESTING, TRUNCATE
+from hudi_ops.testing.faults import Fault
 from tests.interop import test_ping_pong, test_table_shapes
-from tests.interop.test_covering_set import AXES, covering, is_possible
-from tests.protocol import test_compaction_crashes, test_holes, test_simulated_compactions, test_simulated_pairs
-from tests.protocol.crash_table import JOBS, LOCATED_JOBS, LOGGED_JOBS
+from tests.interop.test_covering_set import AS_OF, AXES, CHOICES, covering, is_possible
+from tests.protocol import (
+    test_compaction_crashes,
+    test_holes,
+    test_ingest_crashes,
+    test_simulated_compactions,
+    test_simulated_metadata,
+    test_simulated_pairs,
+)
+from tests.protocol.crash_table import JOBS, LOCATED_JOBS, LOGGED_JOBS, METADATA_JOBS, UPSERT
 
+ROOT = Path(__file__).resolve().parents[2]
 OPERATIONS = {*INGESTING, DELETE_PARTITION.name, TRUNCATE.name}
 
 POSSIBLE = [values for values in itertools.product(*AXES.values()) if is_possible(values)]
@@ -47,8 +61,15 @@ def test_both_players_have_every_operation_that_they_can_have() -> None:
     # Truncating is left to the covering set.
     assert set(test_ping_pong.OURS) >= OPERATIONS - {"truncate"}
     assert set(test_ping_pong.THEIRS) >= {"upsert", "insert", "delete", "insert_overwrite", "delete_partition"}
-    assert test_ping_pong.ROUNDS >= 20
+    assert test_ping_pong.ROUNDS >= 10
+    assert test_ping_pong.SOAK_ROUNDS >= 20
     assert len(test_table_shapes.SHAPES) >= 15
+
+
+def test_apache_hudi_reads_every_operation_of_the_covering_set_as_of_its_instant() -> None:
+    asked = {(one.operation, one.shape.table_type) for one in CHOICES if str(one) in AS_OF}
+    assert asked == {(one.operation, one.shape.table_type) for one in CHOICES}
+    assert {one.shape.version for one in CHOICES if str(one) in AS_OF} == set(WRITABLE_VERSIONS)
 
 
 def test_every_operation_is_crashed_at_every_point() -> None:
@@ -56,6 +77,26 @@ def test_every_operation_is_crashed_at_every_point() -> None:
     removing = {"delete_partition", "truncate"}
     assert all(job.points >= (34 if job.operation in removing else 40) for job in JOBS)
     assert all(job.writes >= (7 if job.operation in removing else 14) for job in JOBS)
+
+
+def test_what_keeps_a_metadata_table_is_crashed_at_every_change() -> None:
+    assert {(job.operation, job.table_type) for job in METADATA_JOBS} >= {
+        ("upsert", "COPY_ON_WRITE"),
+        ("upsert", "MERGE_ON_READ"),
+        ("insert_overwrite", "COPY_ON_WRITE"),
+        ("insert_overwrite", "MERGE_ON_READ"),
+        ("truncate", "COPY_ON_WRITE"),
+    }
+    assert all(job.metadata for job in METADATA_JOBS)
+    assert all(job.writes >= (12 if job.operation == "truncate" else 20) for job in METADATA_JOBS)
+
+
+def test_no_sweep_leaves_a_job_out() -> None:
+    every = [*JOBS, *LOGGED_JOBS, *LOCATED_JOBS, *METADATA_JOBS]
+    swept = test_ingest_crashes.sweeps(test_ingest_crashes.SWEPT)
+    assert [job for job, fault in swept if fault is Fault.CRASH_AFTER] == every
+    assert {fault for job, fault in swept if job is UPSERT} == {Fault.CRASH_BEFORE, Fault.CRASH_AFTER}
+    assert any(test_ingest_crashes.is_whole(job) for job in every)
 
 
 def test_plan_and_execution_of_a_compaction_are_crashed_at_every_point() -> None:
@@ -98,6 +139,20 @@ def test_no_compaction_leaves_the_simulator() -> None:
     assert len(test_simulated_compactions.PROOFS) == 2
 
 
+def test_no_writer_of_a_metadata_table_leaves_the_simulator() -> None:
+    names = {case.name.removesuffix(", metadata table") for case in test_simulated_metadata.CASES}
+    assert names >= {
+        "two ingests of one group",
+        "two ingests, each of which compacts the metadata table",
+        "two ingests of two groups",
+        "ingest and delete of one group",
+        "ingest and removal of one partition",
+        "ingest and overwrite of another partition",
+    }
+    assert sum(floor for _, floor in test_simulated_metadata.FLOORS) >= 240
+    assert len(test_simulated_metadata.ALWAYS) >= 3
+
+
 def test_what_writes_log_files_is_crashed_at_every_point() -> None:
     assert {job.operation for job in LOGGED_JOBS} == {"upsert", "insert", "delete"}
     assert {job.table_type for job in LOGGED_JOBS} == {"MERGE_ON_READ"}
@@ -106,3 +161,16 @@ def test_what_writes_log_files_is_crashed_at_every_point() -> None:
 def test_what_looks_keys_up_is_crashed_at_every_point() -> None:
     assert {job.index for job in LOCATED_JOBS} == {"bloom", "simple"}
     assert {job.table_type for job in LOCATED_JOBS} == {"COPY_ON_WRITE", "MERGE_ON_READ"}
+
+
+def test_what_chooses_the_bounds_of_tests_outlives_the_throw_away_airflow() -> None:
+    """Its conftest clears the environment before most test files are collected, and those read the switch when they are."""
+    code = "import os, tests.airflow.conftest; print({name for name in os.environ if name.startswith('HUDI_OPS_')})"
+    given = {"HUDI_OPS_SOAK": "1", "HUDI_OPS_SEED": "7", "HUDI_OPS_INTEROP": "/interop", "HUDI_OPS_TABLES": "/tables"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, **given}, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    kept = ast.literal_eval(done.stdout)
+    assert kept >= {"HUDI_OPS_SOAK", "HUDI_OPS_SEED", "HUDI_OPS_INTEROP"}
+    assert "HUDI_OPS_TABLES" not in kept
