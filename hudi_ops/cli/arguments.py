@@ -43,6 +43,15 @@ TableArgument = Annotated[
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print exactly one JSON object, as the last line of the output.")
 ]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|local|spark",
+        help="Where the work runs. auto is this process; only applications submitted to Spark pick by bytes.",
+        autocompletion=lambda: ["auto", "local", "spark"],
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def locate(table: str) -> TableLocation:

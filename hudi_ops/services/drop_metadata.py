@@ -12,7 +12,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hudi_ops.concurrency.locks import hold_lock
-from hudi_ops.config.table import INDEX_DEFINITIONS_PATH, METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT, TableConfig
+from hudi_ops.config.table import (
+    INDEX_DEFINITIONS_PATH,
+    METADATA_PARTITIONS,
+    METADATA_PARTITIONS_INFLIGHT,
+    IndexKind,
+    TableConfig,
+)
 from hudi_ops.errors import Busy, Conflict, InvalidRequest
 from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.layout import load_index_definitions
@@ -85,6 +91,8 @@ def drop_metadata(
     wanted = _wanted(config, names, storage.list_folder(FOLDER).folders)
     result = DropResult(config.name, tuple(sorted(wanted & _listed(config))), tuple(sorted(_listed(config) - wanted)))
     if dry_run:
+        if (log := session.loader.find(config)) is not None:
+            _refuse_index(config, log.properties.facts.index, set(result.dropped))
         files = _files(session, wanted, config, whole=names is None)
         return replace(result, files=len(files), bytes=sum(info.size_bytes for info in files), dry_run=True)
     if session.loader.find(config) is None:
@@ -103,7 +111,7 @@ def drop_metadata(
         if not dropped and not (names is None and any(key in state.config.raw for key in KEYS)):
             return None
         if not to_build:
-            _refuse_index(state, dropped)
+            _refuse_index(state.config, state.log.properties.facts.index, dropped)
         _refuse_indexing(state)
         values = {key: _without(state.config.raw[key], dropped) for key in KEYS if key in state.config.raw}
         is_whole = dropped == _listed(state.config) or names is None
@@ -166,16 +174,16 @@ def _wanted(config: TableConfig, names: Sequence[str] | None, lying: Sequence[st
     return wanted
 
 
-def _refuse_index(state: TableState, dropped: set[str]) -> None:
+def _refuse_index(config: TableConfig, index: IndexKind, dropped: set[str]) -> None:
     """Nobody could tell where a key of such a table is.
 
     Raises:
         InvalidRequest: rows go where the record index says.
     """
-    if state.log.properties.facts.index == "record_index" and MetadataPartition.RECORD_INDEX in dropped:
+    if index == "record_index" and MetadataPartition.RECORD_INDEX in dropped:
         raise InvalidRequest(
             "the record index is this table's index: without it no writer finds the rows that are there",
-            table=state.config.name,
+            table=config.name,
             expected="other partitions",
             found=", ".join(sorted(dropped)),
             next_step=f"name the partitions to drop; {build_again(MetadataPartition.RECORD_INDEX)} makes a damaged one anew",

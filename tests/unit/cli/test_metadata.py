@@ -28,7 +28,7 @@ def test_it_is_shown(trips: Path, call: Callable[..., Any]) -> None:
 
 
 def test_it_is_dropped_built_and_compacted(trips: Path, call: Callable[..., Any]) -> None:
-    dropped = call("metadata", "drop", "trips")
+    dropped = call("metadata", "drop", "trips", "--yes")
     assert "dropped" in dropped.out
     assert call("metadata", "show", "trips").out == "trips has no metadata table\n"
     built = call("metadata", "build", "trips", "record_index").out
@@ -68,6 +68,21 @@ def lost_delta(trips: Path) -> str:
     newest = table.ingest(table.read(list(table.schema.names))).instant
     (found,) = (trips / ".hoodie/metadata/.hoodie/timeline").glob(f"{newest}_*.deltacommit")
     return str(found.relative_to(trips))
+
+
+def test_nothing_is_dropped_unasked(
+    trips: Path, home: Path, call: Callable[..., Any], tree: Callable[..., Any]
+) -> None:
+    before = tree(home)
+    refused = call("metadata", "drop", "trips", "column_stats", "partition_stats", "--json")
+    assert refused.code == 2
+    assert "column_stats, partition_stats (" in refused.json["message"]
+    assert "--yes" in refused.json["next_step"]
+    assert tree(home) == before
+
+
+def test_the_usage_shows_what_may_be_left_out(call: Callable[..., Any]) -> None:
+    assert "{TABLE} [PARTITIONS]..." in " ".join(call("metadata", "build", "--help").out.split())
 
 
 def test_dry_runs_change_nothing(trips: Path, home: Path, call: Callable[..., Any], tree: Callable[..., Any]) -> None:

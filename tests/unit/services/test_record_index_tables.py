@@ -50,6 +50,8 @@ def test_a_key_is_one_row_whatever_partition_it_comes_in(tmp_path: Path, kind: L
 def test_its_record_index_cannot_be_dropped(tmp_path: Path) -> None:
     table = made(tmp_path / "t", "cow")
     for names in (["record_index"], None):
+        with pytest.raises(InvalidRequest, match="is this table's index"):
+            table.drop_metadata(names, dry_run=True)
         with pytest.raises(InvalidRequest, match="is this table's index") as refused:
             table.drop_metadata(names)
         assert "metadata build TABLE record_index --again" in refused.value.next_step
