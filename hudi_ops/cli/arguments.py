@@ -113,8 +113,8 @@ def open_table(
         locks=lock_of(location),
         conflicts=location.conflicts,
         log_format=location.log_format,
+        metadata_compact_after=location.metadata_compact_after,
     )
-    table.metadata_compact_after = location.metadata_compact_after
     try:
         yield table
     finally:

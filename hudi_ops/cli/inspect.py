@@ -34,6 +34,18 @@ if TYPE_CHECKING:
 
 TERMINAL_ROWS = 20
 
+_ABOUT_ROWS = (
+    "--columns",
+    "--where",
+    "--as-of",
+    "--limit",
+    "--output",
+    "--checkpoint-file",
+    "--query",
+    "--listing",
+    "--meta",
+    "--explain",
+)
 _LESS_TELLING = ("completion_time", "bytes_written", "slot", "archived")
 
 ColumnsOption = Annotated[
@@ -157,18 +169,8 @@ def read(
     """
     location = locate(table)
     if check_listing:
-        _refuse_beside_check({
-            "--columns": columns,
-            "--where": where,
-            "--as-of": as_of,
-            "--query": None if query == "snapshot" else query,
-            "--limit": limit,
-            "--output": output,
-            "--meta": meta,
-            "--explain": explain,
-            "--listing": None if listing is ListingName.AUTO else listing,
-            "--checkpoint-file": checkpoint_file,
-        })
+        is_other = query != "snapshot", listing is not ListingName.AUTO, meta, explain
+        _refuse_beside_check(columns, where, as_of, limit, output, checkpoint_file, *is_other)
         _compare_listings(location, as_json)
         return
     wanted = split_names(columns, "--columns")
@@ -207,16 +209,17 @@ def read(
             write_checkpoint(checkpoint_file, checkpoint, output)
 
 
-def _refuse_beside_check(given: dict[str, object]) -> None:
+def _refuse_beside_check(*given: object) -> None:
     """Whoever asks for rows, too, would wait for them.
 
     Args:
-        given: values of the options that are about rows; None and False where one was not given.
+        given: for each of `_ABOUT_ROWS` its value, or whether it was given; None and False where not.
 
     Raises:
         InvalidRequest: one of them was given.
     """
-    said = [option for option, value in given.items() if value is not None and value is not False]
+    pairs = zip(_ABOUT_ROWS, given, strict=True)
+    said = [option for option, value in pairs if value is not None and value is not False]
     if said:
         raise InvalidRequest(
             "--check-listing compares listings of the whole table as it is now, and reads no rows",
