@@ -196,11 +196,6 @@ class TableFacts(BaseModel):
         """Whether a row's file group follows from its key alone."""
         return self.index == "simple_bucket"
 
-    @property
-    def index_name(self) -> str:
-        """The index as users name it."""
-        return "bucket" if self.has_buckets else self.index
-
 
 def table_type_of(name: str) -> TableType:
     """The table type that users name so.

@@ -139,7 +139,7 @@ def test_a_record_index_that_names_a_group_that_is_not_there_is_not_used(copied:
     keys = pa.array([key])
     values = location_values([("p=b", "00000000-0000-0000-0000-000000000001-0", 1)], version=9)
     group = group_id(MetadataPartition.RECORD_INDEX, int(group_numbers(keys, 10)[0]))
-    body = encode_metadata_log(keys, values, [], time, record_schema(9))
+    body = encode_metadata_log(keys, values, [], time, record_schema(9), "record_index")
     storage.put(f"{FOLDER}/record_index/.{group}_{time}.log.1_0-0-0", body)
     storage.put(f"{TIMELINE_FOLDER}/{time}_{time}.deltacommit", b"")
     found = scan(path, f"id = '{key}'")
