@@ -204,7 +204,12 @@ def table_type_of(name: str) -> TableType:
         InvalidRequest: there is none.
     """
     if name not in TABLE_TYPES:
-        raise InvalidRequest(f"unknown table type {name!r}", expected="cow or mor", found=str(name))
+        raise InvalidRequest(
+            f"unknown table type {name!r}",
+            expected="cow or mor",
+            found=str(name),
+            next_step="name one of the two: cow for copy-on-write, mor for merge-on-read",
+        )
     return TABLE_TYPES[name]
 
 

@@ -154,6 +154,9 @@ def _wanted(config: TableConfig, names: Sequence[str] | None, lying: Sequence[st
                 table=config.name,
                 expected=", ".join(sorted(held)) or "no name: there is no metadata table",
                 found=name,
+                next_step="name one of these; `hudi-ops metadata show TABLE` describes them"
+                if held
+                else "nothing is to be done: there is nothing to drop",
             )
     wanted = set(names)
     left = held - wanted
@@ -235,7 +238,11 @@ def _delete(session: Session, wanted: set[str], *, whole: bool) -> list[FileInfo
         config = load_config(ctx.storage)
         files = _files(session, wanted, config, whole=whole)
         if files and not held.still_mine():
-            raise Busy("the table lock was lost before the metadata table's files were deleted", table=ctx.storage.uri)
+            raise Busy(
+                "the table lock was lost before the metadata table's files were deleted",
+                table=config.name,
+                next_step="run the same call again: readers do without them already, and the files go then",
+            )
         # After the listing: what is named by now is not ours to delete.
         config = load_config(ctx.storage)
         again = _listed(config) if whole else _listed(config) & wanted
