@@ -12,7 +12,7 @@ from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition
 from hudi_ops.config.table import IndexName, TableConfig, index_kind, table_type_of
-from hudi_ops.config.write_settings import FileSizes, LogFormat, checked_format
+from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, LogFormat, checked_format
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
@@ -55,9 +55,10 @@ class Table(ReadableTable, CompactableTable, IndexedTable):
         conflicts: ConflictSettings | None = None,
         log_format: LogFormat = "parquet",
         file_sizes: FileSizes | None = None,
+        metadata_compact_after: int = METADATA_COMPACT_AFTER,
     ) -> None:
         settings = (terms or Terms(), conflicts or ConflictSettings(), checked_format(log_format))
-        super().__init__(Session(ctx, *settings, file_sizes or FileSizes()))
+        super().__init__(Session(ctx, *settings, file_sizes or FileSizes(), metadata_compact_after))
         self._ctx = self._session.ctx
         self.was_created = False
         """Whether `create` made the table just now; False when an equal one was there."""
@@ -87,6 +88,7 @@ class Table(ReadableTable, CompactableTable, IndexedTable):
         conflicts: ConflictSettings | None = None,
         log_format: LogFormat = "parquet",
         file_sizes: FileSizes | None = None,
+        metadata_compact_after: int = METADATA_COMPACT_AFTER,
     ) -> Self:
         """Make a table, or open the one that an equal call made.
 
@@ -112,11 +114,12 @@ class Table(ReadableTable, CompactableTable, IndexedTable):
             conflicts: as in `open`.
             log_format: as in `open`.
             file_sizes: as in `open`.
+            metadata_compact_after: as in `open`.
 
         Raises:
             InvalidRequest: the definition cannot be a table, or another table lies there.
         """
-        table = cls(context_of(path, locks, engine), None, conflicts, log_format, file_sizes)
+        table = cls(context_of(path, locks, engine), None, conflicts, log_format, file_sizes, metadata_compact_after)
         what = name, schema, tuple(record_key), tuple(partition_by), ordering, table_type_of(table_type), buckets
         definition = Definition(
             *what,
@@ -147,6 +150,7 @@ class Table(ReadableTable, CompactableTable, IndexedTable):
         conflicts: ConflictSettings | None = None,
         log_format: LogFormat = "parquet",
         file_sizes: FileSizes | None = None,
+        metadata_compact_after: int = METADATA_COMPACT_AFTER,
     ) -> Self:
         """Open a table, ours or one that Apache Hudi made; the latter is adopted by the first write.
 
@@ -164,6 +168,7 @@ class Table(ReadableTable, CompactableTable, IndexedTable):
             conflicts: how this writer gets along with others: who gives way, how early, how often it tries; None: the defaults.
             log_format: format of the rows in log files that this writer makes, `parquet` or `avro`; readers know both.
             file_sizes: how large base files get where new keys may go to any; None: up to 120 MB, as with Apache Hudi.
+            metadata_compact_after: after so many of its delta commits a write compacts the metadata table.
 
         Raises:
             InvalidRequest: the path is not a table, or there is no such format.
@@ -176,7 +181,7 @@ class Table(ReadableTable, CompactableTable, IndexedTable):
             services_only,
             index_kind(index) if index is not None else None,
         )
-        table = cls(context_of(path, locks, engine), terms, conflicts, log_format, file_sizes)
+        table = cls(context_of(path, locks, engine), terms, conflicts, log_format, file_sizes, metadata_compact_after)
         load_config(table._ctx.storage)
         return table
 
@@ -184,13 +189,13 @@ class Table(ReadableTable, CompactableTable, IndexedTable):
         """Begin the commit log of a table that Apache Hudi made, as the first write would; doing it again changes nothing.
 
         Args:
-            drop_metadata_table: drop its metadata table, which writers of ours do not keep yet. Apache Hudi's writers build it
-                again unless they run with `hoodie.metadata.enable=false`.
+            drop_metadata_table: drop its metadata table, which is kept otherwise; one with secondary or expression indexes is not,
+                and they are to go first. Apache Hudi's writers build it again unless `hoodie.metadata.enable=false`.
             dry_run: check everything, change nothing.
 
         Raises:
             InvalidRequest: buckets, hash fields or time zone are missing, or do not fit the table.
-            Unsupported: the table cannot be written, or has a metadata table that is to stay.
+            Unsupported: the table cannot be written, or its metadata table has partitions that are not kept.
         """
         return adopt_table(self._session, drop=drop_metadata_table, dry_run=dry_run)
 

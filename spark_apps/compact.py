@@ -66,6 +66,7 @@ def work() -> dict[str, Any]:
         locks=locks,
         engine=engine,
         conflicts=location.conflicts,
+        metadata_compact_after=location.metadata_compact_after,
     )
     chosen = {
         "strategy": options.strategy,

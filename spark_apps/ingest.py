@@ -90,6 +90,7 @@ def work() -> dict[str, Any]:
         locks=locks,
         engine=engine,
         conflicts=location.conflicts,
+        metadata_compact_after=location.metadata_compact_after,
         log_format=location.log_format,
     )
     try:

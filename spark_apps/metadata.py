@@ -61,6 +61,7 @@ def work() -> dict[str, Any]:
         locks=locks,
         engine=engine,
         conflicts=location.conflicts,
+        metadata_compact_after=location.metadata_compact_after,
     )
 
     def look(progress: Progress) -> None:

@@ -43,6 +43,15 @@ TableArgument = Annotated[
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print exactly one JSON object, as the last line of the output.")
 ]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|local|spark",
+        help="Where the work runs. auto is this process; only applications submitted to Spark pick by bytes.",
+        autocompletion=lambda: ["auto", "local", "spark"],
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def locate(table: str) -> TableLocation:
@@ -104,8 +113,8 @@ def open_table(
         locks=lock_of(location),
         conflicts=location.conflicts,
         log_format=location.log_format,
+        metadata_compact_after=location.metadata_compact_after,
     )
-    table.metadata_compact_after = location.metadata_compact_after
     try:
         yield table
     finally:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, open_table, parse_bytes, parse_seconds
+from hudi_ops.cli.arguments import (
+    EngineOption,
+    JsonOption,
+    TableArgument,
+    locate,
+    open_table,
+    parse_bytes,
+    parse_seconds,
+)
 from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
 from hudi_ops.errors import InvalidRequest
 
@@ -64,14 +72,6 @@ LeastOption = Annotated[
         metavar="AMOUNT",
         help="What has less waits: a size for size (200MB), a number for count and commits, a duration for age (2h). "
         "Default: any log file, 5, 5, 1h.",
-    ),
-]
-EngineOption = Annotated[
-    str,
-    typer.Option(
-        metavar="auto|local|spark",
-        help="Where the work runs. auto is this process; only applications submitted to Spark pick by bytes.",
-        autocompletion=lambda: ["auto", "local", "spark"],
     ),
 ]
 MemoryOption = Annotated[

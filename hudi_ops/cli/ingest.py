@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, open_table, parse_bytes, parse_seconds
+from hudi_ops.cli.arguments import (
+    EngineOption,
+    JsonOption,
+    TableArgument,
+    locate,
+    open_table,
+    parse_bytes,
+    parse_seconds,
+)
 from hudi_ops.cli.output import counted, sized, working, write, write_json
 from hudi_ops.errors import InvalidRequest
 
@@ -52,14 +60,7 @@ def ingest(
         typer.Option(metavar="DIR", help="Folder of files to take. Default: the one that tables.yaml declares."),
     ] = None,
     operation: OperationOption = "upsert",
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|local|spark",
-            help="Where the work runs. auto is this process; only applications submitted to Spark pick by bytes.",
-            autocompletion=lambda: ["auto", "local", "spark"],
-        ),
-    ] = "auto",
+    engine: EngineOption = "auto",
     min_age: Annotated[
         str, typer.Option(metavar="DURATION", help="Files that changed more recently wait, for example 5s or 2m.")
     ] = "0s",

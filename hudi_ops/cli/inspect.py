@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,6 +34,18 @@ if TYPE_CHECKING:
 
 TERMINAL_ROWS = 20
 
+_ABOUT_ROWS = (
+    "--columns",
+    "--where",
+    "--as-of",
+    "--limit",
+    "--output",
+    "--checkpoint-file",
+    "--query",
+    "--listing",
+    "--meta",
+    "--explain",
+)
 _LESS_TELLING = ("completion_time", "bytes_written", "slot", "archived")
 
 ColumnsOption = Annotated[
@@ -55,10 +68,19 @@ QueryOption = Annotated[
 OutputOption = Annotated[
     Path | None, typer.Option(metavar="FILE.parquet", help="Write the rows to this file instead of printing them.")
 ]
+
+
+class ListingName(enum.StrEnum):
+    """Who says which files there are."""
+
+    AUTO = "auto"
+    STORAGE = "storage"
+    METADATA = "metadata"
+
+
 ListingOption = Annotated[
-    str,
+    ListingName,
     typer.Option(
-        metavar="LISTING",
         help="Who says which files there are. metadata: the metadata table; storage: folders are listed, and no index is "
         "looked at; auto: the metadata table, where there is one that has every completed write.",
     ),
@@ -133,7 +155,7 @@ def read(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print what would be read and what is left out, and no rows.")
     ] = False,
-    listing: ListingOption = "auto",
+    listing: ListingOption = ListingName.AUTO,
     check_listing: CheckListingOption = False,
     checkpoint_file: CheckpointFileOption = None,
     as_json: JsonOption = False,
@@ -141,11 +163,14 @@ def read(
     """Print rows of a table, or write them to a Parquet file.
 
     Raises:
-        InvalidRequest: an unknown column, instant, query or listing, a filter that does not parse, or no such output.
+        InvalidRequest: an unknown column, instant or query, a filter that does not parse, no such output, or options about rows
+            beside --check-listing.
         Exit: with 20, when listings were to be compared, and differ.
     """
     location = locate(table)
     if check_listing:
+        is_other = query != "snapshot", listing is not ListingName.AUTO, meta, explain
+        _refuse_beside_check(columns, where, as_of, limit, output, checkpoint_file, *is_other)
         _compare_listings(location, as_json)
         return
     wanted = split_names(columns, "--columns")
@@ -182,6 +207,26 @@ def read(
             write_lines(plain_rows(scan.to_batches()))
         if checkpoint_file is not None and checkpoint is not None and not explain:
             write_checkpoint(checkpoint_file, checkpoint, output)
+
+
+def _refuse_beside_check(*given: object) -> None:
+    """Whoever asks for rows, too, would wait for them.
+
+    Args:
+        given: for each of `_ABOUT_ROWS` its value, or whether it was given; None and False where not.
+
+    Raises:
+        InvalidRequest: one of them was given.
+    """
+    pairs = zip(_ABOUT_ROWS, given, strict=True)
+    said = [option for option, value in pairs if value is not None and value is not False]
+    if said:
+        raise InvalidRequest(
+            "--check-listing compares listings of the whole table as it is now, and reads no rows",
+            expected="--check-listing alone, or with --json",
+            found=f"--check-listing with {', '.join(said)}",
+            next_step="make two calls of it",
+        )
 
 
 def _compare_listings(location: TableLocation, as_json: bool) -> None:

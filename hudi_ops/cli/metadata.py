@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hudi_ops.cli.arguments import JsonOption, TableArgument, as_help, locate, open_table, storage_of
+from hudi_ops.cli.arguments import (
+    EngineOption,
+    JsonOption,
+    TableArgument,
+    YesOption,
+    as_help,
+    locate,
+    open_table,
+    storage_of,
+)
+from hudi_ops.cli.consent import ask
 from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
 
 if TYPE_CHECKING:
@@ -39,10 +49,11 @@ hudi-ops metadata build /data/trips --dry-run --json
 DROP_HELP = """Drop the metadata table, or the named partitions of it; readers do without them from then on.
 
 Secondary and expression indexes, which are not kept yet, are dropped by their names, so that the table can be written. Apache
-Hudi's default writers build files, column_stats and partition_stats again.
+Hudi's default writers build files, column_stats and partition_stats again. At a terminal you are asked first; elsewhere --yes is
+needed.
 
 \b
-hudi-ops metadata drop flights
+hudi-ops metadata drop flights --yes
 hudi-ops metadata drop flights secondary_index_rider --dry-run
 """
 
@@ -61,20 +72,12 @@ app = typer.Typer(
 )
 
 NamesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[PARTITIONS]", help="Names of its partitions.", show_default=False)
+    list[str] | None, typer.Argument(metavar="PARTITIONS", help="Names of its partitions.", show_default=False)
 ]
 AgainOption = Annotated[
     bool, typer.Option("--again", help="Build anew what is there, damaged or behind: it is dropped first.")
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")]
-EngineOption = Annotated[
-    str,
-    typer.Option(
-        metavar="auto|local|spark",
-        help="Where files are read. auto is this process; only applications submitted to Spark pick by bytes.",
-        autocompletion=lambda: ["auto", "local", "spark"],
-    ),
-]
 
 
 @app.command(help=as_help(SHOW_HELP))
@@ -142,12 +145,18 @@ def drop(
     table: TableArgument,
     partitions: NamesArgument = None,
     dry_run: DryRunOption = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Drop the metadata table, or partitions of it."""
     location = locate(table)
-    with open_table(location) as opened, working(f"dropping from the metadata table of {location.name}"):
-        done = opened.drop_metadata(partitions or None, dry_run=dry_run)
+    with open_table(location) as opened:
+        done = opened.drop_metadata(partitions or None, dry_run=True)
+        if not dry_run:
+            if done.dropped or done.files:
+                ask("metadata drop", _dropped_amount(done), done.table, yes=yes, as_json=as_json)
+            with working(f"dropping from the metadata table of {location.name}"):
+                done = opened.drop_metadata(partitions or None)
     write_json(done.as_dict()) if as_json else write(_dropped_text(done))
 
 
@@ -190,8 +199,12 @@ def _dropped_text(done: DropResult) -> str:
         return f"{done.table}: {done.note}"
     said = "would be dropped" if done.dry_run else "dropped"
     left = f"; {', '.join(done.left)} stays" if done.left else ""
+    return f"{done.table}: {_dropped_amount(done)} {said}{left}"
+
+
+def _dropped_amount(done: DropResult) -> str:
     names = ", ".join(done.dropped) or "what an earlier call left"
-    return f"{done.table}: {names} {said}, {counted(done.files, 'file')}, {sized(done.bytes)}{left}"
+    return f"{names} ({counted(done.files, 'file')}, {sized(done.bytes)})"
 
 
 def _compacted_text(done: MetadataCompaction) -> str:

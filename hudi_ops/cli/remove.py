@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, open_table
+from hudi_ops.cli.arguments import JsonOption, TableArgument, YesOption, locate, open_table
+from hudi_ops.cli.consent import ask
 from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
-from hudi_ops.errors import Cancelled, InvalidRequest
 
 if TYPE_CHECKING:
     from hudi_ops.services.remove import RemovalResult
@@ -41,7 +40,6 @@ hudi-ops truncate flights --yes
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Say which partitions, file groups and rows would go; change nothing.")
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def delete_partition(
@@ -84,19 +82,16 @@ def _truncated(table: Table, name: str) -> RemovalResult:
 
 
 def _ask(planned: RemovalResult, yes: bool, as_json: bool) -> None:
-    if yes or not planned.partitions:
+    if not planned.partitions:
         return
-    if as_json or sys.stdin is None or not sys.stdin.isatty():  # None: the caller closed it
-        raise InvalidRequest(
-            f"{planned.operation} removes {_amount(planned)}, and nobody can be asked",
-            table=planned.table,
-            expected="--yes, where no person is at a terminal",
-            found="no --yes",
-            next_step="look at it with --dry-run, then pass --yes",
-        )
-    _show(planned)
-    if not typer.confirm(f"Remove {_amount(planned)} from {planned.table}?", err=True):
-        raise Cancelled("not agreed to: nothing was changed", table=planned.table)
+    ask(
+        planned.operation,
+        _amount(planned),
+        planned.table,
+        yes=yes,
+        as_json=as_json,
+        show=lambda: _show(planned),
+    )
 
 
 def _tell(result: RemovalResult, as_json: bool) -> None:

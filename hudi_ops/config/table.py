@@ -196,11 +196,6 @@ class TableFacts(BaseModel):
         """Whether a row's file group follows from its key alone."""
         return self.index == "simple_bucket"
 
-    @property
-    def index_name(self) -> str:
-        """The index as users name it."""
-        return "bucket" if self.has_buckets else self.index
-
 
 def table_type_of(name: str) -> TableType:
     """The table type that users name so.
@@ -209,7 +204,12 @@ def table_type_of(name: str) -> TableType:
         InvalidRequest: there is none.
     """
     if name not in TABLE_TYPES:
-        raise InvalidRequest(f"unknown table type {name!r}", expected="cow or mor", found=str(name))
+        raise InvalidRequest(
+            f"unknown table type {name!r}",
+            expected="cow or mor",
+            found=str(name),
+            next_step="name one of the two: cow for copy-on-write, mor for merge-on-read",
+        )
     return TABLE_TYPES[name]
 
 

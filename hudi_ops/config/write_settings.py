@@ -24,8 +24,29 @@ def checked_format(name: str) -> LogFormat:
         if one == name:
             return one  # type: ignore[no-any-return]
     raise InvalidRequest(
-        f"unknown format of log files {name!r}", expected="parquet or avro", found=name, setting="log_format"
+        f"unknown format of log files {name!r}",
+        expected="parquet or avro",
+        found=name,
+        next_step="pass one of the two, or leave it out for parquet",
+        setting="log_format",
     )
+
+
+def checked_compact_after(deltas: int) -> int:
+    """A number of delta commits after which a metadata table is compacted.
+
+    Raises:
+        InvalidRequest: less than 1.
+    """
+    if deltas < 1:
+        raise InvalidRequest(
+            "a metadata table is compacted after one delta commit at least",
+            expected="1 or more",
+            found=str(deltas),
+            next_step=f"pass a larger number, or leave it out for {METADATA_COMPACT_AFTER}",
+            setting="metadata_compact_after",
+        )
+    return deltas
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,5 +67,6 @@ class FileSizes:
                 "sizes of base files must be positive",
                 expected="target_bytes of 1 or more, small_bytes of 0 or more",
                 found=f"{self.target_bytes} and {self.small_bytes}",
+                next_step="pass larger ones, or leave them out for 120 and 100 MB",
                 setting="file_sizes",
             )

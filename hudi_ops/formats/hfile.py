@@ -105,18 +105,8 @@ class HFileReader:
         self.info: Mapping[str, bytes] = MappingProxyType(decode_info(info, end.file_info, path))
         self._blocks = decode_index(index, end.data_blocks, at, path)
         self._firsts = [block.key for block in self._blocks]
-        last = self.info.get(LAST_KEY)  # empty in an empty file
-        self._last = row_of(last, end.file_info, path) if last else None
-
-    @property
-    def first_key(self) -> bytes | None:
-        """The least key; None in an empty file."""
-        return self._firsts[0] if self._firsts else None
-
-    @property
-    def last_key(self) -> bytes | None:
-        """The greatest key; None in an empty file, and where the writer did not note it."""
-        return self._last
+        if last := self.info.get(LAST_KEY):  # empty in an empty file
+            row_of(last, end.file_info, path)  # a file that contradicts itself is not read
 
     def read(self) -> HFile:
         """All entries.

@@ -23,7 +23,7 @@ def encode_metadata_log(
     deletes: Sequence[str] | pa.Array,
     instant: str,
     schema: str,
-    partition: str = "record_index",
+    partition: str,
 ) -> bytes:
     """A log file of the metadata table; equal arguments give equal bytes.
 

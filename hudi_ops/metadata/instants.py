@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,7 +42,7 @@ def _is_raised(one: Instant) -> bool:
     return one.time == one.completion_time
 
 
-def digest_of(own: Timeline, instant: str, completion_time: str) -> str:
+def completed_beside(own: Timeline, instant: str, completion_time: str) -> list[Instant]:
     """What has completed on a metadata table's timeline, whether or not the delta of one instant has.
 
     Args:
@@ -51,8 +50,7 @@ def digest_of(own: Timeline, instant: str, completion_time: str) -> str:
         instant: request time of the delta.
         completion_time: its completion time, and the request time of what lies above it.
     """
-    names = sorted(one.file_name for one in own if one.is_completed and one.time not in {instant, completion_time})
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+    return [one for one in own if one.is_completed and one.time not in {instant, completion_time}]
 
 
 @dataclass(frozen=True)

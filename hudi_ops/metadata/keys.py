@@ -57,9 +57,9 @@ def column_stats_key(column: str, partition_path: str, file_name: str) -> str:
     return column_hash(column) + partition_hash(partition_path) + file_hash(file_name)
 
 
-def column_stats_prefix(column: str, partition_path: str | None = None) -> str:
-    """What the keys of a column begin with, in column_stats and partition_stats: of all partitions, or of one."""
-    return column_hash(column) + ("" if partition_path is None else partition_hash(partition_path))
+def column_stats_prefix(column: str) -> str:
+    """What the keys of a column begin with, in column_stats and partition_stats."""
+    return column_hash(column)
 
 
 def partition_stats_key(column: str, partition_path: str) -> str:

@@ -128,7 +128,11 @@ def listing_choice(text: str) -> ListingChoice:
             chosen: ListingChoice = one
             return chosen
     raise InvalidRequest(
-        f"there is no listing {text}", expected=" or ".join(get_args(ListingChoice)), found=text, field="listing"
+        f"there is no listing {text}",
+        expected=" or ".join(get_args(ListingChoice)),
+        found=text,
+        next_step="name one of these, or leave it out for auto",
+        field="listing",
     )
 
 

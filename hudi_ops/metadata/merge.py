@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hudi_ops.errors import InvalidRequest
+from hudi_ops.errors import Internal
 from hudi_ops.formats.avro_encode import encode_column
 from hudi_ops.metadata.column_stats import Longs, Ranges, range_values
 from hudi_ops.metadata.file_lists import file_maps, file_values
@@ -43,13 +43,14 @@ def merge(older: Records, newer: Records, *, version: int) -> Records:
 
     Raises:
         Corrupt: a value does not follow its schema.
-        InvalidRequest: records of two partitions.
+        Internal: records of two partitions.
     """
     if older.partition is not newer.partition:
-        raise InvalidRequest(
+        raise Internal(
             "Records of two partitions of a metadata table are not merged",
             expected=str(older.partition),
             found=str(newer.partition),
+            next_step="please report it",
         )
     older, newer = current(older, version=version), current(newer, version=version)
     if not older or not newer:

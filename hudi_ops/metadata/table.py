@@ -110,10 +110,6 @@ class MetadataTable:
         """The records with these keys, in any order; only file groups that they hash to are read. Raises as `read` does."""
         return self._merged(partition, self.parts(partition, keys=keys))
 
-    def prefixes(self, partition: MetadataPartition, prefixes: Sequence[str]) -> Records:
-        """The records whose keys begin with one of these; every file group is read. Raises as `read` does."""
-        return self._merged(partition, self.parts(partition, prefixes=prefixes))
-
     def parts(
         self,
         partition: MetadataPartition,
@@ -126,7 +122,7 @@ class MetadataTable:
         Args:
             partition: theirs.
             keys: as in `lookup`; None: not by key.
-            prefixes: as in `prefixes`; None: not by prefix.
+            prefixes: what keys begin with, in any file group; None: not by prefix.
 
         Returns:
             For each file group that was read its parts, the oldest first.

@@ -12,7 +12,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hudi_ops.concurrency.locks import hold_lock
-from hudi_ops.config.table import INDEX_DEFINITIONS_PATH, METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT, TableConfig
+from hudi_ops.config.table import (
+    INDEX_DEFINITIONS_PATH,
+    METADATA_PARTITIONS,
+    METADATA_PARTITIONS_INFLIGHT,
+    IndexKind,
+    TableConfig,
+)
 from hudi_ops.errors import Busy, Conflict, InvalidRequest
 from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.layout import load_index_definitions
@@ -85,6 +91,8 @@ def drop_metadata(
     wanted = _wanted(config, names, storage.list_folder(FOLDER).folders)
     result = DropResult(config.name, tuple(sorted(wanted & _listed(config))), tuple(sorted(_listed(config) - wanted)))
     if dry_run:
+        if (log := session.loader.find(config)) is not None:
+            _refuse_index(config, log.properties.facts.index, set(result.dropped))
         files = _files(session, wanted, config, whole=names is None)
         return replace(result, files=len(files), bytes=sum(info.size_bytes for info in files), dry_run=True)
     if session.loader.find(config) is None:
@@ -103,7 +111,7 @@ def drop_metadata(
         if not dropped and not (names is None and any(key in state.config.raw for key in KEYS)):
             return None
         if not to_build:
-            _refuse_index(state, dropped)
+            _refuse_index(state.config, state.log.properties.facts.index, dropped)
         _refuse_indexing(state)
         is_whole = dropped == _listed(state.config) or names is None
         return Properties(
@@ -145,6 +153,9 @@ def _wanted(config: TableConfig, names: Sequence[str] | None, lying: Sequence[st
                 table=config.name,
                 expected=", ".join(sorted(held)) or "no name: there is no metadata table",
                 found=name,
+                next_step="name one of these; `hudi-ops metadata show TABLE` describes them"
+                if held
+                else "nothing is to be done: there is nothing to drop",
             )
     wanted = set(names)
     left = held - wanted
@@ -165,16 +176,16 @@ def _wanted(config: TableConfig, names: Sequence[str] | None, lying: Sequence[st
     return wanted
 
 
-def _refuse_index(state: TableState, dropped: set[str]) -> None:
+def _refuse_index(config: TableConfig, index: IndexKind, dropped: set[str]) -> None:
     """Nobody could tell where a key of such a table is.
 
     Raises:
         InvalidRequest: rows go where the record index says.
     """
-    if state.log.properties.facts.index == "record_index" and MetadataPartition.RECORD_INDEX in dropped:
+    if index == "record_index" and MetadataPartition.RECORD_INDEX in dropped:
         raise InvalidRequest(
             "the record index is this table's index: without it no writer finds the rows that are there",
-            table=state.config.name,
+            table=config.name,
             expected="other partitions",
             found=", ".join(sorted(dropped)),
             next_step=f"name the partitions to drop; {build_again(MetadataPartition.RECORD_INDEX)} makes a damaged one anew",
@@ -226,7 +237,11 @@ def _delete(session: Session, wanted: set[str], *, whole: bool) -> list[FileInfo
         config = load_config(ctx.storage)
         files = _files(session, wanted, config, whole=whole)
         if files and not held.still_mine():
-            raise Busy("the table lock was lost before the metadata table's files were deleted", table=ctx.storage.uri)
+            raise Busy(
+                "the table lock was lost before the metadata table's files were deleted",
+                table=config.name,
+                next_step="run the same call again: readers do without them already, and the files go then",
+            )
         # After the listing: what is named by now is not ours to delete.
         config = load_config(ctx.storage)
         again = _listed(config) if whole else _listed(config) & wanted

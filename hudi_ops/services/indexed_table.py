@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.drop_metadata import DropResult, drop_metadata
 from hudi_ops.services.engine_choice import EngineName
 from hudi_ops.services.metadata_build import BuildResult, build_metadata
@@ -18,23 +17,6 @@ class IndexedTable:
     """What `hudi_ops.Table` keeps its metadata table with."""
 
     _session: Session
-
-    @property
-    def metadata_compact_after(self) -> int:
-        """After so many of its delta commits a write compacts the metadata table; to be set, 10 by default.
-
-        Raises:
-            InvalidRequest: on setting: less than 1.
-        """
-        return self._session.metadata_compact_after
-
-    @metadata_compact_after.setter
-    def metadata_compact_after(self, deltas: int) -> None:
-        if deltas < 1:
-            raise InvalidRequest(
-                "a metadata table is compacted after one delta commit at least", expected="1 or more", found=str(deltas)
-            )
-        self._session.metadata_compact_after = deltas
 
     def metadata(self) -> MetadataFacts:
         """Partitions of the metadata table, their file groups and sizes, and how many deltas lie upon its last compaction."""

@@ -34,7 +34,7 @@ def built_anew(
     left = set(state.log.properties.to_build) - held
     if names is None and not held | left:
         return None, ()
-    wanted = held if names is None else {str(partition_named(name)) for name in names}
+    wanted = held if names is None else {str(partition_named(name, state.config.name)) for name in names}
     if names is None and state.log.properties.facts.index == "record_index":
         wanted = wanted | {MetadataPartition.RECORD_INDEX}  # a writer of Apache Hudi may have dropped it
     if MetadataPartition.FILES in wanted or _is_behind(session, state):

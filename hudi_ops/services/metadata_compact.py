@@ -216,7 +216,11 @@ def _publish(session: Session, chosen: _Chosen, merged: Sequence[MergedGroup]) -
                 raise Conflict(**_changed(state, "it got or lost partitions"))
             _refuse_changed(inputs, own, state)
             if not held.still_mine():
-                raise Busy(f"the table lock was lost before it was decided to {_PURPOSE}", table=state.config.name)
+                raise Busy(
+                    f"the table lock was lost before it was decided to {_PURPOSE}",
+                    table=state.config.name,
+                    next_step="run the same call again, or leave it to the next write",
+                )
             _put(session, inputs, commit_bytes(merged, state.config.version))
     return replace(
         _preview(chosen),

@@ -25,7 +25,7 @@ from hudi_ops.metadata.definitions import statistics_of
 from hudi_ops.metadata.delta import MetadataDelta, make_delta
 from hudi_ops.metadata.file_lists import FileChanges, files_records
 from hudi_ops.metadata.index_definitions import stats_index_version
-from hudi_ops.metadata.instants import digest_of, load_metadata_timeline
+from hudi_ops.metadata.instants import completed_beside, load_metadata_timeline
 from hudi_ops.metadata.layout import Basis, basis_of, kept_partitions, load_index_definitions
 from hudi_ops.metadata.listing import open_listing
 from hudi_ops.metadata.overtaken import is_ours, overtaking, refuse_contradicted
@@ -38,6 +38,7 @@ from hudi_ops.services.session import Session
 from hudi_ops.services.write import Write
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.commit_metadata import WriteStat
+from hudi_ops.timeline.completed import digest_of
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
@@ -150,7 +151,9 @@ class DeltaMaker:
 
     def seen_at(self, completion_time: str) -> str:
         """What is on that timeline beside the delta, by which whoever applies it late tells that somebody came between."""
-        return digest_of(self._own, self.attempt.instant, completion_time) if self._own is not None else ""
+        if self._own is None:
+            return ""
+        return digest_of(completed_beside(self._own, self.attempt.instant, completion_time))
 
     def path_at(self, completion_time: str, state: TableState) -> str:
         """Path of the bundle to decide, for a delta that `fits`; empty for a table without a metadata table.

@@ -19,6 +19,7 @@ from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.metadata.building import KeysAt, without
 from hudi_ops.metadata.definitions import Statistics
 from hudi_ops.metadata.partitions import MetadataPartition
+from hudi_ops.metadata.records import no_keys
 from hudi_ops.services.session import Session
 from hudi_ops.services.table_looks import Group
 from hudi_ops.timeline.names import ms_of_instant
@@ -104,13 +105,13 @@ class FactReader:
     def moved(self, changed: Sequence[tuple[Slice | None, Slice | None]]) -> tuple[list[KeysAt], pa.Array]:
         """What changed slices mean for the record index: keys that came, by slice, and keys that are in none of them any more."""
         if not self._wants_keys:
-            return [], _no_keys()
+            return [], no_keys()
         groups = [(one.partition_path, one.file_id) for pair in changed if (one := pair[1] or pair[0]) is not None]
-        before = [self._keys.pop(group, _no_keys()) for group in groups]
+        before = [self._keys.pop(group, no_keys()) for group in groups]
         new = self.located([after for _, after in changed if after is not None])
         of_group = {(one.partition_path, one.file_id): one for one in new}
         came: list[KeysAt] = []
-        gone = [_no_keys()]
+        gone = [no_keys()]
         for group, old in zip(groups, before, strict=True):
             now = of_group.get(group)
             if now is not None:
@@ -144,7 +145,3 @@ class FactReader:
             found += self._engine.map(task, inputs[start : start + WAVE])
             self._progress(Progress(what, len(found), len(inputs)))
         return found
-
-
-def _no_keys() -> pa.Array:
-    return pa.array([], pa.string())

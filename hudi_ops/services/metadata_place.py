@@ -53,7 +53,8 @@ def wanted_partitions(state: TableState, names: Sequence[str] | None) -> tuple[M
     """
     config = state.config
     has_partitions = is_partitioned(config)
-    wanted = {MetadataPartition.FILES, *(_default(state) if names is None else map(partition_named, names))}
+    asked = _default(state) if names is None else [partition_named(name, config.name) for name in names]
+    wanted = {MetadataPartition.FILES, *asked}
     held = set(config.metadata_partitions)
     if MetadataPartition.PARTITION_STATS in wanted:
         if not has_partitions:
@@ -62,6 +63,7 @@ def wanted_partitions(state: TableState, names: Sequence[str] | None) -> tuple[M
                 table=config.name,
                 expected=", ".join(one for one in MetadataPartition if one is not MetadataPartition.PARTITION_STATS),
                 found=str(MetadataPartition.PARTITION_STATS),
+                next_step=f"leave it out: {MetadataPartition.COLUMN_STATS} says all of such a table",
             )
         # Apache Hudi makes them of each other, and keeps one definition of both.
         wanted.add(MetadataPartition.COLUMN_STATS)
@@ -75,7 +77,7 @@ def _default(state: TableState) -> list[MetadataPartition]:
     return [*found, *([MetadataPartition.RECORD_INDEX] if is_index else [])]
 
 
-def partition_named(name: str) -> MetadataPartition:
+def partition_named(name: str, table: str) -> MetadataPartition:
     """The partition of that name.
 
     Raises:
@@ -86,6 +88,7 @@ def partition_named(name: str) -> MetadataPartition:
     except ValueError:
         raise InvalidRequest(
             f"the metadata table's partition {name!r} is none that is built here",
+            table=table,
             expected=", ".join(MetadataPartition),
             found=name,
             next_step="build secondary and expression indexes with Apache Hudi",
@@ -142,7 +145,11 @@ def take_place(session: Session, wanted: tuple[MetadataPartition, ...]) -> Place
                 next_step="run the same call again",
             )
         if not held.still_mine():
-            raise Busy("the table lock was lost before the build began", table=state.config.name)
+            raise Busy(
+                "the table lock was lost before the build began",
+                table=state.config.name,
+                next_step="run the same call again: nothing was built",
+            )
         _clear(session, state, wanted, left)
         instant = _take_instant(session, state, own)
         request_beginning(ctx.storage, instant)

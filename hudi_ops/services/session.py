@@ -20,7 +20,7 @@ from hudi_ops.concurrency.process_beats import process_beats
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.table import TableConfig
-from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, LogFormat
+from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, LogFormat, checked_compact_after
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.metadata.delta import MetadataDelta
@@ -84,6 +84,7 @@ class Session:
     _groups: tuple[Basis, Mapping[MetadataPartition, int]] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
+        checked_compact_after(self.metadata_compact_after)
         if "lock_wait_s" in self.conflicts.model_fields_set:
             self.ctx = replace(self.ctx, lock_timeout_s=self.conflicts.lock_wait_s)
         self.strategy = strategy_of(self.conflicts.strategy)

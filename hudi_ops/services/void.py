@@ -17,10 +17,11 @@ from hudi_ops.concurrency.strangers import is_shared_with_strangers
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.metadata.commit import undo_delta
-from hudi_ops.metadata.instants import digest_of, load_metadata_timeline
+from hudi_ops.metadata.instants import completed_beside, load_metadata_timeline
 from hudi_ops.services.pending_plans import plan_inputs
 from hudi_ops.timeline.commit_log import POINTER_KEY, read_slot
 from hudi_ops.timeline.commit_metadata import CommitMetadata
+from hudi_ops.timeline.completed import digest_of
 from hudi_ops.timeline.entries import Cancel, Complete, Plan
 from hudi_ops.timeline.footprint import Footprint, footprint_of
 from hudi_ops.timeline.instant import Instant
@@ -74,7 +75,8 @@ def metadata_changed(ctx: TableContext, state: TableState, entry: Complete) -> s
         return None
     if not named:
         return "the metadata table that it has a delta for was dropped"
-    if digest_of(load_metadata_timeline(ctx.storage), entry.instant, entry.completion_time) != entry.metadata_seen:
+    own = load_metadata_timeline(ctx.storage)
+    if digest_of(completed_beside(own, entry.instant, entry.completion_time)) != entry.metadata_seen:
         return "something completed in the metadata table without a slot"
     return None
 

@@ -206,7 +206,9 @@ def test_any_bytes_give_one_error(data: bytes):
 
 
 def test_a_broken_log_file_gives_the_same_or_one_error():
-    log = encode_metadata_log(WHOLE["ours"].keys, WHOLE["ours"].values, ["a", "b"], "20261121021733647", "{}")
+    log = encode_metadata_log(
+        WHOLE["ours"].keys, WHOLE["ours"].values, ["a", "b"], "20261121021733647", "{}", "record_index"
+    )
     for data in (LOG, log):
         whole = read_metadata_log(data, PATH, lambda _: True)
         for at in range(0, len(data), 1 + len(data) // 900):

@@ -81,13 +81,15 @@ def log_as_ours(body: bytes, file: Path, keep: Keep, block_bytes: int) -> bytes:
             parts.append(encode_empty_init_log(instant))
         elif not isinstance(held, HFile):
             parts.append(
-                encode_metadata_log(pa.array([], pa.string()), pa.array([], pa.binary()), held, instant, schema)
+                encode_metadata_log(
+                    pa.array([], pa.string()), pa.array([], pa.binary()), held, instant, schema, "record_index"
+                )
             )
         else:
             kept = keep(file.parent.name, held)
             content = write_hfile(kept.keys, kept.values, schema=None, block_bytes=block_bytes)
             if block_bytes == BLOCK_BYTES and len(kept):
-                parts.append(encode_metadata_log(kept.keys, kept.values, [], instant, schema))
+                parts.append(encode_metadata_log(kept.keys, kept.values, [], instant, schema, "record_index"))
             else:
                 parts.append(encode_block(BlockKind.HFILE_DATA, block.headers, content))
     return b"".join(parts)

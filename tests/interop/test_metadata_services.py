@@ -44,8 +44,8 @@ def test_builds_and_compactions_of_ours_are_believed_and_built_upon(
         table_type=kind,
         index="bloom",
         metadata=False,
+        metadata_compact_after=2,
     )
-    table.metadata_compact_after = 2
     table.ingest(as_table(rows, SCHEMA))
 
     def check(said: str, *, is_made_anew: bool = False, is_last: bool = False) -> None:

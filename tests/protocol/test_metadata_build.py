@@ -238,8 +238,9 @@ def test_a_dry_run_changes_nothing() -> None:
 @pytest.mark.parametrize("names", [["secondary_index_x"], ["nonsense"]])
 def test_an_unknown_partition_is_refused(names) -> None:
     clock = ManualClock(NOW_MS)
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(InvalidRequest) as refused:
         build(make_table(DEFINITION).copy(clock), clock, "first", names)
+    assert (refused.value.table, bool(refused.value.next_step)) == ("crash", True)
 
 
 def test_a_pending_resize_of_buckets_is_waited_for(hudi_fixtures) -> None:

@@ -97,6 +97,7 @@ def test_what_others_need_stays(base, names, what: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         drop(storage, clock, "first", names)
     assert what in str(refused.value)
+    assert (refused.value.table, bool(refused.value.next_step)) == ("crash", True)
     assert storage.list() == before
 
 

@@ -174,8 +174,18 @@ def test_which_index_left_something_out_is_explained(
 
 
 def test_a_listing_that_is_not_there_is_refused(trips: Path, call: Callable[..., Any]) -> None:
-    assert call("metadata", "drop", "trips").code == 0
+    assert call("metadata", "drop", "trips", "--yes").code == 0
     assert (call("read", "trips", "--listing=folders").code, call("read", "trips", "--listing=metadata").code) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [["--where=id = 1"], ["--output=x.parquet"], ["--explain"], ["--limit=0"], ["--listing=storage"], ["--meta"]],
+)
+def test_a_comparison_of_listings_reads_no_rows(trips: Path, call: Callable[..., Any], option: list[str]) -> None:
+    refused = call("read", "trips", "--check-listing", *option, "--json")
+    assert refused.code == 2
+    assert option[0].partition("=")[0] in refused.json["found"]
 
 
 def test_listings_are_compared(hudi_fixtures: Callable[[str], Path], home: Path, call: Callable[..., Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.cli.arguments import locate, open_table
+from hudi_ops.errors import InvalidRequest
 
 EVERY = ["column_stats", "files", "partition_stats"]
 
@@ -28,7 +30,7 @@ def test_it_is_shown(trips: Path, call: Callable[..., Any]) -> None:
 
 
 def test_it_is_dropped_built_and_compacted(trips: Path, call: Callable[..., Any]) -> None:
-    dropped = call("metadata", "drop", "trips")
+    dropped = call("metadata", "drop", "trips", "--yes")
     assert "dropped" in dropped.out
     assert call("metadata", "show", "trips").out == "trips has no metadata table\n"
     built = call("metadata", "build", "trips", "record_index").out
@@ -70,6 +72,21 @@ def lost_delta(trips: Path) -> str:
     return str(found.relative_to(trips))
 
 
+def test_nothing_is_dropped_unasked(
+    trips: Path, home: Path, call: Callable[..., Any], tree: Callable[..., Any]
+) -> None:
+    before = tree(home)
+    refused = call("metadata", "drop", "trips", "column_stats", "partition_stats", "--json")
+    assert refused.code == 2
+    assert "column_stats, partition_stats (" in refused.json["message"]
+    assert "--yes" in refused.json["next_step"]
+    assert tree(home) == before
+
+
+def test_the_usage_shows_what_may_be_left_out(call: Callable[..., Any]) -> None:
+    assert "{TABLE} [PARTITIONS]..." in " ".join(call("metadata", "build", "--help").out.split())
+
+
 def test_dry_runs_change_nothing(trips: Path, home: Path, call: Callable[..., Any], tree: Callable[..., Any]) -> None:
     before = tree(home)
     assert "would be dropped" in call("metadata", "drop", "trips", "--dry-run").out
@@ -107,13 +124,27 @@ def test_help_has_examples(command: str, call: Callable[..., Any]) -> None:
     assert f"hudi-ops metadata {command}" in told.out
 
 
+@pytest.mark.parametrize("app", ["compact", "ingest", "metadata"])
+def test_every_application_opens_a_table_with_it(app: str) -> None:
+    source = ast.parse((Path(__file__).parents[3] / "spark_apps" / f"{app}.py").read_text(encoding="utf-8"))
+    calls = [one for one in ast.walk(source) if isinstance(one, ast.Call) and ast.unparse(one.func) == "Table.open"]
+    given = [{key.arg: ast.unparse(key.value) for key in one.keywords} for one in calls]
+    assert [one["metadata_compact_after"] for one in given] == ["location.metadata_compact_after"]
+
+
+def test_less_than_one_is_refused(trips: Path) -> None:
+    with pytest.raises(InvalidRequest, match="one delta commit at least") as refused:
+        Table.open(str(trips), metadata_compact_after=0)
+    assert refused.value.next_step
+
+
 def test_how_often_it_is_compacted_is_a_setting(home: Path, trips: Path, call: Callable[..., Any]) -> None:
     file = home / "tables.yaml"
     file.write_text(
         file.read_text().replace("    source: landing\n", "    source: landing\n    metadata_compact_after: 1\n", 1)
     )
     with open_table(locate("trips")) as opened:
-        assert opened.metadata_compact_after == 1
+        assert opened._session.metadata_compact_after == 1
         opened.ingest(opened.read(list(opened.schema.names)))
         opened.ingest(opened.read(list(opened.schema.names)))
         assert opened.metadata().last_compaction is not None

@@ -38,7 +38,7 @@ def read(data: bytes, *visible: str) -> list[Any]:
     return plain(read_metadata_log(data, PATH, lambda instant: not visible or instant in visible))
 
 
-BOTH = encode_metadata_log(KEYS, VALUES, ["d", "e"], FIRST, SCHEMA)
+BOTH = encode_metadata_log(KEYS, VALUES, ["d", "e"], FIRST, SCHEMA, "record_index")
 ENTRIES = {b"a": b"1", b"b\xc3\xa9": b"", b"c": b"3"}
 
 
@@ -50,15 +50,19 @@ def test_values_come_before_deletes():
 
 
 def test_a_block_for_what_there_is():
-    assert read(encode_metadata_log(KEYS, VALUES, [], FIRST, SCHEMA)) == [(FIRST, ENTRIES)]
-    assert read(encode_metadata_log(NO_KEYS, NO_VALUES, pa.array(["d"]), FIRST, SCHEMA)) == [(FIRST, ["d"])]
+    assert read(encode_metadata_log(KEYS, VALUES, [], FIRST, SCHEMA, "record_index")) == [(FIRST, ENTRIES)]
+    assert read(encode_metadata_log(NO_KEYS, NO_VALUES, pa.array(["d"]), FIRST, SCHEMA, "record_index")) == [
+        (FIRST, ["d"])
+    ]
     with pytest.raises(Internal, match="empty") as caught:
-        encode_metadata_log(NO_KEYS, NO_VALUES, [], FIRST, SCHEMA)
+        encode_metadata_log(NO_KEYS, NO_VALUES, [], FIRST, SCHEMA, "record_index")
     assert caught.value.instant == FIRST
 
 
 def test_equal_records_make_equal_bytes():
-    assert encode_metadata_log(KEYS.cast(pa.binary()), VALUES, pa.array(["d", "e"]), FIRST, SCHEMA) == BOTH
+    assert (
+        encode_metadata_log(KEYS.cast(pa.binary()), VALUES, pa.array(["d", "e"]), FIRST, SCHEMA, "record_index") == BOTH
+    )
 
 
 def test_an_init_log_has_80_bytes_and_deletes_nothing():
@@ -71,7 +75,7 @@ def test_only_visible_instants_are_read():
     broken = encode_block(
         BlockKind.HFILE_DATA, {HeaderKey.INSTANT_TIME: "20261121021759999", HeaderKey.SCHEMA: SCHEMA}, b"no HFile"
     )
-    data = BOTH + broken + encode_metadata_log(KEYS, VALUES, [], SECOND, SCHEMA)
+    data = BOTH + broken + encode_metadata_log(KEYS, VALUES, [], SECOND, SCHEMA, "record_index")
     assert read(data, SECOND) == [(SECOND, ENTRIES)]
     assert read(data, FIRST) == [(FIRST, ENTRIES), (FIRST, ["d", "e"])]
     with pytest.raises(Corrupt, match=r"record-index-0000-0"):
@@ -80,7 +84,7 @@ def test_only_visible_instants_are_read():
 
 def test_torn_blocks_are_passed_over():
     ends = [block.offset + block.size_bytes for block in scan_blocks(pa.BufferReader(BOTH), PATH)]
-    second = encode_metadata_log(NO_KEYS, NO_VALUES, ["x"], SECOND, SCHEMA)
+    second = encode_metadata_log(NO_KEYS, NO_VALUES, ["x"], SECOND, SCHEMA, "record_index")
     for cut in (10, ends[0] - 1, ends[0] + 20, ends[1] - 1):
         whole = [(FIRST, ENTRIES)] if cut > ends[0] else []
         assert read(BOTH[:cut]) == whole

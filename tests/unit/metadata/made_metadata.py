@@ -141,7 +141,7 @@ def put_delta(storage: Storage, time: str, completion: str, parts: Parts, versio
     """The log files of one delta commit, and its completed instant."""
     for partition, records in parts.items():
         for group, own in records.by_group(GROUPS[partition]).items():
-            body = encode_metadata_log(own.keys, own.values, own.deletes, time, record_schema(version))
+            body = encode_metadata_log(own.keys, own.values, own.deletes, time, record_schema(version), str(partition))
             storage.put(f"{FOLDER}/{partition}/.{group_id(partition, group)}_{time}.log.1_0-0-0", body)
     _put_instant(storage, time, completion, "deltacommit")
 

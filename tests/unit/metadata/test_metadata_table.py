@@ -13,6 +13,7 @@ import pytest
 from hudi_ops.errors import Corrupt, Unavailable
 from hudi_ops.metadata.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition
 from hudi_ops.metadata.record_index import decoded_locations
+from hudi_ops.metadata.records import Records
 from hudi_ops.metadata.table import MetadataTable, open_metadata
 from hudi_ops.services.read import Opened
 from hudi_ops.storage.local import LocalStorage
@@ -69,15 +70,19 @@ def test_a_lookup_gives_what_a_whole_read_has_under_these_keys(hudi_fixtures: Ca
         assert not metadata.lookup(partition, [])
 
 
+def entries(parts: list[list[Records]]) -> list[tuple[str, bytes]]:
+    """Keys and values, in the order of groups and files."""
+    held = [one for of_group in parts for one in of_group]
+    return [pair for one in held for pair in zip(one.keys.to_pylist(), one.values.to_pylist(), strict=True)]
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_prefixes_give_what_a_whole_read_has_under_them(hudi_fixtures: Callable[[str], Path], name: str):
     metadata = opened_metadata(LocalStorage(str(hudi_fixtures(name))))
-    records = metadata.read(MetadataPartition.COLUMN_STATS)
-    prefixes = sorted({key[:12] for key in records.keys.to_pylist()})[::2]
-    found = metadata.prefixes(MetadataPartition.COLUMN_STATS, prefixes)
-    is_wanted = pa.array([key[:12] in prefixes for key in records.keys.to_pylist()])
-    assert found.keys.equals(records.keys.filter(is_wanted))
-    assert found.values.equals(records.values.filter(is_wanted))
+    whole = entries(metadata.parts(MetadataPartition.COLUMN_STATS))
+    prefixes = sorted({key[:12] for key, _ in whole})[::2]
+    found = entries(metadata.parts(MetadataPartition.COLUMN_STATS, prefixes=prefixes))
+    assert found == [(key, value) for key, value in whole if key[:12] in prefixes]
 
 
 @pytest.mark.parametrize("name", TABLES)

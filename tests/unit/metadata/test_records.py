@@ -12,6 +12,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from hudi_ops.errors import Internal
 from hudi_ops.metadata.bloom_filters import bloom_filter_values, decoded_filters
 from hudi_ops.metadata.column_stats import range_values
 from hudi_ops.metadata.file_lists import decoded_entries, file_maps, file_values
@@ -22,8 +23,10 @@ from hudi_ops.metadata.keys import (
     partition_name,
     partition_stats_key,
 )
+from hudi_ops.metadata.merge import merge
 from hudi_ops.metadata.partitions import MetadataPartition, default_groups, group_numbers
 from hudi_ops.metadata.record_index import decoded_locations, location_values
+from hudi_ops.metadata.records import empty
 from hudi_ops.metadata.schema import commit_schema, record_schema
 from hudi_ops.metadata.stored_ranges import StoredRanges
 from hudi_ops.metadata.values import types_and_fields, without_file_name
@@ -195,3 +198,10 @@ def test_values_differ_from_apache_hudis_base_files_in_the_file_name_alone(files
 def test_root_is_a_dot() -> None:
     assert partition_name("") == "."
     assert bloom_filter_key("", "x")[:12] == "FXThHwelITM="
+
+
+def test_records_of_two_partitions_are_a_fault_of_ours() -> None:
+    files, keys = (empty(one, record_schema(9)) for one in (MetadataPartition.FILES, MetadataPartition.RECORD_INDEX))
+    with pytest.raises(Internal, match="two partitions") as failed:
+        merge(files, keys, version=9)
+    assert failed.value.next_step

@@ -165,7 +165,7 @@ def put_index_log(path: Path, keys: list[str], values: pa.BinaryArray, deletes: 
     """One more log file of the record index, in the group of one key."""
     storage, time = LocalStorage(str(path)), "20261121031752305"
     group = group_id(MetadataPartition.RECORD_INDEX, int(group_numbers(pa.array([*keys, *deletes]), 10)[0]))
-    body = encode_metadata_log(pa.array(keys, pa.string()), values, deletes, time, record_schema(9))
+    body = encode_metadata_log(pa.array(keys, pa.string()), values, deletes, time, record_schema(9), "record_index")
     storage.put(f"{FOLDER}/record_index/.{group}_{time}.log.1_0-0-0", body)
     storage.put(f"{TIMELINE_FOLDER}/{time}_{time}.deltacommit", b"")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -45,9 +45,25 @@ def test_a_key_is_one_row_whatever_partition_it_comes_in(tmp_path: Path, kind: L
     assert verify_table(table.context.storage, deep=True, index=True).findings == ()
 
 
+def test_a_table_without_partitions_has_no_statistics_of_them(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema=SCHEMA, index="record_index")
+    with pytest.raises(InvalidRequest, match="no statistics of them") as refused:
+        table.build_metadata(["partition_stats"])
+    assert "column_stats" in refused.value.next_step
+
+
+@pytest.mark.parametrize("wrong", [{"table_type": "log"}, {"log_format": "csv"}, {"metadata_compact_after": 0}])
+def test_what_cannot_be_is_refused_with_what_can(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema=SCHEMA, **wrong)
+    assert refused.value.next_step
+
+
 def test_its_record_index_cannot_be_dropped(tmp_path: Path) -> None:
     table = made(tmp_path / "t", "cow")
     for names in (["record_index"], None):
+        with pytest.raises(InvalidRequest, match="is this table's index"):
+            table.drop_metadata(names, dry_run=True)
         with pytest.raises(InvalidRequest, match="is this table's index") as refused:
             table.drop_metadata(names)
         assert "metadata build TABLE record_index --again" in refused.value.next_step

@@ -1,0 +1,48 @@
+"""The question before something goes, to those who can answer; where nobody can, an option has to say so."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import typer
+
+from hudi_ops.errors import Cancelled, InvalidRequest
+
+
+def ask(
+    operation: str,
+    amount: str,
+    table: str,
+    *,
+    yes: bool,
+    as_json: bool,
+    show: Callable[[], None] = lambda: None,
+) -> None:
+    """Go on only with consent.
+
+    Args:
+        operation: what removes something.
+        amount: what would go.
+        table: its name.
+        yes: consent was given with the call.
+        as_json: the output is for a program.
+        show: prints more of what would go, before the question.
+
+    Raises:
+        InvalidRequest: nobody can be asked.
+        Cancelled: the answer is no.
+    """
+    if yes:
+        return
+    if as_json or sys.stdin is None or not sys.stdin.isatty():  # None: the caller closed it
+        raise InvalidRequest(
+            f"{operation} removes {amount}, and nobody can be asked",
+            table=table,
+            expected="--yes, where no person is at a terminal",
+            found="no --yes",
+            next_step="look at it with --dry-run, then pass --yes",
+        )
+    show()
+    if not typer.confirm(f"Remove {amount} from {table}?", err=True):
+        raise Cancelled("not agreed to: nothing was changed", table=table)
