@@ -16,7 +16,7 @@ from hudi_ops.formats.hfile_entries import Entries, decode_index, is_ascending, 
 from hudi_ops.formats.hfile_frame import DATA, FILE_INFO, INDEX, decode_block, fail
 from hudi_ops.formats.hfile_trailer import LAST_KEY, TRAILER_BYTES, decode_info, decode_trailer
 from hudi_ops.formats.hfile_writer import write_hfile
-from hudi_ops.formats.large_arrays import joined
+from hudi_ops.formats.large_arrays import as_bytes, joined
 
 __all__ = ["HFile", "HFileReader", "read_hfile", "write_hfile"]
 
@@ -138,7 +138,7 @@ class HFileReader:
         Raises:
             Corrupt: a data block does not follow the format.
         """
-        wanted = keys.cast(pa.binary())
+        wanted = as_bytes(keys)
 
         def found(held: pa.BinaryArray) -> np.ndarray:
             low, high = _place(wanted, held[0].as_py()), _place(wanted, held[-1].as_py() + b"\x00")

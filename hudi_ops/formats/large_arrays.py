@@ -48,6 +48,14 @@ def narrowed(values: pa.Array) -> pa.Array:
     return _narrow(values, plain)
 
 
+def places_in(values: pa.Array, others: pa.Array) -> pa.Array:
+    """Where each value stands among others, null for one that does not.
+
+    Arrow itself casts the others to the type of the values, which fails where they do not fit into it.
+    """
+    return pc.index_in(values.cast(others.type) if others.type in _PLAIN else values, others)
+
+
 def as_bytes(values: pa.Array) -> pa.Array:
     """Texts as bytes, without copying."""
     return values.cast(pa.large_binary() if values.type in _PLAIN else pa.binary())

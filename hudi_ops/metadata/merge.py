@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.formats.avro_encode import encode_column
-from hudi_ops.formats.large_arrays import joined
+from hudi_ops.formats.large_arrays import joined, places_in
 from hudi_ops.metadata.column_stats import Longs, Ranges, range_values
 from hudi_ops.metadata.file_lists import file_maps, file_values
 from hudi_ops.metadata.grouped_bounds import greatest_of, least_of
@@ -55,11 +55,11 @@ def merge(older: Records, newer: Records, *, version: int) -> Records:
     older, newer = (current(one, version=version).decoded() for one in (older, newer))
     if not older or not newer:
         return newer if newer else older
-    place = pc.index_in(older.keys, newer.keys).to_numpy(zero_copy_only=False)
+    place = places_in(older.keys, newer.keys).to_numpy(zero_copy_only=False)
     is_new = np.isnan(place) if place.dtype.kind == "f" else np.zeros(len(place), bool)
     is_kept = is_new.copy()
     if len(newer.deletes):
-        is_kept &= ~pc.is_in(older.keys, newer.deletes).to_numpy(zero_copy_only=False)
+        is_kept &= places_in(older.keys, newer.deletes).is_null().to_numpy(zero_copy_only=False)
     (both,) = np.nonzero(~is_new)
     values = newer.values
     if len(both):

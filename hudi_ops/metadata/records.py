@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hudi_ops.formats.large_arrays import decoded, narrowed
+from hudi_ops.formats.large_arrays import decoded, narrowed, places_in
 from hudi_ops.kernels.text_order import ascending
 from hudi_ops.metadata.partitions import MetadataPartition, group_numbers
 from hudi_ops.metadata.schema import record_schema
@@ -104,7 +104,7 @@ def sorted_records(
         keys, values = ordered, values.take(pa.array(places))
     if len(gone):
         gone = pc.unique(gone)
-        gone = gone.filter(pc.invert(pc.is_in(gone, keys)))
+        gone = gone.filter(places_in(gone, keys).is_null())
         gone = gone.take(pa.array(ascending(gone)))
     return Records(partition, keys, values, gone, record_schema(version))
 
