@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hudi_ops.errors import Unsupported
 from hudi_ops.formats.hfile_entries import Entries, decode_index, is_ascending, row_of, split_entries
 from hudi_ops.formats.hfile_frame import DATA, FILE_INFO, INDEX, decode_block, fail
 from hudi_ops.formats.hfile_trailer import LAST_KEY, TRAILER_BYTES, decode_info, decode_trailer
 from hudi_ops.formats.hfile_writer import write_hfile
+from hudi_ops.formats.large_arrays import as_bytes, joined
 
 __all__ = ["HFile", "HFileReader", "read_hfile", "write_hfile"]
 
@@ -26,7 +26,6 @@ _GAP_BYTES: Final = 1 << 16
 """Read along with what is wanted, rather than to ask twice."""
 _READ_BYTES: Final = 1 << 23
 _CHUNK_BYTES: Final = 1 << 25
-_ARRAY_BYTES_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -34,13 +33,13 @@ class HFile:
     """Entries of an HFile.
 
     Attributes:
-        keys: sorted by unsigned bytes.
-        values: one for each key.
+        keys: sorted by unsigned bytes; `large_binary` where they take 2 GiB or more.
+        values: one for each key, likewise.
         info: what the writer says of the file, by key.
     """
 
-    keys: pa.BinaryArray
-    values: pa.BinaryArray
+    keys: pa.BinaryArray | pa.LargeBinaryArray
+    values: pa.BinaryArray | pa.LargeBinaryArray
     info: Mapping[str, bytes]
 
     def __len__(self) -> int:
@@ -113,7 +112,6 @@ class HFileReader:
 
         Raises:
             Corrupt: a data block does not follow the format.
-            Unsupported: keys or values take 2 GiB or more.
         """
         found = self._gather(range(len(self._blocks)), lambda keys: None)
         if len(found) != self.entries:
@@ -129,9 +127,8 @@ class HFileReader:
 
         Raises:
             Corrupt: a data block does not follow the format.
-            Unsupported: keys or values take 2 GiB or more.
         """
-        wanted = keys.cast(pa.binary())
+        wanted = as_bytes(keys)
 
         def found(held: pa.BinaryArray) -> np.ndarray:
             low, high = _place(wanted, held[0].as_py()), _place(wanted, held[-1].as_py() + b"\x00")
@@ -148,7 +145,6 @@ class HFileReader:
 
         Raises:
             Corrupt: a data block does not follow the format.
-            Unsupported: keys or values take 2 GiB or more.
         """
         ranges = [(prefix, _behind(prefix)) for prefix in sorted(set(prefixes))]
         needed = np.zeros(len(self._blocks), bool)
@@ -174,18 +170,14 @@ class HFileReader:
 
     def _gather(self, numbers: Sequence[int], pick: Callable[[pa.BinaryArray], np.ndarray | None]) -> HFile:
         """Entries of these data blocks: those whose places `pick` gives of some sorted keys, or all where it gives None."""
-        keys, values = [pa.array([], pa.binary())], [pa.array([], pa.binary())]
-        size_bytes = 0
+        keys: list[pa.Array] = []
+        values: list[pa.Array] = []
         for some, payloads in self._payloads(numbers):
             entries, held = self._split(some, payloads)
             wanted = pick(held)
             keys.append(held if wanted is None else held.take(pa.array(wanted)))
             values.append(entries.values(wanted))
-            size_bytes += max(keys[-1].nbytes, values[-1].nbytes)
-            if size_bytes > _ARRAY_BYTES_MAX:
-                at = self._blocks[some[-1]].offset
-                fail(self._path, at, f"{size_bytes} bytes of entries", "less than 2 GiB in one answer", Unsupported)
-        return HFile(pa.concat_arrays(keys), pa.concat_arrays(values), self.info)
+        return HFile(joined(keys, pa.binary()), joined(values, pa.binary()), self.info)
 
     def _split(self, numbers: list[int], payloads: list[bytes]) -> tuple[Entries, pa.BinaryArray]:
         blocks = [self._blocks[number] for number in numbers]

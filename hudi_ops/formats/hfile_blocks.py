@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from hudi_ops.errors import Internal, Unsupported
+from hudi_ops.formats import large_arrays
 from hudi_ops.formats.hfile import HFile, HFileReader, write_hfile
 from hudi_ops.formats.hfile_frame import fail
+from hudi_ops.formats.large_arrays import byte_lengths, data_bytes, in_pieces, runs
 from hudi_ops.formats.log_blocks import BlockKind, BlockSpan, HeaderKey, encode_block, scan_blocks
 from hudi_ops.formats.log_deletes import Deletes, decode_deletes, encode_deletes
 
 Bytes: TypeAlias = bytes | pa.Buffer
+
+DELETE_BYTES: Final = 16
+"""Of a deleted key in a block, at most, besides key and partition."""
 
 
 def encode_metadata_log(
@@ -35,6 +40,8 @@ def encode_metadata_log(
         schema: Avro JSON of the values.
         partition: of the metadata table, which deletes name.
 
+    What takes 2 GiB or more before compression becomes several blocks.
+
     Raises:
         Internal: nulls, keys that do not ascend, or neither keys nor deletes.
         InvalidRequest: a key or a value is too long.
@@ -43,11 +50,14 @@ def encode_metadata_log(
     """
     headers = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema}
     blocks = []
-    if len(keys):
-        blocks.append(encode_block(BlockKind.HFILE_DATA, headers, write_hfile(keys, values, schema=None)))
+    for low, high in _of_one_block(keys, values):
+        body = write_hfile(keys.slice(low, high - low), values.slice(low, high - low), schema=None)
+        blocks.append(encode_block(BlockKind.HFILE_DATA, headers, body))
     if len(deletes):
         removed = deletes if isinstance(deletes, pa.Array) else pa.array(deletes, pa.string())
-        blocks.append(encode_block(BlockKind.DELETE, headers, encode_deletes(Deletes(removed, None), partition)))
+        parts = in_pieces(removed, each_bytes=DELETE_BYTES + len(partition))
+        contents = [encode_deletes(Deletes(part, None), partition) for part in parts]
+        blocks += [encode_block(BlockKind.DELETE, headers, content) for content in contents]
     if not blocks:
         raise Internal(
             "A log file of the metadata table would be empty",
@@ -56,6 +66,15 @@ def encode_metadata_log(
             next_step="report it",
         )
     return b"".join(blocks)
+
+
+def _of_one_block(keys: pa.Array, values: pa.Array) -> list[tuple[int, int]]:
+    """Places of entries that go to one block each: Java's readers take a block for an array, which holds less than 2 GiB."""
+    if not len(keys):
+        return []
+    if data_bytes(keys) + data_bytes(values) <= large_arrays.ARRAY_BYTES_MAX:
+        return [(0, len(keys))]
+    return runs(byte_lengths(keys) + byte_lengths(values), large_arrays.ARRAY_BYTES_MAX)
 
 
 def encode_empty_init_log(instant: str) -> bytes:

@@ -234,7 +234,7 @@ def _read_hadoop_varint(data: bytes, at: int, offset: int, path: str) -> tuple[i
     return int.from_bytes(data[at + 1 : at + 1 + width]), at + 1 + width
 
 
-def is_ascending(keys: pa.BinaryArray, *, strictly: bool) -> bool:
+def is_ascending(keys: pa.BinaryArray | pa.LargeBinaryArray, *, strictly: bool) -> bool:
     """Whether the keys ascend by unsigned bytes."""
     if len(keys) < 2:
         return True

@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hudi_ops.errors import Internal, InvalidRequest
 from hudi_ops.formats import hfile_trailer as trailer
@@ -22,6 +21,7 @@ from hudi_ops.formats.hfile_entries import (
     join_entries,
 )
 from hudi_ops.formats.hfile_frame import DATA, FILE_INFO, HEADER_BYTES, INDEX, PAYLOAD_BYTES_MAX, encode_block
+from hudi_ops.formats.large_arrays import as_bytes, byte_lengths, piece
 from hudi_ops.formats.varints import Longs
 
 BLOCK_BYTES: Final = 1 << 16
@@ -39,7 +39,7 @@ def write_hfile(
 
     Args:
         keys: record keys, text or bytes, strictly ascending by unsigned bytes.
-        values: bytes, one for each key.
+        values: bytes, one for each key; as a dictionary where they repeat.
         schema: Avro JSON of the values for a base file, which also names its least and greatest key; None in a log block.
         block_bytes: of a data block before compression.
         level: of gzip.
@@ -50,7 +50,7 @@ def write_hfile(
 
     Source: docs/format.md §13.
     """
-    keys, values = keys.cast(pa.binary()), values.cast(pa.binary())
+    keys = as_bytes(keys)
     row_bytes, value_bytes = _checked(keys, values)
     body = _Body(level)
     blocks: list[DataBlock] = []
@@ -64,9 +64,8 @@ def write_hfile(
         behind = max(behind, at + 1)
         low, high = int(bounds[at]), int(bounds[behind])
         count = high - low
-        joined = join_entries(
-            keys.slice(low, count), values.slice(low, count), row_bytes[low:high], value_bytes[low:high]
-        )
+        entries = piece(keys, low, count), piece(values, low, count)
+        joined = join_entries(*entries, row_bytes[low:high], value_bytes[low:high])
         edges = (starts[bounds[at : behind + 1]] - starts[low]).tolist()
         for number, (begin, end) in enumerate(pairwise(edges), at):
             offset, size_bytes = body.add(DATA, joined[begin:end])
@@ -75,7 +74,7 @@ def write_hfile(
     return _finish(body, blocks, _info(keys, row_bytes, value_bytes, schema), len(keys))
 
 
-def _checked(keys: pa.BinaryArray, values: pa.BinaryArray) -> tuple[Longs, Longs]:
+def _checked(keys: pa.Array, values: pa.Array) -> tuple[Longs, Longs]:
     """Lengths of keys and values, which are as `write_hfile` wants them.
 
     Raises:
@@ -89,8 +88,7 @@ def _checked(keys: pa.BinaryArray, values: pa.BinaryArray) -> tuple[Longs, Longs
             found=f"{len(keys)} keys and {len(values)} values, {keys.null_count} and {values.null_count} of them null",
             next_step="report it",
         )
-    row_bytes = pc.binary_length(keys).to_numpy().astype(np.int64)
-    value_bytes = pc.binary_length(values).to_numpy().astype(np.int64)
+    row_bytes, value_bytes = byte_lengths(keys), byte_lengths(values)
     longest = int(row_bytes.max(initial=0))
     largest = int(value_bytes.max(initial=0))
     if longest > _ROW_BYTES_MAX or largest > PAYLOAD_BYTES_MAX - _ROW_BYTES_MAX - ENTRY_BYTES:
@@ -113,7 +111,7 @@ def _block_bounds(ends: Longs, block_bytes: int) -> Longs:
     return np.array(bounds)
 
 
-def _info(keys: pa.BinaryArray, row_bytes: Longs, value_bytes: Longs, schema: str | None) -> dict[str, bytes]:
+def _info(keys: pa.Array, row_bytes: Longs, value_bytes: Longs, schema: str | None) -> dict[str, bytes]:
     count = max(1, len(keys))
     info = {
         trailer.KEY_VALUE_VERSION: struct.pack(">i", 1),

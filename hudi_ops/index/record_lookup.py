@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hudi_ops.formats.large_arrays import places_in
 from hudi_ops.index.locator import Found, GroupName
 from hudi_ops.kernels.split import split_groups
 
@@ -53,7 +54,7 @@ class RecordIndexLocator:
         of_key = paths.indices.to_numpy(zero_copy_only=False).astype(np.int64) * width + ids.indices.to_numpy()
         found = []
         for path, column in asked.items():
-            places = pc.fill_null(pc.index_in(column, value_set=held), -1).to_numpy(zero_copy_only=False)
+            places = pc.fill_null(places_in(column, held), -1).to_numpy(zero_copy_only=False)
             rows = np.flatnonzero(places >= 0)
             for group in split_groups(np.zeros(len(rows), np.int64), of_key[places[rows]]):
                 in_path, of_id = divmod(group.bucket, width)

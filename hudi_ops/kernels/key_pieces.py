@@ -25,11 +25,14 @@ def plain_strings(values: pa.Array) -> pa.Array:
 
 def raw_bytes(values: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """The bytes of a string array without nulls, and the offsets of its values in them, the first being 0."""
-    values = plain_strings(values)
+    # Slices of large ones may begin behind 2 GiB, where a cast refuses them.
+    is_large = pa.types.is_large_string(values.type)
+    values = values if is_large else plain_strings(values)
     _, offsets_buffer, bytes_buffer = values.buffers()
     if len(values) == 0 or bytes_buffer is None:
         return np.empty(0, np.uint8), np.zeros(len(values) + 1, np.int64)
-    offsets = np.frombuffer(offsets_buffer, np.int32)[values.offset : values.offset + len(values) + 1]
+    width = np.int64 if is_large else np.int32
+    offsets = np.frombuffer(offsets_buffer, width)[values.offset : values.offset + len(values) + 1]
     data = np.frombuffer(bytes_buffer, np.uint8)[offsets[0] : offsets[-1]]
     return data, offsets.astype(np.int64) - int(offsets[0])
 

@@ -12,7 +12,7 @@ _FEW = 4096
 """Below so many Arrow's own sorting is as fast."""
 
 
-def ascending(texts: pa.StringArray) -> npt.NDArray[np.int64]:
+def ascending(texts: pa.StringArray | pa.LargeStringArray) -> npt.NDArray[np.int64]:
     """Places of texts without null in the order of their bytes; equal ones in the order that they come in.
 
     What all begin with is left out, and the eight bytes behind it are compared as one number. Texts that have these in common
@@ -21,12 +21,14 @@ def ascending(texts: pa.StringArray) -> npt.NDArray[np.int64]:
     return _by_arrow(texts) if len(texts) < _FEW else _by_words(texts)
 
 
-def _by_words(texts: pa.StringArray) -> npt.NDArray[np.int64]:
-    bounds = pc.min_max(texts.cast(pa.binary()))
+def _by_words(texts: pa.StringArray | pa.LargeStringArray) -> npt.NDArray[np.int64]:
+    is_large = pa.types.is_large_string(texts.type)
+    bounds = pc.min_max(texts.cast(pa.large_binary() if is_large else pa.binary()))
     least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
     ends = zip(least, greatest, strict=False)
     shared = next((at for at, (low, high) in enumerate(ends) if low != high), min(len(least), len(greatest)))
-    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    width = np.int64 if is_large else np.int32
+    offsets = np.frombuffer(texts.buffers()[1], width)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     data = np.zeros(last - first + _WORD_BYTES, np.uint8)
     data[: last - first] = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[first:last]
@@ -50,6 +52,6 @@ def _by_words(texts: pa.StringArray) -> npt.NDArray[np.int64]:
     return order
 
 
-def _by_arrow(texts: pa.StringArray) -> npt.NDArray[np.int64]:
+def _by_arrow(texts: pa.StringArray | pa.LargeStringArray) -> npt.NDArray[np.int64]:
     places: npt.NDArray[np.int64] = pc.sort_indices(texts).to_numpy().astype(np.int64)
     return places

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hudi_ops.formats.large_arrays import joined
 from hudi_ops.kernels.bounds import ColumnBounds, bounds_table
 from hudi_ops.kernels.condition import Condition, possible_units
 from hudi_ops.metadata.grouped_bounds import greatest_of, least_of
@@ -161,8 +162,8 @@ def is_binary(kind: pa.DataType) -> bool:
 
 def _together(parts: Sequence[Records]) -> Records:
     """Parts of one schema as if they were one, in which keys may stand twice."""
-    keys = pa.concat_arrays([one.keys for one in parts])
-    return replace(parts[0], keys=keys, values=pa.concat_arrays([one.values for one in parts]))
+    keys = joined([one.keys for one in parts], pa.string())
+    return replace(parts[0], keys=keys, values=joined([one.values for one in parts], pa.binary()))
 
 
 def _folded(found: pa.Table, kind: pa.DataType, owners: int) -> ColumnBounds:

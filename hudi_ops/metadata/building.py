@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.files.facts import FileFacts
+from hudi_ops.formats.large_arrays import joined
 from hudi_ops.metadata.bloom_filters import bloom_filter_records, removed_filters
 from hudi_ops.metadata.column_stats import column_stats_records, removed_stats
 from hudi_ops.metadata.definitions import Statistics
@@ -123,7 +124,7 @@ def located(keys: Sequence[KeysAt], gone: pa.Array, *, version: int) -> Records:
     """Records of a record index: of two places of one key the later one stays."""
     held = [one for one in keys if len(one.keys)]
     values = location_values([(one.partition_path, one.file_id, one.instant_ms) for one in held], version=version)
-    whole = pa.concat_arrays([pa.array([], pa.string()), *(one.keys.cast(pa.string()) for one in held)])
+    whole = joined([one.keys for one in held], pa.string())
     each = repeated(values, [len(one.keys) for one in held])
     return sorted_records(MetadataPartition.RECORD_INDEX, whole, each, gone, version=version)
 

@@ -10,6 +10,7 @@ from itertools import groupby, pairwise
 
 import pyarrow as pa
 
+from hudi_ops.formats.large_arrays import joined
 from hudi_ops.metadata.file_lists import file_maps
 from hudi_ops.metadata.keys import ALL_PARTITIONS_KEY, partition_path
 from hudi_ops.metadata.records import Records
@@ -54,7 +55,7 @@ def _entries(parts: Sequence[Records], where: str) -> Iterator[list[_Entries]]:
     """What the records of each part say, in their order; records of one schema are decoded together, since each call costs."""
     for schema, alike in groupby(parts, key=lambda one: one.schema):
         same = list(alike)
-        _, maps = file_maps(pa.concat_arrays([one.values for one in same]), schema, where)
+        _, maps = file_maps(joined([one.values for one in same], pa.binary()), schema, where)
         names, offsets = maps.keys.to_pylist(), maps.offsets.to_pylist()
         sizes, flags = (maps.items.field(at).to_pylist() for at in (0, 1))
         said = [(names[start:stop], sizes[start:stop], flags[start:stop]) for start, stop in pairwise(offsets)]

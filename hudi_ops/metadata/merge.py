@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from hudi_ops.errors import Internal
 from hudi_ops.formats.avro_encode import encode_column
+from hudi_ops.formats.large_arrays import joined, places_in
 from hudi_ops.metadata.column_stats import Longs, Ranges, range_values
 from hudi_ops.metadata.file_lists import file_maps, file_values
 from hudi_ops.metadata.grouped_bounds import greatest_of, least_of
@@ -52,14 +53,14 @@ def merge(older: Records, newer: Records, *, version: int) -> Records:
             found=str(newer.partition),
             next_step="please report it",
         )
-    older, newer = current(older, version=version), current(newer, version=version)
+    older, newer = (current(one, version=version).decoded() for one in (older, newer))
     if not older or not newer:
         return newer if newer else older
-    place = pc.index_in(older.keys, newer.keys).to_numpy(zero_copy_only=False)
+    place = places_in(older.keys, newer.keys).to_numpy(zero_copy_only=False)
     is_new = np.isnan(place) if place.dtype.kind == "f" else np.zeros(len(place), bool)
     is_kept = is_new.copy()
     if len(newer.deletes):
-        is_kept &= ~pc.is_in(older.keys, newer.deletes).to_numpy(zero_copy_only=False)
+        is_kept &= places_in(older.keys, newer.deletes).is_null().to_numpy(zero_copy_only=False)
     (both,) = np.nonzero(~is_new)
     values = newer.values
     if len(both):
@@ -68,11 +69,11 @@ def merge(older: Records, newer: Records, *, version: int) -> Records:
         if merged is not None:
             values = _with(values, at, merged)
     kept = pa.array(np.flatnonzero(is_kept))
-    gone = pa.concat_arrays([older.deletes, newer.deletes]) if len(older.deletes) else newer.deletes
+    gone = joined([older.deletes, newer.deletes], pa.string()) if len(older.deletes) else newer.deletes
     return sorted_records(
         newer.partition,
-        pa.concat_arrays([older.keys.take(kept), newer.keys]),
-        pa.concat_arrays([older.values.take(kept), values]),
+        joined([older.keys.take(kept), newer.keys], pa.string()),
+        joined([older.values.take(kept), values], pa.binary()),
         gone,
         version=version,
     )
@@ -87,7 +88,7 @@ def compacted(records: Records, *, version: int) -> Records:
         records: of all that goes into the base file.
         version: of the table.
     """
-    written = current(records, version=version)
+    written = current(records, version=version).decoded()
     return replace(written, values=without_file_name(written.values), deletes=no_keys())
 
 
@@ -108,7 +109,7 @@ def _with(values: pa.Array, places: Longs, others: pa.Array) -> pa.Array:
     """The values, others in these places."""
     order = np.arange(len(values))
     order[places] = len(values) + np.arange(len(others))
-    return pa.concat_arrays([values, others]).take(pa.array(order))
+    return joined([values, others], pa.binary()).take(pa.array(order))
 
 
 def _merged_values(older: Records, newer: Records, version: int) -> pa.BinaryArray | None:
@@ -232,7 +233,7 @@ def _rewritten(records: Records, version: int) -> Records:
     elif partition in _WIDENED:
         ranges = StoredRanges.read(records, _RECORDS)
         if ranges.is_deleted.any():
-            gone = pa.concat_arrays([gone, records.keys.filter(pa.array(ranges.is_deleted))])
+            gone = joined([gone, records.keys.filter(pa.array(ranges.is_deleted))], pa.string())
             records = _some(records, np.flatnonzero(~ranges.is_deleted))
             ranges = StoredRanges.read(records, _RECORDS)
         values = range_values(partition, ranges.ranges(), is_tight=ranges.is_tight, version=version)

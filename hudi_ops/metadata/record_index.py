@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from hudi_ops.files.facts import FileFacts
 from hudi_ops.formats.avro_encode import encode_column
+from hudi_ops.formats.large_arrays import joined, narrowed
 from hudi_ops.metadata.partitions import MetadataPartition
 from hudi_ops.metadata.records import Records, sorted_records
 from hudi_ops.metadata.values import field_node, framed, repeated, types_and_fields
@@ -50,9 +51,9 @@ def record_index_records(
     adding = [each for each in facts if each.added is not None and len(each.added)]
     values = location_values([(each.partition_path, each.file_id, instant_ms) for each in adding], version=version)
     lengths = [len(each.added) for each in adding if each.added is not None]
-    keys = _joined([each.added for each in adding if each.added is not None])
+    keys = joined([each.added for each in adding if each.added is not None], pa.string())
     removed = [each.removed for each in facts if each.removed is not None and (are_located or not each.is_log)]
-    gone = _joined([*removed, hidden] if hidden is not None else removed)
+    gone = joined([*removed, hidden] if hidden is not None else removed, pa.string())
     return sorted_records(_RECORD_INDEX, keys, repeated(values, lengths), gone, version=version)
 
 
@@ -103,7 +104,7 @@ def _uuid_parts(file_id: str) -> tuple[int, int, int] | None:
 def decoded_locations(records: Records, where: str) -> pa.Table:
     """Records as rows: `key`, `partition_path`, `file_id`, `instant_ms`; text columns are dictionary-encoded."""
     encoded = records.values.dictionary_encode()
-    _, structs = types_and_fields(_RECORD_INDEX, encoded.dictionary, records.schema, where)
+    _, structs = types_and_fields(_RECORD_INDEX, narrowed(encoded.dictionary), records.schema, where)
     fields = {name: structs.field(at) for at, name in enumerate(structs.type.names)}
     columns = ("fileIdHighBits", "fileIdLowBits", "fileIndex", "fileId", "fileIdEncoding")
     names = [_file_id(*each) for each in zip(*(fields[name].to_pylist() for name in columns), strict=True)]
@@ -120,10 +121,3 @@ def _file_id(high: int, low: int, index: int, text: str, encoding: int) -> str:
         return text
     bits = uuid.UUID(bytes=np.array([high, low], ">i8").tobytes())
     return str(bits) if index == _NO_INDEX else f"{bits}-{index}"
-
-
-def _joined(arrays: Sequence[pa.Array]) -> pa.StringArray:
-    flat: list[pa.Array] = []
-    for each in arrays:
-        flat += each.chunks if isinstance(each, pa.ChunkedArray) else [each]
-    return pa.concat_arrays([each.cast(pa.string()) for each in flat]) if flat else pa.array([], pa.string())

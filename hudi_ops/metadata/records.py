@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hudi_ops.formats.large_arrays import decoded, narrowed, places_in
 from hudi_ops.kernels.text_order import ascending
 from hudi_ops.metadata.partitions import MetadataPartition, group_numbers
 from hudi_ops.metadata.schema import record_schema
@@ -21,13 +22,16 @@ class Records:
     Keys ascend by their bytes and each is there once; no key is both among `keys` and `deletes`. A value is a HoodieMetadataRecord
     with its key left blank, without framing, in the Avro JSON `schema`. Deletes go to a DELETE block.
 
+    Values that repeat may come as a dictionary (`decoded` has each by itself), and texts and bytes of 2 GiB and more as
+    `large_string` and `large_binary`: those of a whole record index.
+
     Source: docs/format.md §14.6, §14.7.
     """
 
     partition: MetadataPartition
-    keys: pa.StringArray
-    values: pa.BinaryArray
-    deletes: pa.StringArray
+    keys: pa.StringArray | pa.LargeStringArray
+    values: pa.BinaryArray | pa.LargeBinaryArray | pa.DictionaryArray
+    deletes: pa.StringArray | pa.LargeStringArray
     schema: str
 
     def __len__(self) -> int:
@@ -37,17 +41,23 @@ class Records:
         return len(self) > 0
 
     def by_group(self, groups: int) -> dict[int, Records]:
-        """The records of each file group of `groups` that has some, each part in the order of its keys."""
+        """The records of each file group of `groups` that has some, each part in the order of its keys.
+
+        A dictionary of values stays one: of a large partition the values of all groups would take many times what the keys do.
+        """
         if groups == 1:
             return {0: self} if self else {}
         made: dict[int, Records] = {}
         of_key, of_delete = group_numbers(self.keys, groups), group_numbers(self.deletes, groups)
         for number in np.unique(np.concatenate([of_key, of_delete])).tolist():
             kept, gone = pa.array(np.flatnonzero(of_key == number)), pa.array(np.flatnonzero(of_delete == number))
-            made[number] = Records(
-                self.partition, self.keys.take(kept), self.values.take(kept), self.deletes.take(gone), self.schema
-            )
+            keys, values, deletes = self.keys.take(kept), self.values.take(kept), self.deletes.take(gone)
+            made[number] = Records(self.partition, narrowed(keys), narrowed(values), narrowed(deletes), self.schema)
         return made
+
+    def decoded(self) -> Records:
+        """The same with each value by itself."""
+        return replace(self, values=decoded(self.values))
 
 
 def no_keys() -> pa.StringArray:
@@ -78,7 +88,7 @@ def sorted_records(
     Args:
         partition: theirs.
         keys: in any order.
-        values: theirs; as a dictionary where they repeat.
+        values: theirs; as a dictionary where they repeat, which they stay.
         deletes: keys that are deleted; one that is among `keys`, too, is not.
         version: of the table, in whose schema the values are.
     """
@@ -92,11 +102,9 @@ def sorted_records(
             places = places[is_last]
             ordered = keys.take(pa.array(places))
         keys, values = ordered, values.take(pa.array(places))
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(pa.binary())
     if len(gone):
         gone = pc.unique(gone)
-        gone = gone.filter(pc.invert(pc.is_in(gone, keys)))
+        gone = gone.filter(places_in(gone, keys).is_null())
         gone = gone.take(pa.array(ascending(gone)))
     return Records(partition, keys, values, gone, record_schema(version))
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from hudi_ops.errors import NotFound, Unavailable
 from hudi_ops.formats.hfile import HFile, HFileReader
 from hudi_ops.formats.hfile_blocks import open_metadata_log
+from hudi_ops.formats.large_arrays import as_text
 from hudi_ops.formats.log_blocks import HeaderKey
 from hudi_ops.metadata.partitions import MetadataPartition
 from hudi_ops.metadata.records import Records
@@ -101,4 +102,4 @@ def _source(storage: Storage, file: DataFile) -> pa.NativeFile:
 
 
 def _of_hfile(partition: MetadataPartition, found: HFile, schema: str) -> Records:
-    return Records(partition, found.keys.cast(pa.string()), found.values, pa.array([], pa.string()), schema)
+    return Records(partition, as_text(found.keys), found.values, pa.array([], pa.string()), schema)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Corrupt, Unavailable
+from hudi_ops.formats.large_arrays import as_bytes, narrowed
 from hudi_ops.metadata.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.merge import current, merge
 from hudi_ops.metadata.partitions import FOLDER, MetadataPartition, build_again, group_numbers
@@ -233,9 +234,9 @@ def _by_group(
     groups: Sequence[MetadataSlice], keys: pa.Array | Sequence[str]
 ) -> list[tuple[MetadataSlice, WantedRecords]]:
     wanted = pc.unique(keys if isinstance(keys, pa.Array) else pa.array(keys, pa.string()))
-    wanted = wanted.take(pc.sort_indices(wanted.cast(pa.binary())))
+    wanted = wanted.take(pc.sort_indices(as_bytes(wanted)))
     numbers = group_numbers(wanted, len(groups))
     return [
-        (groups[number], WantedRecords(keys=wanted.filter(pa.array(numbers == number))))
+        (groups[number], WantedRecords(keys=narrowed(wanted.filter(pa.array(numbers == number)))))
         for number in np.unique(numbers).tolist()
     ]

@@ -18,6 +18,7 @@ from hudi_ops.errors import Corrupt
 from hudi_ops.formats.avro_decode import Decoder, Lanes
 from hudi_ops.formats.avro_encode import Piece, join
 from hudi_ops.formats.avro_nodes import Form, Node, record_of
+from hudi_ops.formats.large_arrays import in_pieces, joined
 from hudi_ops.formats.varints import PADDING, read_varints, spans, unzigzag
 from hudi_ops.metadata.partitions import MetadataPartition, build_again, record_type
 from hudi_ops.metadata.schema import record_schema
@@ -94,6 +95,12 @@ def types_and_fields(
             found=", ".join(node.names),
             next_step=f"run {build_again(partition)}",
         )
+    parts = in_pieces(values)
+    if len(parts) > 1:
+        read = [types_and_fields(partition, part, schema, where) for part in parts]
+        types, fields = (pa.concat_arrays([each[at] for each in read]) for at in (0, 1))
+        return types, fields
+    (values,) = parts
     offsets = np.frombuffer(values.buffers()[1] or bytes(4), np.int32)[values.offset : values.offset + len(values) + 1]
     first, last = (int(offsets[0]), int(offsets[-1])) if len(values) else (0, 0)
     data = np.zeros(last - first + PADDING, np.uint8)
@@ -113,6 +120,10 @@ def without_file_name(values: pa.BinaryArray) -> pa.BinaryArray:
     """
     if not len(values):
         return values
+    parts = in_pieces(values)
+    if len(parts) > 1:
+        return joined([without_file_name(part) for part in parts], pa.binary())
+    (values,) = parts
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
     data = np.frombuffer(values.buffers()[2], np.uint8)
     begins = offsets[:-1].astype(np.int64)

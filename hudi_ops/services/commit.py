@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+import pyarrow as pa
+
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import (
     Contender,
@@ -21,7 +23,7 @@ from hudi_ops.concurrency.standing import refuse_settled
 from hudi_ops.concurrency.starting import STARTS_WITHIN_S, await_started, is_starting, refuse_starting
 from hudi_ops.concurrency.strangers import is_shared_with_strangers, newest_stranger
 from hudi_ops.concurrency.transaction import Decided, Prepare
-from hudi_ops.errors import Busy, Conflict
+from hudi_ops.errors import Busy, Conflict, Unsupported
 from hudi_ops.formats.avro_schema import to_arrow, to_avro
 from hudi_ops.services.ledger import pointers
 from hudi_ops.services.metadata_delta import DeltaMaker
@@ -73,6 +75,7 @@ def complete_write(
             nothing of the attempt is visible.
         Busy: a plan that touches the same file groups is pending.
         Cancelled: somebody cancelled the attempt, or may take it for dead.
+        Unsupported: what it adds to the metadata table cannot be made.
         OutcomeUnknown: decided or not; the next write settles it.
     """
     footprint = footprint_of(write.metadata(write.extra), sources=write.sources)
@@ -81,7 +84,7 @@ def complete_write(
     begun = attempt.begun
     schema = write.schema or table_schema(begun.config, begun.timeline, session.commits)
     delta = DeltaMaker(session, attempt, write, schema)
-    delta.make(attempt.seen or attempt.begun)
+    _make_delta(delta, attempt.seen or attempt.begun)
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         _refuse_unfit(session, attempt, state)
@@ -132,7 +135,7 @@ def _decided(session: Session, attempt: Attempt, prepare: Prepare, delta: DeltaM
         decided = _decide_once_started(session, attempt, prepare, purpose)
         if decided is not None:
             return decided
-        delta.make(session.loader.load())
+        _make_delta(delta, session.loader.load())
     raise Conflict(
         f"the metadata table got or lost partitions {METADATA_TRIES} times while this attempt was decided",
         table=attempt.begun.config.name,
@@ -140,6 +143,25 @@ def _decided(session: Session, attempt: Attempt, prepare: Prepare, delta: DeltaM
         expected="builds and drops that come to an end",
         next_step="run the same call again once they have",
     )
+
+
+def _make_delta(delta: DeltaMaker, state: TableState) -> None:
+    """Make an attempt's delta; nothing is decided by then, so that whatever fails is certain.
+
+    Raises:
+        Unsupported: its records cannot be made.
+    """
+    try:
+        delta.make(state)
+    except (pa.ArrowException, ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+        raise Unsupported(
+            f"what this write adds to the metadata table cannot be made: {error or type(error).__name__}",
+            table=state.config.name,
+            instant=delta.attempt.instant,
+            expected="records that Arrow can hold in memory",
+            found=type(error).__name__,
+            next_step="write fewer rows at a time; if it repeats with few, report it, and drop the metadata table meanwhile",
+        ) from error
 
 
 def _refuse_unfit(session: Session, attempt: Attempt, state: TableState) -> None:

@@ -195,6 +195,7 @@ def ensure_first_commit(session: Session) -> None:
         Busy: another program began the table's first write, or the lock was not to be had.
         Conflict: somebody undid the empty write, or changed the settings meanwhile.
         Cancelled: somebody cancelled it.
+        Unsupported: the metadata table has a partition that we do not keep.
     """
     state = session.loader.load()
     if state.timeline.completed_writes:
@@ -206,7 +207,7 @@ def ensure_first_commit(session: Session) -> None:
         with session.keep(attempt.instant):
             complete_write(session, attempt, Write(operation="UPSERT", stats=()))
         session.settle(attempt.instant)
-    except (Busy, Conflict, Cancelled) as error:
+    except (Unsupported, Busy, Conflict, Cancelled) as error:
         undo_attempt(session, attempt.instant, error)
         raise
 

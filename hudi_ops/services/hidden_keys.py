@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from hudi_ops.files.base_file import stored_schema
 from hudi_ops.files.slice_keys import SliceKeysTask, keys_of_slice
+from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.services.merging import merging_of
 from hudi_ops.services.session import Session
@@ -40,4 +41,4 @@ def hidden_keys(session: Session, state: TableState, slices: Iterable[Slice]) ->
         for one in slices
     ]
     found = session.ctx.engine.map(keys_of_slice, tasks)
-    return pc.unique(pa.concat_arrays(found)) if found else pa.array([], pa.string())
+    return pc.unique(joined(found, pa.string()))

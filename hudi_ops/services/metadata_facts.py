@@ -15,6 +15,7 @@ from hudi_ops.files.facts_of_files import FactsTask, facts_of_file
 from hudi_ops.files.merge_rules import MergeRules
 from hudi_ops.files.slice_keys import SliceKeysTask, keys_of_slice
 from hudi_ops.files.visible_blocks import BlockInstants
+from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.metadata.building import KeysAt, without
 from hudi_ops.metadata.definitions import Statistics
@@ -117,7 +118,7 @@ class FactReader:
             if now is not None:
                 came.append(replace(now, keys=without(now.keys, old)))
             gone.append(without(old, now.keys) if now is not None else old)
-        return came, pa.concat_arrays(gone)
+        return came, joined(gone, pa.string())
 
     def _at(self, one: Slice, keys: pa.Array) -> KeysAt:
         instant = one.base.instant if one.base is not None else one.logs[0].instant

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hudi_ops.formats.large_arrays import places_in
 from hudi_ops.metadata.partitions import FOLDER, MetadataPartition
 from hudi_ops.metadata.record_index import decoded_locations
 from hudi_ops.verify.index_subject import SHOWN_MAX, Differences, IndexSubject
@@ -26,7 +27,7 @@ def check_record_index(subject: IndexSubject, findings: Findings) -> None:
             continue
         held = whole if whole is not None else decoded_locations(subject.metadata.lookup(_INDEX, keys), _WHERE)
         findings.looked("keys in the record index", len(keys))
-        places = pc.index_in(keys, held["key"].combine_chunks())
+        places = places_in(keys, held["key"].combine_chunks())
         for key in keys.filter(places.is_null()).slice(0, SHOWN_MAX).to_pylist():
             what = f"no record of key {key!r}, which lies in {_place(one)}: Apache Hudi would insert it a second time"
             found.report("error", "keys that are missing", what, _path(one))

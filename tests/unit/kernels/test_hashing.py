@@ -21,6 +21,7 @@ def test_string_hash_equals_java() -> None:
     texts, hashes = zip(*VECTORS["hashes"], strict=True)
     assert java_string_hash(pa.array(texts)).tolist() == list(hashes)
     assert java_string_hash(pa.array(texts, pa.large_string())).tolist() == list(hashes)
+    assert java_string_hash(pa.array(["before", *texts], pa.large_string()).slice(1)).tolist() == list(hashes)
     assert java_string_hash(pa.array(texts).dictionary_encode()).tolist() == list(hashes)
     assert java_string_hash(pa.chunked_array([texts[:5], texts[5:]])).tolist() == list(hashes)
     assert java_string_hash(pa.array(texts).slice(7)).tolist() == list(hashes)[7:]

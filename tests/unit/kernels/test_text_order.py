@@ -23,6 +23,7 @@ def test_texts_are_in_the_order_of_their_bytes_and_equal_ones_in_their_own(
     expected = sorted(range(_COUNT), key=lambda at: texts[at].encode())
     assert ascending(pa.array(texts)).tolist() == expected
     assert ascending(pa.array(["zz", *texts]).slice(1)).tolist() == expected
+    assert ascending(pa.array(["zz", *texts], pa.large_string()).slice(1)).tolist() == expected
 
 
 def test_equal_texts_stay_in_their_order() -> None:
