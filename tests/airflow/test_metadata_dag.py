@@ -38,7 +38,9 @@ def test_the_form_offers_every_table_and_every_partition(tables_file: Path, load
     assert set(params.get_param("partitions").schema["items"]["enum"]) == set(MetadataPartition)
 
 
-@pytest.mark.parametrize("given", [{}, {"partitions": ["record_index"]}, {"partitions": None, "engine": "local"}])
+@pytest.mark.parametrize(
+    "given", [{}, {"partitions": ["record_index"], "again": True}, {"partitions": None, "engine": "local"}]
+)
 def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) -> None:
     params = load_dag("metadata").dag.params
     params.update(given)
