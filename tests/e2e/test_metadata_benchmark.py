@@ -7,12 +7,15 @@ listings, and what it prints is checked, no time and no goal is.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-WRITES, BUILDS = ["one", "mor-one", "upd", "mor-upd"], {"record-index": 20_000, "column-stats": 16 * 13}
+WRITES, BUILDS = ["mor-one"], {"record-index": 20_000}
+if os.environ.get("HUDI_OPS_SOAK"):
+    WRITES, BUILDS = ["one", "mor-one", "upd", "mor-upd"], {"record-index": 20_000, "column-stats": 16 * 13}
 
 
 def run(module: str, *arguments: str) -> tuple[str, list[dict[str, object]]]:

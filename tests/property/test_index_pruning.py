@@ -19,7 +19,7 @@ from hudi_ops.metadata.partitions import MetadataPartition
 from hudi_ops.services.read import Opened
 from hudi_ops.table import Table
 from tests.interop.compare import assert_same_rows
-from tests.property.test_pruning import COLUMNS, CONDITIONS, SCHEMA, rows_of
+from tests.property.test_pruning import COLUMNS, CONDITIONS, SCHEMA, SOAK, rows_of
 from tests.unit.metadata.made_metadata import make_metadata, name_partitions, say_index
 
 FILES = MetadataPartition.FILES
@@ -62,7 +62,7 @@ def changed(rows: pa.Table, fields: list[str]) -> pa.Table:
     return rows
 
 
-@settings(max_examples=20)
+@settings(max_examples=100 if SOAK else 10)
 @given(
     where=CONDITIONS,
     named=st.sets(st.sampled_from(OTHERS)),

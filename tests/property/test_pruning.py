@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import os
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -27,6 +28,7 @@ from hudi_ops.table import Table
 from hudi_ops.view.partition_values import PartitionPaths
 from tests.interop.compare import assert_same_rows
 
+SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
 DAYS = [dt.date(1, 1, 1), dt.date(1969, 12, 31), dt.date(2024, 2, 29), dt.date(9999, 12, 31)]
 TIMES = [dt.datetime(1969, 12, 31, 23, 59, 59, 999999), dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 0, 0, 0, 1)]
 TEXTS = ["", "a", "ab", "b", "é", "日本", "\U0010ffff", "a\U0010ffff", "z" * 90, "z" * 90 + "a", "%", "it's", "default"]
@@ -138,7 +140,7 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return made
 
 
-@settings(max_examples=60)
+@settings(max_examples=200 if SOAK else 25)
 @given(where=CONDITIONS)
 def test_a_pruned_scan_gives_the_same_rows(table: Table, where: str) -> None:
     try:
