@@ -186,4 +186,6 @@ def test_one_writer_between_any_two_steps_of_the_other(tmp_path: Path, outer: Wr
         assert verify_table(storage, deep=True, clock=clock).findings == (), plan.point
     assert number > 24
     if pair in SAME:
-        assert overtaken > 10 // STEP, "the outer writer was never overtaken between its beginning and its decision"
+        assert overtaken > (10 if SOAK else 3), (
+            "the outer writer was never overtaken between its beginning and its decision"
+        )
