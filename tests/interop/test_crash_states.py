@@ -81,8 +81,13 @@ def base(source: Path) -> MemoryStorage:
 
 
 @pytest.fixture(scope="module")
-def with_metadata(source: Path) -> MemoryStorage:
-    return make_base(source, metadata=True)
+def other_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("crash") / "other-source"
+
+
+@pytest.fixture(scope="module")
+def with_metadata(other_source: Path) -> MemoryStorage:
+    return make_base(other_source, metadata=True)
 
 
 def point_of(history: list[str], pattern: str, which: int) -> int:
@@ -145,19 +150,19 @@ def test_peers_read_what_a_dead_writer_left(
 def test_peers_believe_the_metadata_table_that_a_dead_writer_left(
     name: str,
     with_metadata: MemoryStorage,
-    source: Path,
+    other_source: Path,
     tmp_path: Path,
     apache_hudi: HudiPeer,
     hudi_rs: HudiRsReader,
 ) -> None:
     clock, state = ManualClock(START_MS + 60_000), with_metadata.copy()
-    crash_after(state, source, clock, "writer", *METADATA_POINTS[name])
+    crash_after(state, other_source, clock, "writer", *METADATA_POINTS[name])
     peers = [
         lambda at: apache_hudi.read(at, options=BELIEVED),
         lambda at: apache_hudi.read(at, options=WITHOUT_METADATA),
         hudi_rs,
     ]
-    check_state(state, clock, source, tmp_path, peers)
+    check_state(state, clock, other_source, tmp_path, peers)
 
 
 @pytest.mark.parametrize("name", ROLLBACK_POINTS)
