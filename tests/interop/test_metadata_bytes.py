@@ -64,7 +64,7 @@ def test_our_records_of_a_commit_are_those_of_apache_hudi(
     game = IndexedGame(tmp_path / "table", index, kind, 3, apache_hudi)
     game.more = True
     table = game.begin(ours=False)
-    session = Session(table.context)
+    session = table._session
     found: Counter[str] = Counter()
     for number, (operation, rows) in enumerate(_writes(), 1):
         before = _completed(session.loader.load())
@@ -109,7 +109,7 @@ def _our_delta(session: Session, state: TableState, time: str) -> MetadataDelta:
     )
     facts = [facts_of_file(_task(template, stat)) for stat in metadata.stats]
     write = Write(metadata.operation, metadata.stats, facts=facts, wanted=wanted)
-    attempt = cast(Attempt, SimpleNamespace(instant=time, epoch=0))
+    attempt = cast(Attempt, SimpleNamespace(instant=time, epoch=0, begun=state))
     maker = DeltaMaker(session, attempt, write, plain)
     maker.make(state)
     assert maker.fits(state)
