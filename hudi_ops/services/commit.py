@@ -81,8 +81,7 @@ def complete_write(
     footprint = footprint_of(write.metadata(write.extra), sources=write.sources)
     mine = Contender(attempt.instant, attempt.action, footprint, role, owner=str(session.ctx.owner))
     ahead = read_ahead(session, attempt, write, mine)
-    begun = attempt.begun
-    schema = write.schema or table_schema(begun.config, begun.timeline, session.commits)
+    schema = write.schema or table_schema(attempt.begun.config, attempt.begun.timeline, session.commits)
     delta = DeltaMaker(session, attempt, write, schema)
     _make_delta(delta, attempt.seen or attempt.begun)
 

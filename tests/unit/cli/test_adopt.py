@@ -89,9 +89,9 @@ def test_ingest_takes_the_number_that_is_declared(
 
 
 def test_a_table_whose_index_is_asked_is_adopted_by_the_name_of_its_index(
-    hudi_fixtures: Callable[[str], Path], call: Callable[..., Any]
+    hudi_fixtures: Callable[[str], Path], tmp_path: Path, call: Callable[..., Any]
 ) -> None:
-    table = hudi_fixtures("v9_mor_pending_compaction_clustering")
+    table = shutil.copytree(hudi_fixtures("v9_mor_pending_compaction_clustering"), tmp_path / "table")
     assert call("adopt", table).code == 2
     said = call("adopt", table, "--index", "simple")
     assert (said.code, said.err) == (0, "")
