@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
-from hudi_ops.errors import Busy, InvalidRequest
+from hudi_ops.errors import Busy, HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.services.compact import Execution, execute
 from hudi_ops.services.compact_result import CompactResult, Progress
 from hudi_ops.services.compaction_plan import (
@@ -18,6 +19,9 @@ from hudi_ops.services.engine_choice import EngineName
 from hudi_ops.services.pending_compactions import next_compaction
 from hudi_ops.services.recover import finish_unfinished
 from hudi_ops.services.session import Session
+from hudi_ops.services.undo import rollback_write
+
+logger = logging.getLogger(__name__)
 
 
 class CompactableTable:
@@ -48,7 +52,7 @@ class CompactableTable:
 
         Raises:
             InvalidRequest: a wrong request, or a table that has no log files.
-            Unsupported: the table cannot be written.
+            Unsupported: the table cannot be written, or the log files of all that could be planned cannot be merged.
             Conflict: others took what was chosen, again and again.
         """
         request = CompactionRequest(strategy, least, max_bytes, _listed(partitions))
@@ -136,7 +140,7 @@ class CompactableTable:
 
         Raises:
             InvalidRequest: a wrong request, or a table that has no log files.
-            Unsupported: the table cannot be written.
+            Unsupported: the table cannot be written, or log files cannot be merged; a plan of this call is taken off again.
             Busy: somebody executes the plan.
             Cancelled: it was cancelled, or taken over by another process.
             Conflict: it cannot be completed; the plan stays.
@@ -149,8 +153,21 @@ class CompactableTable:
             planned = plan_compaction(self._session, request)
             if planned.instant is None:
                 return CompactResult(planned.table, None, None, note=planned.note)
-            instant = planned.instant
+            try:
+                return execute(self._session, planned.instant, how)
+            except Unsupported:
+                # A log file that came while the plan was made, and that cannot be merged: the plan would fail each time.
+                self._withdraw(planned.instant)
+                raise
         return execute(self._session, instant, how)
+
+    def _withdraw(self, instant: str) -> None:
+        """Take a plan of this call off the timeline, unless somebody has begun to execute it."""
+        try:
+            rollback_write(self._session, instant)
+        except HudiOpsError as failure:
+            # The caller must hear why the execution failed.
+            logger.warning("compaction %s stays planned: %s", instant, failure)
 
     def _left(self, request: CompactionRequest, *, abandoned: bool = False) -> str | None:
         """A plan on which nobody works. One that somebody is at keeps its groups from us, and nothing else."""

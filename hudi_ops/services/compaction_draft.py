@@ -44,6 +44,7 @@ class CompactionDraft:
         session: the table's.
         begun: the state from which they were chosen.
         chosen: file groups with log files.
+        unplanned: partitions with log files that were not chosen.
         slices: the same as of the last `revise`: with log files that came meanwhile, without groups that others took.
         came: how many log files were added by then.
         left: groups that were left out by then, with the reason.
@@ -52,6 +53,7 @@ class CompactionDraft:
     session: Session
     begun: TableState
     chosen: Sequence[Candidate]
+    unplanned: Iterable[str] = ()
     slices: tuple[Candidate, ...] = ()
     came: int = 0
     left: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -99,8 +101,9 @@ class CompactionDraft:
         return self._draft()
 
     def _draft(self) -> Draft:
+        unplanned = {*self.unplanned, *(partition for partition, _ in self.left)}
         return Draft(
-            encode_compaction(CompactionPlan(tuple(map(planned_slice, self.slices)))),
+            encode_compaction(CompactionPlan(tuple(map(planned_slice, self.slices)), {}, tuple(sorted(unplanned)))),
             Footprint(frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in self.slices)),
             self.begun,
             revise=self.revise,

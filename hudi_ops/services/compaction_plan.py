@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from hudi_ops.errors import Conflict, InvalidRequest
+from hudi_ops.errors import Conflict, InvalidRequest, Unsupported
 from hudi_ops.services.compaction_draft import CompactionDraft
 from hudi_ops.services.compaction_estimate import Cost, estimate, slices_at_a_time
 from hudi_ops.services.compaction_reasons import Choice, Reason, Verdict, sentence_of
@@ -26,11 +26,13 @@ from hudi_ops.services.compaction_strategies import (
     within,
 )
 from hudi_ops.services.live_groups import live_slices
+from hudi_ops.services.partitions_to_plan import partitions_to_plan
 from hudi_ops.services.pending_plans import pending_inputs
 from hudi_ops.services.plans import publish_plan
 from hudi_ops.services.recover import recover
 from hudi_ops.services.replace import choose, plain_paths
 from hudi_ops.services.session import Session
+from hudi_ops.services.unmergeable import unmergeable
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.timeline.footprint import BUCKET_DIGITS
 from hudi_ops.timeline.names import ms_of_instant
@@ -128,7 +130,7 @@ def plan_compaction(session: Session, request: CompactionRequest) -> PlanResult:
 
     Raises:
         InvalidRequest: a wrong request, or a table that has no log files; nothing was changed.
-        Unsupported: the table cannot be written.
+        Unsupported: the table cannot be written, or the log files of all that could be planned cannot be merged; no plan is left.
         Conflict: others took what was chosen, again and again.
         Busy: the lock was not to be had.
     """
@@ -141,8 +143,9 @@ def plan_compaction(session: Session, request: CompactionRequest) -> PlanResult:
         state = session.loader.load()
         choice = _choose(session, state, request)
         if not choice.planned:
+            _refuse_unmergeable(state, choice)
             break
-        draft = CompactionDraft(session, state, [one.candidate for one in choice.planned])
+        draft = CompactionDraft(session, state, [one.candidate for one in choice.planned], choice.unplanned())
         try:
             planned = publish_plan(session, "compaction", draft.draft())
         except Conflict:
@@ -170,7 +173,8 @@ def _choose(session: Session, state: TableState, request: CompactionRequest) -> 
     choice = Choice(strategy, least, request.max_bytes)
     free: list[Candidate] = []
     taken = _pending_groups(session, state)
-    for one in _slices(session, state, request.partitions):
+    slices, choice.elsewhere = _slices(session, state, request.partitions)
+    for one in slices:
         if not one.logs:
             choice.without_logs += 1
             continue
@@ -181,18 +185,26 @@ def _choose(session: Session, state: TableState, request: CompactionRequest) -> 
         else:
             free.append(candidate)
     reached, choice.below = measured(strategy, free, least, session.ctx.clock.now_ms())
-    choice.planned, choice.beyond = within(reached, request.max_bytes)
-    return choice
+    looked_at: dict[tuple[str, str], str] = {}
+    while True:
+        choice.planned, choice.beyond = within(reached, request.max_bytes)
+        unknown = [one.candidate for one in choice.planned if one.candidate.key not in looked_at]
+        if not unknown:
+            return choice
+        reasons = unmergeable(session, state, unknown)
+        looked_at |= {one.key: reasons.get(one.key, "") for one in unknown}
+        choice.unmergeable += [(one, reasons[one.key]) for one in unknown if one.key in reasons]
+        reached = [one for one in reached if not looked_at.get(one.candidate.key)]
 
 
-def _slices(session: Session, state: TableState, wanted: Sequence[str]) -> list[Slice]:
-    """Visible slices of the wanted partitions.
+def _slices(session: Session, state: TableState, wanted: Sequence[str]) -> tuple[list[Slice], set[str]]:
+    """Visible slices of the wanted partitions, and the other partitions that have log files.
 
     Raises:
         InvalidRequest: a name that no partition has, or a table without partitions.
     """
     if not wanted:
-        return live_slices(session, state)
+        return live_slices(session, state), set()
     if not is_partitioned(state.config):
         raise InvalidRequest(
             "the table has no partitions to choose from",
@@ -203,10 +215,11 @@ def _slices(session: Session, state: TableState, wanted: Sequence[str]) -> list[
     if paths := plain_paths(wanted):
         found = live_slices(session, state, paths)
         if {one.partition_path for one in found} == set(paths):
-            return found
+            return found, partitions_to_plan(session, state) - set(paths)
     found = live_slices(session, state)
-    paths = choose({one.partition_path: one for one in found}, wanted, state.config)
-    return [one for one in found if one.partition_path in paths]
+    chosen = choose({one.partition_path: one for one in found}, wanted, state.config)
+    elsewhere = {one.partition_path for one in found if one.logs and one.partition_path not in chosen}
+    return [one for one in found if one.partition_path in chosen], elsewhere
 
 
 def _candidate(state: TableState, one: Slice) -> Candidate:
@@ -258,6 +271,26 @@ def _refuse_without_logs(state: TableState) -> None:
             next_step="nothing to do: its writes rewrite base files at once",
         )
     refuse_unwritable(state.config)
+
+
+def _refuse_unmergeable(state: TableState, choice: Choice) -> None:
+    """Refuse to plan nothing in silence where only log files that cannot be merged keep the service from its work.
+
+    Raises:
+        Unsupported: names the first such file group.
+    """
+    if not choice.unmergeable:
+        return
+    first, why = choice.unmergeable[0]
+    where = f"file group {first.file_id} in partition {first.partition_path or '.'}"
+    raise Unsupported(
+        f"{where} has log files that cannot be merged here, as all have that could be planned ({len(choice.unmergeable)}); "
+        "nothing was planned",
+        table=state.config.name,
+        expected="log files with rows as Avro or Parquet, deletes and rollbacks",
+        found=why,
+        next_step="compact them with Apache Hudi; `hudi-ops compact TABLE explain` says why of each file group",
+    )
 
 
 def _as_published(choice: Choice, draft: CompactionDraft) -> Choice:

@@ -20,6 +20,7 @@ class Reason(StrEnum):
     BELOW_THRESHOLD = "below the threshold"
     PENDING = "in a pending plan"
     BEYOND_LIMIT = "beyond the limit of bytes"
+    UNMERGEABLE = "log files that cannot be merged here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,10 @@ class Verdict:
 
 @dataclass
 class Choice:
-    """All file groups that were looked at, by what became of them."""
+    """All file groups that were looked at, by what became of them.
+
+    `elsewhere` are partitions with log files that the request did not ask for.
+    """
 
     strategy: CompactionStrategy
     least: float
@@ -47,7 +51,15 @@ class Choice:
     below: list[Measured] = field(default_factory=list)
     beyond: list[Measured] = field(default_factory=list)
     pending: list[tuple[Candidate, str]] = field(default_factory=list)
+    unmergeable: list[tuple[Candidate, str]] = field(default_factory=list)
     without_logs: int = 0
+    elsewhere: set[str] = field(default_factory=set)
+
+    def unplanned(self) -> set[str]:
+        """Partitions with log files that are not planned."""
+        waiting = [one.candidate for one in (*self.below, *self.beyond)]
+        waiting += [candidate for candidate, _ in (*self.pending, *self.unmergeable)]
+        return {one.partition_path for one in waiting} | self.elsewhere
 
     def counts(self) -> dict[str, int]:
         """File groups by reason."""
@@ -56,6 +68,7 @@ class Choice:
             Reason.BELOW_THRESHOLD: len(self.below),
             Reason.PENDING: len(self.pending),
             Reason.BEYOND_LIMIT: len(self.beyond),
+            Reason.UNMERGEABLE: len(self.unmergeable),
             Reason.NO_LOG_FILES: self.without_logs,
         }
 
@@ -75,6 +88,8 @@ class Choice:
         for one in self.beyond[:SHOWN_MAX]:
             why = f"{one.candidate.bytes_in:,} bytes to read do not fit into what is left of {self.max_bytes or 0:,}"
             yield _verdict(one.candidate, Reason.BEYOND_LIMIT, one.measure, why)
+        for candidate, why in self.unmergeable[:SHOWN_MAX]:
+            yield _verdict(candidate, Reason.UNMERGEABLE, None, why)
 
 
 def sentence_of(choice: Choice) -> str:
@@ -90,6 +105,10 @@ def sentence_of(choice: Choice) -> str:
         parts.append(f"{_groups(len(choice.pending))} taken by others ({plans[0]}{_more(len(plans) - 1)})")
     if choice.beyond:
         parts.append(f"{_groups(len(choice.beyond))} beyond the limit of {choice.max_bytes or 0:,} bytes")
+    if choice.unmergeable:
+        first, why = choice.unmergeable[0]
+        where = f"{first.partition_path}/{first.file_id}".lstrip("/")
+        parts.append(f"{_groups(len(choice.unmergeable))} with log files that cannot be merged here ({where}: {why})")
     if choice.without_logs:
         parts.append(f"{_groups(choice.without_logs)} without log files")
     rest = ", ".join(parts)
@@ -99,7 +118,7 @@ def sentence_of(choice: Choice) -> str:
         return f"{said}; left out: {rest}" if rest else said
     if not parts:
         return "nothing to compact: the table has no file groups"
-    if not (choice.below or choice.pending or choice.beyond):
+    if not (choice.below or choice.pending or choice.beyond or choice.unmergeable):
         return "nothing to compact: no file group has log files"
     return f"nothing to compact: {rest}"
 

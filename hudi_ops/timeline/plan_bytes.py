@@ -27,7 +27,7 @@ def encode_compaction(plan: CompactionPlan) -> bytes:
             "version": COMPACTION_VERSION,
             "strategy": None,
             "preserveHoodieMetadata": False,
-            "missingSchedulePartitions": [],
+            "missingSchedulePartitions": list(plan.unplanned),
         },
     )
 

@@ -36,10 +36,15 @@ class PlannedSlice:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """Slices to merge, each into a new base file of its group; log compactions plan the same way."""
+    """Slices to merge, each into a new base file of its group; log compactions plan the same way.
+
+    `unplanned` are the partitions with log files that the plan leaves out. Apache Hudi 1.1 looks for the next plan's slices only in
+    these and in the partitions that were written since (docs/format.md §3.2).
+    """
 
     slices: tuple[PlannedSlice, ...]
     extra: Mapping[str, str] = field(default_factory=dict)
+    unplanned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -189,7 +194,11 @@ def _decoded(decode: Callable[[Mapping[str, Any]], T] | None, data: bytes, path:
 
 
 def _compaction(record: Mapping[str, Any]) -> CompactionPlan:
-    return CompactionPlan(tuple(map(_slice, record["operations"] or ())), record.get("extraMetadata") or {})
+    return CompactionPlan(
+        tuple(map(_slice, record["operations"] or ())),
+        record.get("extraMetadata") or {},
+        tuple(record.get("missingSchedulePartitions") or ()),
+    )
 
 
 def _replace(record: Mapping[str, Any]) -> ReplacePlan:

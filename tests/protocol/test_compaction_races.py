@@ -8,9 +8,11 @@ import pytest
 
 from hudi_ops.concurrency.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.markers import put_marker
-from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, InvalidRequest
+from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, InvalidRequest, Unsupported
+from hudi_ops.formats.log_blocks import BlockKind, HeaderKey, encode_block
 from hudi_ops.services import compact as compact_module
 from hudi_ops.services.cancel import cancel_write
+from hudi_ops.services.compaction_reasons import Reason
 from hudi_ops.services.takeover import take_over
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
@@ -99,6 +101,38 @@ def test_steady_ingestion_starves_no_plan() -> None:
     table_of(storage, clock, "executor").execute_compaction(made.instant)
     assert merged(storage, clock) == model
     settled(storage, clock, model)
+
+
+def rows_in_part(storage: MemoryStorage) -> None:
+    """A writer without slots completes a log file whose rows have some columns only."""
+    timeline = timeline_of(storage)
+    writer = next(one for one in reversed(timeline.completed_writes) if one.action == "deltacommit")
+    stat = CommitMetadata.from_bytes(storage.get(timeline.path(writer.file_name)), "").stats[0]
+    time, completed = (str(int(writer.completion_time) + more) for more in (1, 2))
+    path = stat.path.replace(writer.time, time)
+    headers = {HeaderKey.INSTANT_TIME: time, HeaderKey.IS_PARTIAL: "true"}
+    storage.put(path, encode_block(BlockKind.PARQUET_DATA, headers, b"some columns"))
+    written = replace(stat, path=path, log_files=(path.rpartition("/")[2],))
+    for name in (requested_name(time, "deltacommit"), inflight_name(time, "deltacommit")):
+        storage.put(timeline.path(name), b"")
+    body = CommitMetadata(operation="UPSERT", stats=(written,), extra={}).to_bytes()
+    storage.put(timeline.path(completed_name(time, "deltacommit", completed)), body)
+
+
+def test_compact_takes_its_plan_off_again_if_rows_in_part_came_while_it_was_made() -> None:
+    storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
+    plan = Meanwhile(LOCK_FREE_POINT, lambda: rows_in_part(storage))
+    with pytest.raises(Unsupported, match="cannot be merged here"):
+        table_of(FaultyStorage(storage, plan), clock, "planner").compact()
+    assert plan.moved
+    assert timeline_of(storage).pending == ()
+    # Now it is known before a plan is made: the other group is compacted, and this one named.
+    planner = table_of(storage, clock, "planner")
+    assert planner.compact().slices == 1
+    assert planner.explain_compaction().counts[Reason.UNMERGEABLE] == 1
+    with pytest.raises(Unsupported, match="cannot be merged here"):
+        planner.compact()
+    assert timeline_of(storage).pending == ()
 
 
 def test_a_group_that_was_replaced_meanwhile_is_left_out() -> None:

@@ -133,6 +133,7 @@ def test_each_reason_is_told_with_its_number(storage: MemoryStorage) -> None:
         Reason.BELOW_THRESHOLD: 2,
         Reason.PENDING: 0,
         Reason.BEYOND_LIMIT: 0,
+        Reason.UNMERGEABLE: 0,
         Reason.NO_LOG_FILES: 1,
     }
     assert {one.why for one in below.verdicts} == {"2 of 3 log files: 1 short"}
@@ -212,3 +213,35 @@ def test_a_second_plan_takes_what_came_since(storage: MemoryStorage) -> None:
     assert first.instant is not None
     assert second.instant > first.instant
     assert table.plan_compaction(resume=True).instant == first.instant
+
+
+@pytest.mark.parametrize(
+    ("how", "unplanned"),
+    [
+        ({}, ()),
+        ({"max_bytes": 1}, ("part=p1",)),
+        ({"partitions": ["part=p0"]}, ("part=p1",)),
+        ({"partitions": ["part=*0"]}, ("part=p1",)),
+    ],
+)
+def test_a_plan_names_the_partitions_whose_log_files_it_leaves(
+    storage: MemoryStorage, how: dict[str, object], unplanned: tuple[str, ...]
+) -> None:
+    """Apache Hudi's next plan looks there, and where somebody wrote since, and nowhere else."""
+    made = table_of(storage, ManualClock(NOW_MS), "planner").plan_compaction(**how)
+    path = timeline_of(storage).path(requested_name(made.instant, "compaction"))
+    plan = plan_of("compaction", storage.get(path), path)
+    assert isinstance(plan, CompactionPlan)
+    assert plan.unplanned == unplanned
+
+
+def test_what_a_plan_left_is_known_to_the_next_one_for_some_partitions(storage: MemoryStorage) -> None:
+    table = table_of(storage, ManualClock(NOW_MS, tick_ms=1), "planner")
+    table.ingest(rows(("k5", "p2", 5, 2, None)))
+    table.ingest(rows(("k5", "p2", 6, 3, None)))
+    table.execute_compaction(table.plan_compaction(partitions=["part=p2"]).instant)
+    made = table.plan_compaction(partitions=["part=p0"])
+    path = timeline_of(storage).path(requested_name(made.instant, "compaction"))
+    plan = plan_of("compaction", storage.get(path), path)
+    assert isinstance(plan, CompactionPlan)
+    assert plan.unplanned == ("part=p1",)
