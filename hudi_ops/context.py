@@ -70,6 +70,10 @@ class Owner:
             return False  # another user's process: /proc may hide when it started
         return _process_start(self.pid) != self.started
 
+    def is_this_process(self) -> bool:
+        """True when it is the process that asks, whatever Airflow run started it."""
+        return (self.host, self.pid, self.started) == (_machine(), os.getpid(), _process_start(os.getpid()))
+
     def __str__(self) -> str:
         return f"{self.host.partition('#')[0]}:{self.pid}" + (f" ({self.run})" if self.run else "")
 

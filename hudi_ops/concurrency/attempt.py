@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+from hudi_ops.concurrency.ended import ends_if_it_fails
 from hudi_ops.concurrency.lease import LeaseRole, discard, drop_lease, lease_facts, take_lease
 from hudi_ops.concurrency.strangers import alone_with_the_clock, is_shared_with_strangers
 from hudi_ops.context import TableContext
@@ -84,12 +85,13 @@ def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, w
         if not take_lease(ctx, instant, wanted.role):
             times |= {instant}
             continue
-        newer = newer_decisions(loader.probe(), state, instant)
-        if wanted.beside_strangers:
-            newer |= newer_times(ctx, state, instant)
-        is_outdated = loader.has_left(state) and loader.probed_head > state.log.head
-        if not newer and not is_outdated and put_requested(ctx, state, instant, wanted.action, wanted.requested):
-            return instant
+        with ends_if_it_fails(ctx, instant):
+            newer = newer_decisions(loader.probe(), state, instant)
+            if wanted.beside_strangers:
+                newer |= newer_times(ctx, state, instant)
+            is_outdated = loader.has_left(state) and loader.probed_head > state.log.head
+            if not newer and not is_outdated and put_requested(ctx, state, instant, wanted.action, wanted.requested):
+                return instant
         # Not without a look: who took the same millisecond without leases has put its own heartbeat over ours.
         discard(ctx.storage, instant, lease_facts(ctx, wanted.role))
         if is_outdated:
@@ -173,9 +175,10 @@ def begin(
             continue
         loader.set_out(state)
         inflight = state.timeline.path(inflight_name(instant, action))
-        ensure(ctx.storage, inflight, inflight_body)
-        # A sleeper may have been cancelled, or archived past, before its files appeared (docs/protocol.md §4).
-        after = seen_now(loader, state, beside_strangers=shared)
+        with ends_if_it_fails(ctx, instant):
+            ensure(ctx.storage, inflight, inflight_body)
+            # A sleeper may have been cancelled, or archived past, before its files appeared (docs/protocol.md §4).
+            after = seen_now(loader, state, beside_strangers=shared)
         if not was_passed(after, instant):
             logger.info("begun %s %s", action, instant)
             return Attempt(instant, action, beginning_of(state, after), leased_s=leased_s, seen=after)

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from hudi_ops.clock import Clock
+from hudi_ops.concurrency.ended import begins, has_ended
 from hudi_ops.concurrency.locks import lock_of_table
 from hudi_ops.context import Owner, TableContext
 from hudi_ops.errors import AlreadyExists, HudiOpsError, NotFound, OutcomeUnknown
@@ -35,7 +36,8 @@ partitions of the metadata table at it."""
 class Lease:
     """A lease as found on storage. Heartbeats that Apache Hudi wrote have no owner and no role; times in ms since 1970 UTC.
 
-    `lock` names the table lock that the owner takes; empty where it is not known.
+    `lock` names the table lock that the owner takes; empty where it is not known. `has_ended`: it is of an attempt of this very
+    process, and that one has failed.
     """
 
     instant: str
@@ -44,10 +46,11 @@ class Lease:
     beaten_ms: int
     expires_ms: int
     lock: str = ""
+    has_ended: bool = False
 
     def is_dead(self, clock: Clock) -> bool:
-        """True when its process has ended, or its last beat lies further back than any judge allows."""
-        if self.owner is not None and self.owner.is_gone():
+        """True when its process or attempt has ended, or its last beat lies further back than any judge allows."""
+        if self.has_ended or (self.owner is not None and self.owner.is_gone()):
             return True
         return clock.now_ms() > self.expires_ms
 
@@ -142,15 +145,18 @@ def take_lease(ctx: TableContext, instant: str, role: LeaseRole = "write") -> bo
     except (AlreadyExists, OutcomeUnknown):
         # A lost reply looks like a name that is taken: only what lies there tells.
         try:
-            return ctx.storage.get(lease_path(instant)) == body
+            if ctx.storage.get(lease_path(instant)) != body:
+                return False
         except NotFound:
             return False
+    begins(ctx, instant)
     return True
 
 
 def inherit_lease(ctx: TableContext, instant: str, role: LeaseRole) -> None:
     """Put our name on the lease of an instant whose owner is gone. A failure is logged: a TAKEOVER decides, not the lease."""
     try:
+        begins(ctx, instant)
         ctx.storage.put(lease_path(instant), _content(lease_facts(ctx, role), ctx.clock.now_ms()))
     except HudiOpsError as error:
         logger.warning("lease of %s was not renewed: %s", instant, error)
@@ -206,13 +212,15 @@ def read_lease(storage: Storage, instant: str) -> Lease | None:
         said = json.loads(body)
         # The storage's clock may lag behind everybody's: the writer's own word counts too, and the later of the two.
         beaten_ms = max(info.modified_ms, int(said.get("beaten_ms", 0)))
+        owner = Owner(**said["owner"])
         return Lease(
             instant=instant,
-            owner=Owner(**said["owner"]),
+            owner=owner,
             role=str(said.get("role", "write")),
             beaten_ms=beaten_ms,
             expires_ms=max(beaten_ms + EXPIRY_MS, int(said.get("expires_ms", 0))),
             lock=str(said.get("lock", "")),
+            has_ended=has_ended(storage.uri, instant, owner),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return Lease(instant, None, "", info.modified_ms, info.modified_ms + EXPIRY_MS)

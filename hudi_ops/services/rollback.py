@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hudi_ops.concurrency.attempt import Attempt, begin
+from hudi_ops.concurrency.ended import ends_if_it_fails
 from hudi_ops.concurrency.lease import lease_path, read_lease
 from hudi_ops.concurrency.locks import hold_lock
 from hudi_ops.concurrency.standing import refuse_taken_over
@@ -66,15 +67,16 @@ def undo_attempt(session: Session, instant: str, error: HudiOpsError, written: S
     if error.details.get("taken_over"):
         return  # the instant, and the files of a higher epoch, are another's now
     try:
-        if not cancel_write(session, instant, f"{type(error).__name__}: {error.what}"):
-            return
-        delete_files(session.ctx.storage, written)
-        state = session.loader.load()
-        found = state.timeline.find(instant)
-        if found is None:
-            clear_risen(session, state, instant)  # somebody else rolled it back while it still wrote
-        else:
-            roll_back(session, found)
+        with ends_if_it_fails(session.ctx, instant):
+            if not cancel_write(session, instant, f"{type(error).__name__}: {error.what}"):
+                return
+            delete_files(session.ctx.storage, written)
+            state = session.loader.load()
+            found = state.timeline.find(instant)
+            if found is None:
+                clear_risen(session, state, instant)  # somebody else rolled it back while it still wrote
+            else:
+                roll_back(session, found)
     except HudiOpsError as failure:
         # The first error is what the caller must hear; the next ingest finds the attempt and clears it.
         logger.warning("attempt %s was not undone: %s", instant, failure)

@@ -13,6 +13,7 @@ from typing import TypedDict
 from hudi_ops.concurrency.conflicts import ConflictStrategy, Contender, strategy_of
 from hudi_ops.concurrency.contenders import ContenderReader
 from hudi_ops.concurrency.early import Watch
+from hudi_ops.concurrency.ended import ends_if_it_fails
 from hudi_ops.concurrency.keeper import Keeper
 from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, LeaseRole, Renewal, drop_lease, inherit_lease, lease_path
 from hudi_ops.concurrency.markers import delete_markers
@@ -167,7 +168,8 @@ class Session:
         """
         renewal = Renewal(self.ctx, instant, role, self.ctx.clock.monotonic_s() if leased_s is None else leased_s)
         keeper = self._keepers[instant] = Keeper(self.ctx, renewal, epoch, self.loader.known_log)
-        with (self.ctx.beats or process_beats()).every(BEAT_INTERVAL_S, renewal):
+        beats = self.ctx.beats or process_beats()
+        with ends_if_it_fails(self.ctx, instant), beats.every(BEAT_INTERVAL_S, renewal):
             yield keeper
 
     def longest_gap_s(self, instant: str) -> float:

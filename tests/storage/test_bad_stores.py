@@ -28,8 +28,8 @@ from tests.storage.test_object_store_table import retry_at_once
 SCHEMA = pa.schema([("id", pa.int64()), ("noise", pa.string())])
 STEP = 1 if os.environ.get("HUDI_OPS_SOAK") else 3
 """Between two writes at which the disk is full: a plain run tries every third."""
-IMPATIENT = ConflictSettings(wait_s=0.1)
-"""Whoever found the disk full may have left a lease, which looks alive as long as this process does: it is not waited for."""
+PATIENT = ConflictSettings(wait_s=1_000)
+"""A write that waited for the attempt that found the disk full, whose lease names this live process, would not end in time."""
 PATIENCE_S = 60
 """What a caller waits at most for the news that a store will not serve; a test that is slower than that has found a bug."""
 
@@ -230,7 +230,7 @@ def test_a_disk_that_runs_full_at_any_write_leaves_the_table_as_it_was(
         full.fill_at(number)
         raised: HudiOpsError | None = None
         try:
-            Table.open(uri, conflicts=IMPATIENT).ingest(fresh)
+            Table.open(uri, conflicts=PATIENT).ingest(fresh)
         except (Unavailable, OutcomeUnknown) as error:
             raised = error
         hit = full.written >= number
@@ -243,7 +243,7 @@ def test_a_disk_that_runs_full_at_any_write_leaves_the_table_as_it_was(
             assert raised.next_step.startswith("free space on the disk, then try again"), raised
         assert list((tmp_path / "table/.hoodie/.hudi_ops_tmp").iterdir()) == [], "temp files stay behind"
         full.free()
-        Table.open(uri, conflicts=IMPATIENT).ingest(fresh)
+        Table.open(uri, conflicts=PATIENT).ingest(fresh)
         assert ids(uri) == new
         assert verify_table(LocalStorage(uri), deep=True).findings == (), (number, raised)
         expected = new

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from hudi_ops.concurrency.ended import ends_if_it_fails
 from hudi_ops.concurrency.in_process import in_process_lock
 from hudi_ops.concurrency.lease import (
     EXPIRY_MS,
@@ -230,3 +231,30 @@ def test_no_more_than_a_few_beats_hang_at_a_time() -> None:
         assert threading.active_count() == begun
         go_on.set()
         eventually(lambda: len(called) > 4)
+
+
+def failed(ctx: TableContext) -> None:
+    with pytest.raises(KeyboardInterrupt), ends_if_it_fails(ctx, INSTANT):
+        raise KeyboardInterrupt
+
+
+def test_the_lease_of_an_attempt_of_this_process_is_dead_once_it_failed(clock: ManualClock) -> None:
+    storage = MemoryStorage("failed", clock)
+    ctx = TableContext(storage=storage, locks=in_process_lock(storage.uri), clock=clock)
+    take_lease(ctx, INSTANT)
+    with ends_if_it_fails(ctx, INSTANT):
+        assert not read_lease(storage, INSTANT).is_dead(clock), "it is at work"
+    assert not read_lease(storage, INSTANT).is_dead(clock), "it ended well, and its lease is about to go"
+    failed(ctx)
+    assert read_lease(storage, INSTANT).is_dead(clock)
+    # Whoever works at the instant next, in this process too, is alive.
+    inherit_lease(ctx, INSTANT, "execute")
+    assert not read_lease(storage, INSTANT).is_dead(clock)
+
+
+def test_the_lease_of_another_process_is_dead_by_its_beats_alone(ctx: TableContext, clock: ManualClock) -> None:
+    take_lease(ctx, INSTANT)
+    failed(ctx)
+    assert not read_lease(ctx.storage, INSTANT).is_dead(clock)
+    clock.advance_ms(EXPIRY_MS + 1)
+    assert read_lease(ctx.storage, INSTANT).is_dead(clock)
