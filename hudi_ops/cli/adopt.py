@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, open_table, split_names
+from hudi_ops.cli.consent import can_ask
 from hudi_ops.cli.output import counted, working, write, write_json
+
+if TYPE_CHECKING:
+    from hudi_ops.config.tables_file import TableLocation
 
 ADOPT_HELP = """Begin the commit log of a table that Apache Hudi made.
 
 The first write does the same, where it is told the index, or the number of buckets. Apache Hudi stores neither: the number is
 checked against the keys in the table's files, and both are kept from then on. Without the number, those that fit are named. Nothing
 else of the table changes, unless its metadata table is dropped. Doing it again changes nothing.
+
+Instants of most tables are in the local time of their writers, and the settings do not say which zone that is. The change times of
+files suggest one, which is shown and, at a terminal, asked about; elsewhere pass --timezone.
 
 \b
 hudi-ops adopt /data/trips --index simple
@@ -68,6 +75,7 @@ def adopt(
     """Begin the commit log of a table that Apache Hudi made."""
     location = locate(table)
     fields = split_names(hash_fields, "--hash-fields")
+    timezone = timezone or _agreed_zone(location, as_json=as_json)
     with (
         open_table(
             location, index=index, buckets=buckets, hash_fields=fields, timezone=timezone, services_only=services_only
@@ -76,6 +84,20 @@ def adopt(
     ):
         done = opened.adopt(drop_metadata_table=drop_metadata_table, dry_run=dry_run).as_dict()
     write_json(done) if as_json else write(_text(done))
+
+
+def _agreed_zone(location: TableLocation, *, as_json: bool) -> str | None:
+    """The time zone that a person at the terminal agrees to; None where none is missing, or nobody can be asked."""
+    from hudi_ops.services.zone_evidence import missing_zone
+
+    with open_table(location) as opened:
+        evidence = missing_zone(opened.context.storage)
+    if evidence is None or not can_ask(as_json=as_json):
+        return None
+    write(f"The instants of {location.name} are in the local time of its writers: {evidence}.")
+    likely = evidence.candidates[0] if evidence.candidates else None
+    answer: str = typer.prompt("Time zone of the machines that write it", default=likely, err=True)
+    return answer
 
 
 def _text(done: dict[str, Any]) -> str:

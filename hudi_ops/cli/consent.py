@@ -10,6 +10,11 @@ import typer
 from hudi_ops.errors import Cancelled, InvalidRequest
 
 
+def can_ask(*, as_json: bool) -> bool:
+    """Whether a person is at a terminal to answer."""
+    return not as_json and sys.stdin is not None and sys.stdin.isatty()  # None: the caller closed it
+
+
 def ask(
     operation: str,
     amount: str,
@@ -35,7 +40,7 @@ def ask(
     """
     if yes:
         return
-    if as_json or sys.stdin is None or not sys.stdin.isatty():  # None: the caller closed it
+    if not can_ask(as_json=as_json):
         raise InvalidRequest(
             f"{operation} removes {amount}, and nobody can be asked",
             table=table,

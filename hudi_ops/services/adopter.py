@@ -26,9 +26,10 @@ from hudi_ops.index.bucket_fit import (
 from hudi_ops.index.simple_bucket import Tagger, bucket_of, groups_by_bucket
 from hudi_ops.services.bucket_counts import count_missing, does_not_fit
 from hudi_ops.services.writable import refuse_index, refuse_unwritable
+from hudi_ops.services.zone_evidence import zone_evidence
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.entries import Properties
-from hudi_ops.timeline.names import ahead_ms, instant_of_ms, ms_of_instant, parse_file_name, zone_named
+from hudi_ops.timeline.names import ahead_ms, instant_of_ms, zone_named
 from hudi_ops.timeline.reserve import CLOCK_AHEAD_MS_MAX
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.file_group import DataFile
@@ -132,32 +133,18 @@ class Adopter:
         if facts is not None:
             return facts.timezone
         if given is None:
+            evidence = zone_evidence(self.ctx.storage, config)
             raise InvalidRequest(
-                "the table's instants are in the local time of whoever writes it, and nothing says which that is",
+                "the table's instants are in the local time of its writers, and its settings do not say which zone that is",
                 table=config.name,
                 expected="a time zone",
-                found=f"hoodie.table.timeline.timezone is not UTC{self._likely_offset(config)}",
-                next_step="pass timezone (`hudi-ops adopt TABLE --timezone Europe/Berlin`): the one of the machines whose Java "
-                "programs write the table",
+                found=f"hoodie.table.timeline.timezone is not UTC; {evidence}",
+                next_step=f"pass timezone (`hudi-ops adopt TABLE --timezone {evidence.example}`): the zone of the machines whose "
+                "Java programs write the table",
+                evidence=evidence.as_dict(),
             )
         zone_named(given)
         return given
-
-    def _likely_offset(self, config: TableConfig) -> str:
-        """What the change time of the newest completed file suggests."""
-        completed = [
-            (file.completion_time, info)
-            for info in self.ctx.storage.list_folder(config.timeline_folder).files
-            if (file := parse_file_name(info.name, config.layout)) is not None and len(file.completion_time) == 17
-        ]
-        if not completed:
-            return ""
-        time, info = max(completed, key=lambda one: one[0])
-        # The file was put within a minute of its completion time; a copied table suggests nothing.
-        minutes = (ms_of_instant(time) - info.modified_ms) // 60_000 + 1
-        if abs(minutes) > 14 * 60 or minutes % 15:
-            return ""
-        return f"; it seems to be UTC{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
 
     def _refuse_future(self, config: TableConfig, timeline: Timeline, zone: str) -> None:
         newest = max((time for time in timeline.known_times if len(time) == 17), default="")

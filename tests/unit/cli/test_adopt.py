@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops.clock import SystemClock
+from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
-from tests.protocol.foreign_table import make_foreign
+from hudi_ops.timeline.names import ms_of_instant, parse_file_name
+from tests.protocol.foreign_table import make_foreign, set_properties
+from tests.unit.cli.terminal import at_terminal
 
 Call = Callable[..., Any]
 
@@ -98,3 +102,50 @@ def test_a_table_whose_index_is_asked_is_adopted_by_the_name_of_its_index(
     assert "adopted: index simple, checked against 12 keys in 2 files; instants in UTC" in said.out
     assert call("show", table, "--json").json["index"] == "simple"
     assert call("adopt", table, "--index", "bloom").code == 2
+
+
+def in_local_time(table: Path, hours: int | None) -> Path:
+    """The table in local time, its files changed as by writers so many hours east of UTC; None: copied later."""
+    set_properties(LocalStorage(str(table)), {"hoodie.table.timeline.timezone": "LOCAL"})
+    for file in (table / ".hoodie/timeline").iterdir():
+        named = parse_file_name(file.name, 2)
+        if named is not None and named.completion_time:
+            late_s = 200_000 if hours is None else 1 - 3_600 * hours
+            at_s = ms_of_instant(named.completion_time) / 1000 + late_s
+            os.utime(file, (at_s, at_s))
+    return table
+
+
+@pytest.mark.parametrize(("hours", "said"), [(2, "suggest UTC+02:00"), (None, "fit no time zone")])
+def test_a_table_in_local_time_is_adopted_with_a_zone_alone(
+    foreign: Callable[[bool], Path], call: Call, tree: Callable[[Path], Any], hours: int | None, said: str
+) -> None:
+    table = in_local_time(foreign(False), hours)
+    before = tree(table)
+    for more in ((), ("--dry-run",)):
+        told = call("adopt", table, "--buckets", 2, "--json", *more)
+        assert (told.code, told.json["error"]) == (2, "InvalidRequest")
+        assert said in told.json["found"]
+        assert "--timezone" in told.json["next_step"]
+        assert (told.json["evidence"]["confidence"] == "none") == (hours is None)
+    assert tree(table) == before
+    assert (
+        call("adopt", table, "--buckets", 2, "--timezone", "Europe/Berlin", "--json").json["timezone"]
+        == "Europe/Berlin"
+    )
+
+
+def test_at_a_terminal_the_zone_is_asked_about(
+    foreign: Callable[[bool], Path], home: Path, tree: Callable[[Path], Any]
+) -> None:
+    table = in_local_time(foreign(False), 2)
+    arguments = ("adopt", str(table), "--buckets", "2")
+    question = "that write it"
+    before = tree(table)
+    code, shown = at_terminal(home, "Nowhere\n", *arguments, asked=question)
+    assert (code, "not a time zone" in shown) == (2, True)
+    assert tree(table) == before
+    code, shown = at_terminal(home, "\n", *arguments, asked=question)
+    assert code == 0, shown
+    assert "suggest UTC+02:00 (low confidence)" in " ".join(shown.split())
+    assert "instants in Africa/" in shown or "instants in Europe/" in shown

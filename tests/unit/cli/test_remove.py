@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +10,7 @@ from typing import Any
 import pytest
 
 from hudi_ops import Table
+from tests.unit.cli.terminal import at_terminal
 
 BOTH = [("truncate", "trips"), ("delete-partition", "trips", "city=Oslo")]
 
@@ -113,35 +110,6 @@ def test_wrong_partitions(
     if words[0] == "trips" and len(words) > 1:
         assert "city=Oslo, city=Rome" in answer.json["message"]
     assert tree(home) == before
-
-
-def at_terminal(home: Path, typed: str, *arguments: str) -> tuple[int, str]:
-    """Run the program at a pseudo-terminal, type once it asks, and return its exit code and what it showed."""
-    controller, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "hudi_ops.cli.main", *arguments],
-        cwd=home,
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        env={**os.environ, "COLUMNS": "100", "TERM": "xterm"},
-    )
-    os.close(terminal)
-    seen = b""
-    is_typed = False
-    while True:
-        try:
-            part = os.read(controller, 65_536)
-        except OSError:  # the last writer closed its end
-            break
-        if not part:
-            break
-        seen += part
-        if b"[y/N]" in seen and not is_typed:
-            is_typed = True
-            os.write(controller, typed.encode())
-    os.close(controller)
-    return process.wait(60), seen.decode()
 
 
 def test_a_caller_that_closed_its_input_is_told_to_pass_yes(

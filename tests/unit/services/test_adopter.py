@@ -144,7 +144,7 @@ def test_the_index_must_be_one_that_the_files_can_have(hudi_fixtures: Callable[[
 
 def test_a_table_in_local_time_keeps_its_zone(hudi_fixtures: Callable[[str], Path]) -> None:
     storage = copy_of(hudi_fixtures("v9_bucket_simple"))
-    with pytest.raises(InvalidRequest, match="nothing says which that is"):
+    with pytest.raises(InvalidRequest, match="do not say which zone that is"):
         opened(storage, Terms(buckets=4)).adopt()
     for zone in ("Nowhere", ""):
         with pytest.raises(InvalidRequest, match="not a time zone"):
