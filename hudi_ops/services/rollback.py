@@ -21,11 +21,11 @@ from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, HudiOpsError
 from hudi_ops.metadata.commit import undo_delta
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import is_foreign
+from hudi_ops.services.left_files import files_of
 from hudi_ops.services.rollback_files import (
     delete_files,
     delete_own_notes,
     delete_pending,
-    files_of,
     metadata_bytes,
     plan_bytes,
 )
@@ -105,7 +105,7 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
         return None
     lease = read_lease(storage, target.time)
     foreign = lease is not None and is_foreign(lease)
-    paths = sorted({*files_of(session, target.time, foreign=foreign), *_planned(session, state, begun, target.time)})
+    paths = files_of(session, state, target.time, foreign=foreign, plan=_plan_of(session, state, begun, target.time))
     attempt = _begin(session, target, paths) if begun is None else _resume(session, state, begun)
     if attempt is None:
         logger.warning("%s is being rolled back by somebody else, or has completed meanwhile", target)
@@ -164,13 +164,9 @@ def other_rollbacks(session: Session, rollback: str, target: str) -> list[str]:
     return [one.time for one in others if target in targets_of(storage, found, one)]
 
 
-def _planned(session: Session, state: TableState, rollback: Instant | None, target: str) -> Sequence[str]:
-    """Files that the rollback's plan names: they may have been listed, and their markers be gone."""
+def _plan_of(session: Session, state: TableState, rollback: Instant | None, target: str) -> RollbackPlan | None:
     plan = read_plan(session.ctx.storage, state.timeline, rollback) if rollback is not None else None
-    if not isinstance(plan, RollbackPlan) or plan.target != target:
-        return ()
-    files = plan.files.items()
-    return [f"{partition}/{name}" if partition else name for partition, names in files for name in names]
+    return plan if isinstance(plan, RollbackPlan) and plan.target == target else None
 
 
 def _begin(session: Session, target: Instant, paths: Sequence[str]) -> Attempt | None:

@@ -1,15 +1,13 @@
-"""What a rollback deletes, and the two files that say so: its plan and its metadata, as Apache Hudi writes them.
+"""How a rollback deletes, and the two files that say what: its plan and its metadata, as Apache Hudi writes them.
 
 Source: docs/format.md §8.1, §8.2, §9.5.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from urllib.parse import unquote, urlsplit
 
-from hudi_ops.concurrency.markers import list_markers
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats import avro
 from hudi_ops.formats.service_schemas import ROLLBACK_METADATA, ROLLBACK_PLAN
@@ -19,26 +17,6 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.commit_log import payload_folder
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import inflight_name, requested_name
-
-logger = logging.getLogger(__name__)
-
-
-def files_of(session: Session, instant: str, *, foreign: bool = False) -> list[str]:
-    """Paths of the data files that a cancelled write may have left, log files among them; some may not be there.
-
-    Markers name them. A writer of Apache Hudi that left no marker has either written nothing or lost them, which looks the same:
-    then the table is listed for its instant, once.
-    """
-    storage = session.ctx.storage
-    paths = [marker.data_path for marker in list_markers(storage, instant)]
-    if foreign and not paths:
-        paths = [info.path for info in storage.list() if not info.path.startswith(".hoodie/")]
-        return [path for path in paths if _is_of(path, instant)]
-    strange = [path for path in paths if not _is_of(path, instant)]
-    if strange:
-        # In versions 8 and 9 each data file carries its writer's instant: what has another one belongs to another writer.
-        logger.warning("markers of %s name files of other instants, which stay: %s", instant, ", ".join(strange))
-    return [path for path in paths if _is_of(path, instant)]
 
 
 def delete_files(
@@ -131,11 +109,6 @@ def _request(partition: str, group: str, instant: str, paths: list[str]) -> dict
         "filesToBeDeleted": paths,
         "logBlocksToBeDeleted": {},
     }
-
-
-def _is_of(path: str, instant: str) -> bool:
-    name = parse_data_file(path.rpartition("/")[2])
-    return name is not None and name.instant == instant
 
 
 def _checksum_of(path: str) -> str:

@@ -17,7 +17,8 @@ from hudi_ops.concurrency.markers import FOLDER, delete_markers, list_markers, m
 from hudi_ops.metadata.commit import undo_delta
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import is_silent
-from hudi_ops.services.rollback_files import delete_files, delete_own_notes, delete_pending, files_of
+from hudi_ops.services.left_files import files_of
+from hudi_ops.services.rollback_files import delete_files, delete_own_notes, delete_pending
 from hudi_ops.services.session import Session, best_effort
 from hudi_ops.timeline.cancelled import fate_of
 from hudi_ops.timeline.commit_log import POINTER_KEY, payload_folder
@@ -53,7 +54,7 @@ def clear_risen(session: Session, state: TableState, instant: str) -> list[str]:
     Returns:
         Paths of the data files that may have been there.
     """
-    paths = files_of(session, instant)
+    paths = files_of(session, state, instant)
     delete_files(session.ctx.storage, paths)
     delete_own_notes(session, instant)
     _undo_late_delta(session, state, instant)
@@ -71,7 +72,11 @@ def clear_late(session: Session, state: TableState, completed: Instant) -> None:
         return
     named = {stat.path for stat in metadata.stats}
     storage = session.ctx.storage
-    late = [path for path in files_of(session, completed.time) if path not in named and storage.head(path) is not None]
+    late = [
+        path
+        for path in files_of(session, state, completed.time)
+        if path not in named and storage.head(path) is not None
+    ]
     delete_files(storage, late)
     _drop_other_payloads(session, state, completed)
     delete_markers(storage, completed.time)
@@ -216,7 +221,7 @@ def look_again(session: Session, state: TableState, instant: str, until_ms: Sequ
     """
     paths: list[str] = []
     if session.was_cancelled(state, instant):
-        paths = files_of(session, instant)
+        paths = files_of(session, state, instant)
         late = [path for path in paths if session.ctx.storage.head(path) is not None]
         if late:
             logger.warning("tasks of %s wrote after its rollback; deleted: %s", instant, ", ".join(late))

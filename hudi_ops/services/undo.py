@@ -10,9 +10,9 @@ from hudi_ops.concurrency.lease import Lease, read_lease
 from hudi_ops.errors import Busy, Conflict, InvalidRequest, Unsupported
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import is_dead, is_foreign
+from hudi_ops.services.left_files import files_of
 from hudi_ops.services.recover import finish_unfinished, recover
 from hudi_ops.services.rollback import Undone, roll_back
-from hudi_ops.services.rollback_files import files_of
 from hudi_ops.services.session import Session
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.timeline.archived import load_history
@@ -111,7 +111,7 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
         refuse_alive(session, state, lease, instant, abandoned=abandoned)
     owner = _owner(lease)
     if dry_run:
-        paths = files_of(session, instant, foreign=lease is not None and is_foreign(lease))
+        paths = files_of(session, state, instant, foreign=lease is not None and is_foreign(lease))
         return RollbackResult(state.config.name, instant, found.kind, owner, None, tuple(paths), dry_run=True)
     if not cancel_write(session, instant, "asked for by hand", _still(session, instant, lease)):
         raise Conflict(

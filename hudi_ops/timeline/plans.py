@@ -7,7 +7,7 @@ layout 1 are. Paths come as bare names, absolute paths or URIs, by action and ve
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -17,6 +17,9 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, requested_name
+
+_CHILD_NODES = "clustering.group.child.node"
+_CHILD_PARTITION = "clustering.group.partition"
 
 T = TypeVar("T")
 FilesByPartition: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -49,13 +52,18 @@ class CompactionPlan:
 
 @dataclass(frozen=True)
 class ReplacePlan:
-    """Groups of slices to be replaced together by a clustering; none for overwrites, which plan nothing."""
+    """Groups of slices to be replaced together by a clustering; none for overwrites, which plan nothing.
+
+    `children` are (partition path, first part of the file id) of the groups that a resize of consistent hashing makes: while it is
+    pending, writers put their rows into these as well, under the plan's instant (docs/format.md §6.1).
+    """
 
     operation: str
     groups: tuple[tuple[PlannedSlice, ...], ...]
     strategy: str = ""
     strategy_params: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, str] = field(default_factory=dict)
+    children: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -204,13 +212,21 @@ def _compaction(record: Mapping[str, Any]) -> CompactionPlan:
 def _replace(record: Mapping[str, Any]) -> ReplacePlan:
     operation, plan = record["operationType"] or "", record["clusteringPlan"] or {}
     strategy = plan.get("strategy") or {}
+    groups = plan.get("inputGroups") or ()
     return ReplacePlan(
         operation,
-        tuple(tuple(map(_slice, group["slices"] or ())) for group in plan.get("inputGroups") or ()),
+        tuple(tuple(map(_slice, group["slices"] or ())) for group in groups),
         strategy.get("strategyClassName") or "",
         strategy.get("strategyParams") or {},
         {**(record.get("extraMetadata") or {}), **(plan.get("extraMetadata") or {})},
+        frozenset(child for group in groups for child in _children(group.get("extraMetadata") or {})),
     )
+
+
+def _children(extra: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The file groups that a resize makes of an input group: nodes of the hash ring, as JSON in the group's extra metadata."""
+    for node in json.loads(extra.get(_CHILD_NODES) or "[]"):
+        yield extra.get(_CHILD_PARTITION) or "", node["fileIdPrefix"]
 
 
 def _slice(record: Mapping[str, Any]) -> PlannedSlice:
