@@ -36,6 +36,7 @@ file twice.
 the partitions that the rows touch, `insert_overwrite_table` the whole table |
 | evolve | whether the table takes new columns and wider types from the files; off: such files are refused |
 | max_files, max_bytes | at most so much in one commit; the next run takes the rest. Empty: everything |
+| retake | a file that was corrected after it was taken: its path below the source. It is taken again; `upsert` only |
 | engine | `auto` chooses by the size of the work; `local` uses one process, `spark` the executors |
 
 The task's result (XCom `return_value`) says what was done: instant, rows inserted, updated and deleted, engine and why.
@@ -106,6 +107,14 @@ with DAG(
             title="Most bytes",
             description="Take files of at most so many bytes in this commit, one at least. Empty: all.",
         ),
+        "retake": Param(
+            "",
+            type=["null", "string"],
+            pattern=r"^([^\s\-][^\r\n\t]*)?$",
+            maxLength=1000,
+            title="Take again",
+            description="A file that was corrected after it was taken: its path below the source. Upsert only. Empty: none.",
+        ),
     },
 ) as dag:
     HudiOpsSubmitOperator(
@@ -119,6 +128,7 @@ with DAG(
             "--evolve={{ 'true' if params.evolve else 'false' }}",
             "--max-files={{ params.max_files or '' }}",
             "--max-bytes={{ params.max_bytes or '' }}",
+            "--retake={{ params.retake or '' }}",
             f"--tables={TABLES_FILE}",
         ],
         name="hudi-ops ingest {{ params.table }}",

@@ -18,16 +18,11 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.services.adopt import Adoption, adopt_table
 from hudi_ops.services.adopter import Terms
-from hudi_ops.services.batch import Batch
 from hudi_ops.services.compactable import CompactableTable
 from hudi_ops.services.create import Definition, create_table
-from hudi_ops.services.engine_choice import EngineName, choose_engine, choose_frame_engine
-from hudi_ops.services.folder import SourceFolder, ingest_folder
-from hudi_ops.services.given_rows import GivenRows
 from hudi_ops.services.indexed_table import IndexedTable
-from hudi_ops.services.ingest import IngestResult, ingest
-from hudi_ops.services.ledger import Offer
-from hudi_ops.services.operations import DELETE_PARTITION, TRUNCATE, WriteOperation, parse_operation
+from hudi_ops.services.ingestable import IngestableTable
+from hudi_ops.services.operations import DELETE_PARTITION, TRUNCATE, WriteOperation
 from hudi_ops.services.read import Opened
 from hudi_ops.services.readable import ReadableTable
 from hudi_ops.services.remove import RemovalResult, preview_removal, remove
@@ -35,14 +30,14 @@ from hudi_ops.services.retry import retried
 from hudi_ops.services.session import Session
 from hudi_ops.services.undo import RecoverResult, RollbackResult, recover_table, rollback_write
 from hudi_ops.services.writable import refuse_unwritable
-from hudi_ops.storage.paths import open_folder, open_storage
+from hudi_ops.storage.paths import open_storage
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.view.schema import table_schema
 
 R = TypeVar("R")
 
 
-class Table(ReadableTable, CompactableTable, IndexedTable):
+class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable):
     """One table. Not safe for several threads; open one per thread.
 
     Use `Table.create` or `Table.open`.
@@ -253,78 +248,6 @@ class Table(ReadableTable, CompactableTable, IndexedTable):
         options = {"where": where, "as_of": self._instant_of(as_of), "query": query, "listing": listing}
         of_changes = {"since": since, "until": until, "fence": "true" if fence else None}
         return frame_of(spark, self._ctx.storage, columns, {**options, **of_changes})
-
-    def ingest(
-        self, data: Any, operation: str = "upsert", *, engine: EngineName = "auto", evolve: bool = False
-    ) -> IngestResult:
-        """Write rows that a program holds, makes or can stream, in one commit. They may be larger than memory.
-
-        Args:
-            data: a `pyarrow.Table`, `RecordBatch` or `RecordBatchReader`; a data frame of pandas or Polars (also a lazy one); a
-                DuckDB relation; a `Scan`; anything with the Arrow C stream interface; an iterable of record batches of one
-                schema; or a PySpark DataFrame. Streams and DataFrames are read once, whatever happens.
-            operation: `upsert`; `insert`, which refuses keys that are there; `delete`, by key; `bulk_insert`, which looks no key
-                up, so that one that is there lies in the table twice; `insert_overwrite`, which replaces the partitions that the
-                rows touch; `insert_overwrite_table`, which replaces all of them.
-            engine: `local`, `spark`, or `auto`: a DataFrame is written on its executors, a stream by this process, and rows in
-                memory as their bytes suggest.
-            evolve: let the table take new columns and wider types from the rows; missing columns are null then. Rows need not be
-                there: an empty table with the wanted columns changes the schema alone.
-
-        Raises:
-            InvalidRequest: the rows do not fit the table; nothing was changed.
-            Conflict: lost to overlapping writes again and again.
-            Unavailable: no room on disk for rows that do not fit into memory; nothing was changed.
-        """
-        kind = parse_operation(operation)
-        with GivenRows(data) as rows:
-            chosen, reason = (
-                choose_engine(engine, rows.size_bytes, self._ctx.engine)
-                if rows.frame is None
-                else choose_frame_engine(engine, rows.frame, self._ctx.engine)
-            )
-            batch = Batch(kind, rows=rows, evolve=evolve)
-            return retried(self._session, lambda started_s: ingest(self._session, batch, chosen, reason, started_s))
-
-    def ingest_folder(
-        self,
-        folder: str,
-        operation: str = "upsert",
-        *,
-        engine: EngineName = "auto",
-        min_age_s: float = 0.0,
-        max_files: int | None = None,
-        max_bytes: int | None = None,
-        evolve: bool = False,
-    ) -> IngestResult:
-        """Write the files of a folder that were not taken before, each exactly once.
-
-        Args:
-            folder: holds CSV, JSON lines or Parquet files, at any depth; names beginning with `_` or `.` wait.
-            operation: as in `ingest`.
-            engine: as in `ingest`.
-            min_age_s: files that changed more recently wait.
-            max_files: so many files in this commit, by path; the others are for the next call. None: all.
-            max_bytes: as many files as lie within so many bytes, one at least. None: all.
-            evolve: as in `ingest`; the table takes the columns of all files together.
-
-        Raises:
-            InvalidRequest: a file does not fit the table, or changed after it was taken; nothing was changed.
-            Conflict: lost to overlapping writes again and again.
-        """
-        limits = SourceFolder(open_folder(folder), min_age_s, max_files, max_bytes)
-        return ingest_folder(self._session, limits, parse_operation(operation), engine, evolve=evolve)
-
-    def preview_folder(
-        self, folder: str, *, min_age_s: float = 0.0, max_files: int | None = None, max_bytes: int | None = None
-    ) -> Offer:
-        """What `ingest_folder` would take now, and which names would wait for what reason; changes nothing.
-
-        Raises:
-            InvalidRequest: no such folder, or a file that was taken has changed since.
-            Unsupported: the table cannot be written.
-        """
-        return SourceFolder(open_folder(folder), min_age_s, max_files, max_bytes).offer(self._session)[1]
 
     def delete_partition(self, paths: Sequence[str], *, dry_run: bool = False) -> RemovalResult:
         """Remove the rows of whole partitions, in one commit; earlier instants still show them.

@@ -45,6 +45,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--max-bytes", type=bound, help="take files of at most so many bytes, one at least; default: all"
     )
+    parser.add_argument(
+        "--retake",
+        action="append",
+        default=[],
+        help="path, below the source, of a corrected file to take again; upsert only; may be given several times",
+    )
     parser.add_argument("--stop-file", help="end, without a trace, as soon as this file exists")
     return parser.parse_args()
 
@@ -103,6 +109,7 @@ def work() -> dict[str, Any]:
             evolve=options.evolve == "true",
             max_files=options.max_files,
             max_bytes=options.max_bytes,
+            retake=[path for path in options.retake if path],
         )
     finally:
         table.close()

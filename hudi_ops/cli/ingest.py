@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,12 +28,14 @@ INGEST_HELP = """Take the new files of a folder into a table, each exactly once.
 
 Files are CSV, JSON lines or Parquet. Names that begin with _ or . wait, and so do files younger than --min-age. All
 files are taken in one commit, or none is. Running it again takes only what is new. --max-files and --max-bytes bound
-what one commit takes, by path; the next run goes on.
+what one commit takes, by path; the next run goes on. A file that changed after it was taken stops the run, until
+--retake names it: then its rows are upserted again, before those of new files. Rows that it lacks now stay.
 
 \b
 hudi-ops ingest flights
 hudi-ops ingest flights --source landing --operation upsert --min-age 30s
 hudi-ops ingest flights --source landing --dry-run
+hudi-ops ingest flights --source landing --retake 2024/01/flights.csv
 """
 
 
@@ -77,24 +80,32 @@ def ingest(
         str | None,
         typer.Option(metavar="SIZE", help="Files of so many bytes in this commit, one at least, for example 2GB."),
     ] = None,
+    retake: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Take a corrected file again, named by its path in the folder; upsert only. May be given several times.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the files that would be taken; change nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Take the new files of a folder into a table."""
-    from hudi_ops.services.folder import refuse_bounds
+    from hudi_ops.services.folder import refuse_bounds, refuse_retake
     from hudi_ops.services.operations import parse_operation
 
     min_age_s = parse_seconds(min_age, "--min-age")
     bounds = {"max_files": max_files, "max_bytes": parse_bytes(max_bytes, "--max-bytes") if max_bytes else None}
     # Before anything is asked of the table, or dropped from it.
     refuse_bounds(parse_operation(operation), **bounds)
+    refuse_retake(parse_operation(operation), retake or ())
     location = locate(table)
     folder = source or _declared_source(location)
     with open_table(location) as opened:
         if dry_run:
-            _tell_offer(location, folder, _preview(opened, folder, engine, min_age_s, bounds), as_json)
+            _tell_offer(location, folder, _preview(opened, folder, engine, min_age_s, bounds, retake or ()), as_json)
             return
         with working(f"ingesting {folder} into {location.name}"):
             if drop_metadata_table:
@@ -106,6 +117,7 @@ def ingest(
                 engine=engine,  # type: ignore[arg-type]
                 min_age_s=min_age_s,
                 evolve=evolve,
+                retake=retake or (),
                 **bounds,
             )
     if as_json:
@@ -122,13 +134,15 @@ def _declared_source(location: TableLocation) -> str:
     return location.declaration.source
 
 
-def _preview(table: Table, folder: str, engine: str, min_age_s: float, bounds: dict[str, int | None]) -> Offer:
+def _preview(
+    table: Table, folder: str, engine: str, min_age_s: float, bounds: dict[str, int | None], retake: Sequence[str]
+) -> Offer:
     """What an ingest would take now, refused for the reasons for which it would be."""
     from hudi_ops.services.engine_choice import choose_engine
 
     if engine != "spark":  # asking for Spark starts it
         choose_engine(engine, 0, table.context.engine)
-    return table.preview_folder(folder, min_age_s=min_age_s, **bounds)
+    return table.preview_folder(folder, min_age_s=min_age_s, retake=retake, **bounds)
 
 
 def _tell_offer(location: TableLocation, folder: str, offer: Offer, as_json: bool) -> None:
@@ -138,7 +152,10 @@ def _tell_offer(location: TableLocation, folder: str, offer: Offer, as_json: boo
             "table": location.name,
             "source": folder,
             "dry_run": True,
-            "files": [{"path": info.path, "size_bytes": info.size_bytes} for info in offer.files],
+            "files": [
+                {"path": info.path, "size_bytes": info.size_bytes, "retaken": info.path in offer.retaken}
+                for info in offer.files
+            ],
             "size_bytes": size_bytes,
             "left": [{"path": info.path, "size_bytes": info.size_bytes} for info in offer.left],
             "waiting": [{"path": path, "reason": reason} for path, reason in sorted(offer.waiting.items())],
@@ -146,7 +163,8 @@ def _tell_offer(location: TableLocation, folder: str, offer: Offer, as_json: boo
         return
     write(f"{counted(len(offer.files), 'file')} of {folder} would be taken into {location.name}, {sized(size_bytes)}")
     for info in offer.files:
-        write(f"  {info.path}  {sized(info.size_bytes)}")
+        again = "  is taken again" if info.path in offer.retaken else ""
+        write(f"  {info.path}  {sized(info.size_bytes)}{again}")
     for info in offer.left:
         write(f"  {info.path}  {sized(info.size_bytes)}  is left for the next run")
     for path, reason in sorted(offer.waiting.items()):

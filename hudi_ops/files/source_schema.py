@@ -11,6 +11,7 @@ import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
 from hudi_ops.errors import InvalidRequest, NotFound
+from hudi_ops.files.csv_quotes import refuse_bad_quotes
 from hudi_ops.files.source import open_text, refuse_changed, source_format
 from hudi_ops.files.text_source import json_type
 from hudi_ops.storage.protocol import FileInfo, Storage
@@ -68,6 +69,8 @@ def _in_larger_blocks(read: Callable[[pa.NativeFile, pa.Schema, int | None], pa.
             with open_text(task.storage, task.file) as body:
                 return read(body, task.table, block_bytes)
         except pa.ArrowInvalid as error:
+            if source_format(task.file.name) == "csv":
+                refuse_bad_quotes(lambda: open_text(task.storage, task.file))
             if "block size" not in str(error) or block_bytes == 2**31 - 1:
                 raise
     raise AssertionError  # pragma: no cover
@@ -75,7 +78,8 @@ def _in_larger_blocks(read: Callable[[pa.NativeFile, pa.Schema, int | None], pa.
 
 def _csv_schema(body: pa.NativeFile, table: pa.Schema, block_bytes: int | None) -> pa.Schema:
     blocks = pacsv.ReadOptions(block_size=block_bytes)
-    names = pacsv.open_csv(body, read_options=blocks).schema.names
+    lines = pacsv.ParseOptions(newlines_in_values=True)
+    names = pacsv.open_csv(body, read_options=blocks, parse_options=lines).schema.names
     return pa.schema([table.field(name) if name in table.names else pa.field(name, pa.string()) for name in names])
 
 

@@ -12,6 +12,7 @@ import pyarrow.json as pajson
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.files.casts import first_infinite
+from hudi_ops.files.csv_quotes import CheckedBody, refuse_bad_quotes
 from hudi_ops.files.runs import Run, runs_of
 
 _BLOCKS_BYTES = (1 << 20, 1 << 24, 1 << 28, 2**31 - 1)
@@ -45,7 +46,7 @@ class TextSource:
         """All rows, as far parsed as the reader does it.
 
         Raises:
-            ArrowInvalid: they cannot be parsed.
+            ArrowInvalid: they cannot be parsed, or a quoted value of CSV is malformed.
         """
         done = 0
         for block_bytes in _BLOCKS_BYTES:
@@ -55,8 +56,14 @@ class TextSource:
                     done = first + rows.num_rows
                 return
             except pa.ArrowInvalid as error:
+                self._explain_quotes()
                 if "block size" not in str(error) or block_bytes == _BLOCKS_BYTES[-1]:
                     raise
+
+    def _explain_quotes(self) -> None:
+        """What Arrow says of a malformed value is seldom the cause, and a quote that never closes looks like a long row to it."""
+        if self._kind == "csv":
+            refuse_bad_quotes(self._open_body)
 
     def refuse_overflow(self, rows: pa.Table, where: str) -> None:
         """Both readers turn numbers that are too large into infinity.
@@ -102,7 +109,7 @@ class TextSource:
         """Whether no number of a CSV column is too large, words for infinity aside.
 
         Raises:
-            ArrowInvalid: the file cannot be parsed.
+            ArrowInvalid: the file cannot be parsed, or a quoted value is malformed.
         """
         options = pacsv.ConvertOptions(
             column_types={name: pa.string()}, include_columns=[name], strings_can_be_null=True, null_values=[""]
@@ -110,13 +117,14 @@ class TextSource:
         for block_bytes in _BLOCKS_BYTES[1:]:
             try:
                 with pacsv.open_csv(
-                    self._open_body(),
+                    pa.PythonFile(CheckedBody(self._open_body()), mode="r"),
                     read_options=pacsv.ReadOptions(block_size=block_bytes),
                     parse_options=pacsv.ParseOptions(newlines_in_values=True),
                     convert_options=options,
                 ) as reader:
                     return not any(self._overflows(batch.column(0), name) for batch in reader)
             except pa.ArrowInvalid as error:
+                self._explain_quotes()
                 if "block size" not in str(error):
                     raise
         return False
@@ -157,7 +165,8 @@ def _open_csv(body: pa.NativeFile, schema: pa.Schema, block_bytes: int) -> pacsv
     # Costs a little parallel parsing; without it a quoted line break is an error, but only in files of several blocks.
     lines = pacsv.ParseOptions(newlines_in_values=True)
     blocks = pacsv.ReadOptions(block_size=block_bytes)
-    return pacsv.open_csv(body, read_options=blocks, parse_options=lines, convert_options=options)
+    checked = pa.PythonFile(CheckedBody(body), mode="r")
+    return pacsv.open_csv(checked, read_options=blocks, parse_options=lines, convert_options=options)
 
 
 def _csv_type(field: pa.Field) -> pa.DataType:

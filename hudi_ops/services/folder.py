@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hudi_ops.errors import InvalidRequest
@@ -9,7 +10,7 @@ from hudi_ops.services.batch import Batch, KeptChunks
 from hudi_ops.services.engine_choice import EngineName, choose_engine
 from hudi_ops.services.ingest import IngestResult, ingest, nothing_new
 from hudi_ops.services.ledger import Ledger, Offer, offer_of, read_ledger
-from hudi_ops.services.operations import Replaces, WriteOperation
+from hudi_ops.services.operations import UPSERT, Replaces, WriteOperation
 from hudi_ops.services.recover import finish_unfinished
 from hudi_ops.services.retry import retried
 from hudi_ops.services.session import Session
@@ -26,37 +27,40 @@ class SourceFolder:
         min_age_s: files that changed more recently wait.
         max_files: so many files at most, by path; None: all.
         max_bytes: as many files as lie within so many bytes, one at least; None: all.
+        retake: paths of files that are taken again where they have changed since they were taken.
     """
 
     storage: Storage
     min_age_s: float = 0.0
     max_files: int | None = None
     max_bytes: int | None = None
+    retake: tuple[str, ...] = ()
 
     def offer(self, session: Session) -> tuple[Ledger, Offer]:
         """The source's ledger, and what would be taken now.
 
         Raises:
-            InvalidRequest: a file that was taken has changed since.
+            InvalidRequest: a file that was taken has changed since, or `retake` names one that was not.
             Unsupported: the table cannot be written.
         """
         state = session.loader.load()
         refuse_unwritable(state.config)
         ledger = read_ledger(session.ctx.storage, session.newest_extra(state), self.storage.uri)
-        offer = offer_of(self.storage, ledger, session.ctx.clock.now_ms(), self.min_age_s)
+        offer = offer_of(self.storage, ledger, session.ctx.clock.now_ms(), self.min_age_s, self.retake)
         return ledger, offer.within(self.max_files, self.max_bytes)
 
 
 def ingest_folder(
     session: Session, folder: SourceFolder, operation: WriteOperation, engine: EngineName, *, evolve: bool
 ) -> IngestResult:
-    """Write what a folder offers; each file exactly once.
+    """Write what a folder offers: each file once, and those to take again once more.
 
     Raises:
         InvalidRequest: a file does not fit the table, or changed after it was taken; nothing was changed.
         Conflict: lost to overlapping writes again and again.
     """
     refuse_bounds(operation, folder.max_files, folder.max_bytes)
+    refuse_retake(operation, folder.retake)
 
     def attempt(started_s: float) -> IngestResult:
         # Read again at each try: a conflict may mean that another writer took these very files; so may a decided commit
@@ -91,4 +95,20 @@ def refuse_bounds(operation: WriteOperation, max_files: int | None, max_bytes: i
             found=" and ".join(bounds),
             next_step="leave the bounds out; or use upsert, insert or bulk_insert",
             field=bounds[0],
+        )
+
+
+def refuse_retake(operation: WriteOperation, retake: Sequence[str]) -> None:
+    """Refuse to take a file again with an operation that would double its rows, or that means something else the second time.
+
+    Raises:
+        InvalidRequest: files to take again, and an operation other than upsert.
+    """
+    if retake and operation is not UPSERT:
+        raise InvalidRequest(
+            f"{operation.name} cannot take a file again",
+            expected="upsert, which replaces the rows that the file brought before",
+            found=operation.name,
+            next_step="use upsert, or leave retake out and put the corrected rows into a new file",
+            field="retake",
         )

@@ -88,6 +88,8 @@ def test_the_form_offers_every_operation(tables_file: Path, load_dag) -> None:
         {"operation": "insert_overwrite_table"},
         {"max_files": 10, "max_bytes": 2_000_000_000},
         {"max_files": None},
+        {"retake": "2026/01/trips.csv"},
+        {"retake": None},
     ],
 )
 def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) -> None:
@@ -107,6 +109,7 @@ def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) ->
         ("source", "a\nb"),
         ("source", 7),
         ("max_files", 0),
+        ("retake", "--evolve"),
         ("max_bytes", "2 GB"),
     ],
 )

@@ -182,6 +182,8 @@ def test_an_insert_of_a_key_that_is_there(ingest_refused: Callable[..., None], r
         (("ingest", "trips", "--engine=flink", "--dry-run"), ("flink", "local")),
         (("ingest", "trips", "--operation=insert_overwrite_table", "--max-files=1"), ("max_files", "replace")),
         (("ingest", "trips", "--operation=insert_overwrite_table", "--max-bytes=1MB", "--dry-run"), ("max_bytes",)),
+        (("ingest", "trips", "--operation=insert", "--retake=first.parquet"), ("again", "upsert")),
+        (("ingest", "trips", "--retake=never.parquet"), ("never.parquet", "no such file")),
         (("ingest", "trips", "--min-age=soon"), ("--min-age", "soon")),
         (("ingest", "trips", "--source=nowhere"), ("nowhere",)),
         (("ingest", "trips", "--source=nowhere", "--dry-run"), ("nowhere",)),

@@ -1,0 +1,214 @@
+"""Checking the quotes of CSV, block by block: Arrow's reader takes text after a closing quote and a quote that never closes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+BLOCK_BYTES = 1 << 20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_QUOTE = ord('"')
+_BETWEEN_VALUES = np.zeros(256, bool)
+_BETWEEN_VALUES[list(b",\r\n")] = True
+_BETWEEN_VALUES_OR_QUOTE = _BETWEEN_VALUES.copy()
+_BETWEEN_VALUES_OR_QUOTE[_QUOTE] = True
+
+
+class BadQuote(NamedTuple):
+    """A quoted value that is malformed, as offsets in the file's bytes, uncompressed.
+
+    Attributes:
+        opened_at: the value's opening quote.
+        closed_at: the first byte behind its closing quote, which should have ended the value; None: no quote closes it.
+    """
+
+    opened_at: int
+    closed_at: int | None
+
+
+class QuoteCheck:
+    """Follows the quotes of one CSV file from its start, by the rules of Arrow's reader.
+
+    A quote opens a value at its start only; elsewhere in a value that is not quoted it is text. Within a quoted value two quotes
+    are one, and a single one closes it; a delimiter, the end of the line or the end of the file must follow.
+    """
+
+    def __init__(self) -> None:
+        self._is_open = False
+        self._opened_at = 0
+        self._is_at_start = True
+        """Whether a value begins behind the last byte that is decided."""
+        self._held = b""
+        """Quotes at the end of the last block, shortened to one or two: what they mean depends on the byte behind them."""
+        self._held_at = 0
+        self._end = 0
+        self._has_begun = False
+
+    def feed(self, block: bytes) -> BadQuote | None:
+        """Take the next bytes.
+
+        Args:
+            block: the bytes behind those of the last call; empty: the file ends here.
+
+        Returns:
+            The first malformed value that is known so far, or None.
+        """
+        if not block:
+            return self._last()
+        start, self._end = self._end, self._end + len(block)
+        if not self._has_begun:
+            self._has_begun = True
+            if block.startswith(_BYTE_ORDER_MARK):
+                start, block = len(_BYTE_ORDER_MARK), block[len(_BYTE_ORDER_MARK) :]
+        if not self._held and b'"' not in block:
+            self._is_at_start = bool(_BETWEEN_VALUES[block[-1]]) if block else True
+            return None
+        body = block.rstrip(b'"')
+        tail, tail_at = block[len(body) :], start + len(body)
+        if not body:
+            if not self._held:
+                self._held_at = tail_at
+            self._held = _shortened(self._held + tail)
+            return None
+        found = self._follow(self._held + body, start)
+        self._is_at_start = bool(_BETWEEN_VALUES[body[-1]])
+        self._held, self._held_at = _shortened(tail), tail_at
+        return found
+
+    def _last(self) -> BadQuote | None:
+        # The end of the file ends a value, as a line's end does.
+        if self._held and (bad := self._follow(self._held + b"\n", self._end)) is not None:
+            return bad
+        self._held = b""
+        return BadQuote(self._opened_at, None) if self._is_open else None
+
+    def _follow(self, body: bytes, start: int) -> BadQuote | None:
+        """Follow the quotes in `body`: the held ones and the bytes from the offset `start`, which end with another byte."""
+        data = np.frombuffer(body, np.uint8)
+        quotes = np.flatnonzero(data == _QUOTE)
+        if not quotes.size:
+            return None
+        shift = start - len(self._held)
+        return None if self._alternates(data, quotes, shift) else self._follow_runs(data, quotes, shift)
+
+    def _alternates(self, data: npt.NDArray[np.uint8], quotes: npt.NDArray[np.int64], shift: int) -> bool:
+        """Take the quotes if they open and close values in turn, which is quick to check; False: they may be text, too."""
+        was_open = int(self._is_open)
+        opening, closing = quotes[was_open::2], quotes[1 - was_open :: 2]
+        # Of a doubled quote one half counts as closing, the other as opening again.
+        begins = _BETWEEN_VALUES_OR_QUOTE[data[opening - 1]]
+        if opening.size and opening[0] == 0:
+            begins[0] = self._is_at_start
+        if not (begins.all() and _BETWEEN_VALUES_OR_QUOTE[data[closing + 1]].all()):
+            return False
+        self._is_open = bool((quotes.size + was_open) % 2)
+        if self._is_open:
+            gaps = np.diff(quotes, prepend=-2 if not was_open else quotes[0])[was_open::2]
+            begun = np.flatnonzero(gaps > 1)
+            if begun.size:
+                self._opened_at = self._offset(int(opening[begun[-1]]), shift)
+        return True
+
+    def _follow_runs(self, data: npt.NDArray[np.uint8], quotes: npt.NDArray[np.int64], shift: int) -> BadQuote | None:
+        """Take the quotes as runs of neighbours: a run acts as one, since an odd number of quotes opens, closes, or is text."""
+        is_first = np.diff(quotes, prepend=-2) > 1
+        starts = np.flatnonzero(is_first)
+        lengths = np.diff(starts, append=quotes.size)
+        firsts = quotes[starts]
+        ends = firsts + lengths
+        opens = _BETWEEN_VALUES[data[firsts - 1]]
+        if firsts[0] == 0:
+            opens[0] = self._is_at_start
+        is_open = self._states(opens, (lengths & 1).astype(bool))
+        was_open = np.concatenate(([self._is_open], is_open[:-1]))
+        begins = ~was_open & opens
+        wrong = np.flatnonzero((was_open | begins) & ~is_open & ~_BETWEEN_VALUES[data[ends]])
+        upto = int(wrong[0]) if wrong.size else begins.size - 1
+        begun = np.flatnonzero(begins[: upto + 1])
+        if begun.size:
+            self._opened_at = self._offset(int(firsts[begun[-1]]), shift)
+        if wrong.size:
+            return BadQuote(self._opened_at, shift + int(ends[upto]))
+        self._is_open = bool(is_open[-1])
+        return None
+
+    def _offset(self, at: int, shift: int) -> int:
+        # Held quotes may have been shortened: where they began is known.
+        return self._held_at if at < len(self._held) else shift + at
+
+    def _states(self, opens: npt.NDArray[np.bool_], is_odd: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Whether a quoted value is open behind each run."""
+        # At a value's start an odd run opens or, where one is open, closes: it toggles. Elsewhere it closes or is text: closed.
+        # An even run changes nothing: an empty value, doubled quotes, or text.
+        toggles = np.cumsum(is_odd & opens)
+        closed_at = np.maximum.accumulate(np.where(is_odd & ~opens, np.arange(is_odd.size), -1))
+        before = np.where(closed_at >= 0, toggles[closed_at], -int(self._is_open))
+        return np.asarray((toggles - before) & 1, bool)
+
+
+class CheckedBody:
+    """The bytes of a CSV file, for Arrow's reader, which gets none behind a malformed value."""
+
+    def __init__(self, body: pa.NativeFile) -> None:
+        self._body = body
+        self._check = QuoteCheck()
+        self.closed = False
+
+    def read(self, size_bytes: int = -1) -> bytes:
+        """The next bytes.
+
+        Raises:
+            ArrowInvalid: they hold or end a malformed value.
+        """
+        block: bytes = self._body.read(size_bytes)
+        if size_bytes and self._check.feed(block) is not None:
+            raise pa.ArrowInvalid("a quoted value is malformed")
+        return block
+
+    def close(self) -> None:
+        """Close the file."""
+        self.closed = True
+        self._body.close()
+
+
+def refuse_bad_quotes(open_body: Callable[[], pa.NativeFile]) -> None:
+    """Look for a malformed value, from the start of the file.
+
+    Args:
+        open_body: opens the file's bytes, uncompressed.
+
+    Raises:
+        ArrowInvalid: there is one; names its lines, counted from 1.
+    """
+    check = QuoteCheck()
+    with open_body() as body:
+        while True:
+            block = body.read(BLOCK_BYTES)
+            bad = check.feed(block)
+            if bad is not None or not block:
+                break
+    if bad is None:
+        return
+    opened = _line_of(open_body, bad.opened_at)
+    if bad.closed_at is None:
+        raise pa.ArrowInvalid(f"line {opened}: a quote opens a value and none closes it before the file ends")
+    line = _line_of(open_body, bad.closed_at)
+    since = "" if line == opened else f" that began in line {opened}"
+    raise pa.ArrowInvalid(f"line {line}: text follows the closing quote of a value{since}")
+
+
+def _shortened(quotes: bytes) -> bytes:
+    return quotes if len(quotes) < 3 else quotes[: 2 - len(quotes) % 2]
+
+
+def _line_of(open_body: Callable[[], pa.NativeFile], offset: int) -> int:
+    line, last = 1, b""
+    with open_body() as body:
+        while offset > 0 and (block := body.read(min(BLOCK_BYTES, offset))):
+            line += block.count(b"\n") + block.count(b"\r") - (last + block).count(b"\r\n")
+            last, offset = block[-1:], offset - len(block)
+    return line
