@@ -31,13 +31,14 @@ def superseded_files(
         if name is None:
             continue
         if instants.is_committed(name.instant):
-            since = instants.counted_from(name.instant) if name.is_log else name.instant
-            (logs if name.is_log else bases).setdefault(name.file_id, []).append((since, info))
+            (logs if name.is_log else bases).setdefault(name.file_id, []).append((name.instant, info))
         elif not name.is_log and instants.own.find(name.instant) is None and name.instant < newest:
             gone.append(info.path)
     for file_id, held in bases.items():
         instant, info = max(held, key=lambda one: one[0])
         if instant < newest and info.modified_ms < before_ms:
-            gone += [log.path for since, log in logs.get(file_id, []) if since < instant]
+            of_group = logs.get(file_id, [])
+            upon = instants.lie_upon([(written, instant) for written, _ in of_group])
+            gone += [log.path for (_, log), is_newer in zip(of_group, upon, strict=True) if not is_newer]
             gone += [base.path for older, base in held if older < instant]
     return gone

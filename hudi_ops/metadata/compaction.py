@@ -143,7 +143,8 @@ def inputs_at(
         for one in newest_slices(partition, folder, instants):
             if one.base is not None and one.base.instant >= instant:
                 continue
-            logs = tuple(log for log in one.logs if instants.counted_from(log.instant) < instant)
+            later = instants.lie_upon([(log.instant, instant) for log in one.logs])
+            logs = tuple(log for log, is_later in zip(one.logs, later, strict=True) if not is_later)
             if any(log.size_bytes != _init_bytes() for log in logs):
                 found.append(GroupInput(len(found), partition, MetadataSlice(one.file_id, one.base, logs)))
     return CompactionInputs(instant, tuple(found), taken_below(instants.own, instant), compactions(instants.own))

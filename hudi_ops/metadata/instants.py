@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from hudi_ops.metadata.partitions import TIMELINE_FOLDER
+from hudi_ops.metadata.partitions import HISTORY_FOLDER, TIMELINE_FOLDER
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, list_timeline
+from hudi_ops.timeline.archived import ArchivedTimes
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.writer_times import WriterTimes
 
 INIT_PREFIX = "00000000000000"
 """How the instants begin that are numbers rather than times: those at which partitions are first filled."""
@@ -60,10 +63,12 @@ class MetadataInstants:
     Attributes:
         own: the metadata table's timeline, read after `data`.
         data: the data table's.
+        archived: tells when instants completed that left the metadata table's timeline.
     """
 
     own: Timeline
     data: Timeline
+    archived: ArchivedTimes = field(compare=False, repr=False)
 
     def is_committed(self, time: str) -> bool:
         """Whether files of this instant of the metadata table count at all."""
@@ -78,10 +83,21 @@ class MetadataInstants:
         of_data = self.data.find(time)
         return self.is_committed(time) and (of_data is None or of_data.is_completed)
 
-    def counted_from(self, time: str) -> str:
-        """When a log file of this instant was completed: it belongs to the newest slice that was requested before."""
-        found = self.own.find(time)
-        return found.completion_time if found is not None and found.completion_time else time
+    def lie_upon(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+        """Whether log files completed at or after the instants of base files of their groups; see `WriterTimes.lie_upon`.
+
+        The log files that begin a partition's groups hold nothing: for them the history is not read.
+
+        Args:
+            pairs: (instant of the log file, instant of the base file, made or planned).
+
+        Raises:
+            Corrupt: the history of the metadata table is needed and cannot be read.
+            Unavailable: it is rewritten faster than it can be read.
+        """
+        times = WriterTimes(self.own, HISTORY_FOLDER, self.archived)
+        told = iter(times.lie_upon([pair for pair in pairs if not pair[0].startswith(INIT_PREFIX)]))
+        return [log >= base if log.startswith(INIT_PREFIX) else next(told) for log, base in pairs]
 
     @cached_property
     def missing(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ FOLDER = ".hoodie/metadata"
 """Where a metadata table lies below its table's root: a merge-on-read table of its own."""
 
 TIMELINE_FOLDER = f"{FOLDER}/.hoodie/timeline"
+HISTORY_FOLDER = f"{TIMELINE_FOLDER}/history"
 
 
 class MetadataPartition(StrEnum):

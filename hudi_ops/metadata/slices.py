@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import compress
 
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.instants import MetadataInstants
@@ -62,16 +63,16 @@ def newest_slices(
         elif instants.is_committed(file.instant):
             held = bases.get(file.file_id)
             bases[file.file_id] = file if held is None or held.instant < file.instant else held
-    found = []
-    for file_id in sorted(logs):
-        base = bases.get(file_id)
-        after = [
-            log
-            for log in logs[file_id]
-            if instants.counts(log.instant) and (base is None or instants.counted_from(log.instant) >= base.instant)
-        ]
-        found.append(MetadataSlice(file_id, base, merge_order(after)))
-    return tuple(found)
+    counted = [log for of_group in logs.values() for log in of_group if instants.counts(log.instant)]
+    upon = instants.lie_upon([
+        (log.instant, base.instant if (base := bases.get(log.file_id)) else "") for log in counted
+    ])
+    after: dict[str, list[DataFile]] = {}
+    for log in compress(counted, upon):
+        after.setdefault(log.file_id, []).append(log)
+    return tuple(
+        MetadataSlice(file_id, bases.get(file_id), merge_order(after.get(file_id, ()))) for file_id in sorted(logs)
+    )
 
 
 def newer_bases(partition: MetadataPartition, folder: Folder, instants: MetadataInstants) -> frozenset[str]:

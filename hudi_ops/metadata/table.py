@@ -24,6 +24,7 @@ from hudi_ops.metadata.slice_files import WantedRecords, read_records
 from hudi_ops.metadata.slices import MetadataSlice, count_groups, list_partition, newer_bases, newest_slices
 from hudi_ops.storage.protocol import Folder, Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
+from hudi_ops.timeline.archived import ArchivedTimes
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +144,7 @@ class MetadataTable:
         newer = newer_bases(partition, folder, self.instants)
         if not newer:
             return
-        again = MetadataInstants(load_metadata_timeline(self._storage), self.instants.data)
+        again = replace(self.instants, own=load_metadata_timeline(self._storage))
         completed = sorted(time for time in newer if again.is_committed(time))
         if completed:
             raise Unavailable(
@@ -195,7 +196,11 @@ class MetadataTable:
 
 
 def open_metadata(
-    storage: Storage, config: TableConfig, timeline: Timeline, engine: LocalEngine | None = None
+    storage: Storage,
+    config: TableConfig,
+    timeline: Timeline,
+    engine: LocalEngine | None = None,
+    archived: ArchivedTimes | None = None,
 ) -> MetadataTable | None:
     """The metadata table of a data table; None where there is none that can be believed.
 
@@ -207,10 +212,11 @@ def open_metadata(
         config: its properties.
         timeline: its timeline, which must have been read before.
         engine: how many files are read at a time.
+        archived: a session's; None: what is archived is looked up anew.
     """
     if config.version < _OLDEST_VERSION or not config.metadata_partitions:
         return None
-    instants = MetadataInstants(load_metadata_timeline(storage), timeline)
+    instants = MetadataInstants(load_metadata_timeline(storage), timeline, archived or ArchivedTimes(storage))
     if not instants.own.completed_writes:
         logger.warning(
             "the properties of %s name a metadata table that is not there: storage is listed; run %s",

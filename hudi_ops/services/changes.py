@@ -264,7 +264,8 @@ def _plan_files(storage: Storage, opened: Opened, request: ReadRequest, writes: 
 
     # Without a condition of the caller's there is little to leave out: each file has rows of these writes.
     asked = request.listing if request.where is not None else "storage"
-    read, left_out = with_metadata(storage, config, opened.timeline, asked, narrowed)
+    archived = opened.commits.archived
+    read, left_out = with_metadata(storage, config, opened.timeline, asked, narrowed, archived=archived)
     instants = BlockInstants.of(config, opened.timeline, only=frozenset(one.time for one in writes))
     tasks = wanted.tasks(storage, config, read, instants)
     skipped = tuple(one for one in touched if one not in frozenset(kept))

@@ -229,7 +229,7 @@ def _candidate(state: TableState, one: Slice) -> Candidate:
     commits = sum(done.kind == "deltacommit" for done in later)
     writers = {file.instant for file in one.logs}
     times = [found.completion_time for time in writers if (found := timeline.find(time)) is not None]
-    # What was archived completed before everything that is on the timeline.
+    # When an archived write completed is not looked up for this: its request time is close enough for an age.
     oldest = min(times) if len(times) == len(writers) and all(times) else min(writers)
     return Candidate(
         one.partition_path,

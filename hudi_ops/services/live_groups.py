@@ -38,6 +38,7 @@ def live_slices(session: Session, state: TableState, partitions: Sequence[str] |
             "auto",
             lambda metadata: open_listing(storage, config, metadata, engine=engine).walk().files,
             engine,
+            session.commits.archived,
         )
     return visible_slices(config, state.timeline, session.commits, listed)
 

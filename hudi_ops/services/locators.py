@@ -80,7 +80,10 @@ def record_lookup_of(session: Session, state: TableState) -> RecordLookup:
             next_step=f"run {build_again(_RECORD_INDEX)}, unless somebody is at it at this moment",
         )
 
-    metadata = with_metadata(session.ctx.storage, state.config, state.timeline, "metadata", with_index)
+    archived = session.commits.archived
+    metadata = with_metadata(
+        session.ctx.storage, state.config, state.timeline, "metadata", with_index, archived=archived
+    )
     if not metadata.is_current:
         raise Conflict(
             "something completed while the record index was opened",

@@ -49,4 +49,4 @@ def _is_behind(session: Session, state: TableState) -> bool:
     if not state.config.metadata_partitions:
         return False
     own = load_metadata_timeline(session.ctx.storage)
-    return not own.completed_writes or bool(MetadataInstants(own, state.timeline).missing)
+    return not own.completed_writes or bool(MetadataInstants(own, state.timeline, session.commits.archived).missing)

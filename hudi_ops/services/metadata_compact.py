@@ -149,7 +149,7 @@ def _choose(session: Session, state: TableState) -> _Chosen | None:
     instant = compaction_time(own, state.timeline)
     if not instant or not deltas_since_compaction(own) or instant <= max(compactions(own), default=""):
         return None
-    instants = MetadataInstants(own, state.timeline)
+    instants = MetadataInstants(own, state.timeline, session.commits.archived)
     partitions = kept_partitions(state.config)
     folders = _engine(session).map(lambda one: list_partition(storage, one), partitions)
     listed = tuple(zip(partitions, folders, strict=True))

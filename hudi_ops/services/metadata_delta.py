@@ -227,7 +227,9 @@ class DeltaMaker:
             return []
         self._upon = _completed(state)
         storage = self.session.ctx.storage
-        listing = open_listing(storage, state.config, open_metadata(storage, state.config, state.timeline))
+        archived = self.session.commits.archived
+        metadata = open_metadata(storage, state.config, state.timeline, archived=archived)
+        listing = open_listing(storage, state.config, metadata)
         return [FileFacts("", path, "", 0, False, ranges) for path in listing.walk().files]
 
     def _facts(self, state: TableState) -> Sequence[FileFacts]:

@@ -12,6 +12,7 @@ from hudi_ops.metadata.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.partitions import FOLDER, is_kept
 from hudi_ops.storage.protocol import Folder, Storage
 from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.archived import ArchivedTimes
 from hudi_ops.timeline.properties_file import load_config
 
 
@@ -57,7 +58,7 @@ def describe_metadata(storage: Storage) -> MetadataFacts:
     config = load_config(storage)
     data = load_timeline(storage, config)
     own = load_metadata_timeline(storage)
-    instants = MetadataInstants(own, data)
+    instants = MetadataInstants(own, data, ArchivedTimes(storage))
     lying = [name for name in storage.list_folder(FOLDER).folders if not name.startswith(".")]
     names = sorted({*config.all_metadata_partitions, *lying})
     folders = LocalEngine().map(lambda name: storage.list_folder(f"{FOLDER}/{name}"), names)
@@ -86,10 +87,11 @@ def _facts(name: str, state: str, folder: Folder, instants: MetadataInstants) ->
         if parsed is None:
             continue
         if parsed.is_log:
-            logs.append((parsed.file_id, instants.counted_from(parsed.instant), info.size_bytes))
+            logs.append((parsed.file_id, parsed.instant, info.size_bytes))
         elif instants.is_committed(parsed.instant):
             bases[parsed.file_id] = max(parsed.instant, bases.get(parsed.file_id, ""))
-    merged = [size for file_id, since, size in logs if since >= bases.get(file_id, "")]
+    upon = instants.lie_upon([(written, bases.get(file_id, "")) for file_id, written, _ in logs])
+    merged = [size for (_, _, size), is_newest in zip(logs, upon, strict=True) if is_newest]
     return PartitionFacts(
         name=name,
         state=state,

@@ -30,6 +30,7 @@ from hudi_ops.metadata.partitions import MetadataPartition
 from hudi_ops.metadata.table import MetadataTable, open_metadata
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.archived import ArchivedTimes
 from hudi_ops.timeline.commit_log import read_slot
 from hudi_ops.timeline.entries import Properties
 from hudi_ops.view.file_group import DataFile
@@ -218,6 +219,7 @@ def with_metadata(
     listing: ListingChoice,
     use: Callable[[MetadataTable | None], Used],
     engine: LocalEngine | None = None,
+    archived: ArchivedTimes | None = None,
 ) -> Used:
     """Do something with the metadata table, and where its files cannot be read, once more, then without it.
 
@@ -230,13 +232,14 @@ def with_metadata(
         listing: `storage`: without it from the start; `metadata`: never without it.
         use: gets the metadata table; None: there is none, or none that can be used.
         engine: how many files of it are read at a time.
+        archived: a session's; None: what is archived is looked up anew.
 
     Raises:
         Unavailable: storage did not answer.
         Unsupported: listing by the metadata table was asked for, and there is none.
     """
     for _ in range(TRIES if listing != "storage" else 0):
-        metadata = open_metadata(storage, config, timeline, engine)
+        metadata = open_metadata(storage, config, timeline, engine, archived)
         try:
             return use(metadata)
         except Unavailable as error:

@@ -223,7 +223,8 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
         listing = open_listing(storage, config, metadata, request.listing)
         return choose_slices(listing, visible, sought, metadata, lambda: index_of(storage))
 
-    chosen = with_metadata(storage, config, opened.timeline, request.listing, choose)
+    archived = opened.commits.archived
+    chosen = with_metadata(storage, config, opened.timeline, request.listing, choose, archived=archived)
     slices, is_whole = chosen.slices, request.as_of is None
     if request.query == "read_optimized":
         is_whole = is_whole and not any(one.logs for one in slices)

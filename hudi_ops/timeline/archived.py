@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Corrupt, NotFound, Unavailable
 from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.names import WRITE_ACTIONS
 
 READS_MAX = 5
 """How often a manifest is read again when files it named were merged away meanwhile."""
@@ -65,26 +67,67 @@ def load_history(
     if config.layout == 1:
         kept = storage.list_folder(config.history_folder).files
         return History(note=f"{len(kept)} archive files of timeline layout 1 are not read" if kept else "")
+    return History(_read_history(storage, config.history_folder, with_content=with_content, only=only))
+
+
+@dataclass
+class ArchivedTimes:
+    """When archived writes of a table and of its metadata table completed; each is looked up once.
+
+    An instant that a listing of the timeline lacks had its history written before, so "not in the history" stays true as well.
+    """
+
+    storage: Storage
+    _known: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def completion_times(self, folder: str, times: Iterable[str]) -> dict[str, str]:
+        """Look up when writes completed that a timeline does not have any more.
+
+        Args:
+            folder: the history folder of that timeline, in layout 2.
+            times: request times of the writes.
+
+        Returns:
+            Completion time by request time; empty for a write that the history does not have, either.
+
+        Raises:
+            Corrupt: the history cannot be read.
+            Unavailable: it is rewritten faster than it can be read.
+
+        Source: docs/format.md §5.1.
+        """
+        wanted = frozenset(times)
+        new = frozenset(time for time in wanted if (folder, time) not in self._known)
+        if new:
+            read = _read_history(self.storage, folder, with_content=False, only=new)
+            found = {one.time: one.completion_time for one in read if one.action in WRITE_ACTIONS}
+            self._known |= {(folder, time): found.get(time, "") for time in new}
+        return {time: self._known[folder, time] for time in wanted}
+
+
+def _read_history(
+    storage: Storage, folder: str, *, with_content: bool, only: frozenset[str] | None
+) -> tuple[ArchivedInstant, ...]:
     for _ in range(READS_MAX):
-        manifest = _newest_manifest(storage, config.history_folder)
+        manifest = _newest_manifest(storage, folder)
         if manifest is None:
-            return History()
+            return ()
         try:
             names = _file_names(storage, manifest)
-            parts = [_read_file(storage, f"{config.history_folder}/{name}", with_content, only) for name in names]
+            parts = [_read_file(storage, f"{folder}/{name}", with_content, only) for name in names]
         except NotFound:
             # Merging levels deletes what older manifests name; the version file then points to a newer one.
-            if _newest_manifest(storage, config.history_folder) == manifest:
+            if _newest_manifest(storage, folder) == manifest:
                 raise Corrupt(
                     f"{manifest} names a file that is not there",
-                    table=config.name,
-                    next_step="restore the history folder from a copy; the active timeline is not affected",
+                    table=storage.uri,
+                    next_step="restore the history folder from a copy of the table",
                 ) from None
             continue
         # A batch may be written twice when archiving was cut short between file and manifest.
         found = {(one.time, one.action): one for part in parts for one in part}
-        return History(tuple(found[key] for key in sorted(found)))
-    raise Unavailable("the archived timeline keeps changing while it is read", table=config.name)
+        return tuple(found[key] for key in sorted(found))
+    raise Unavailable("the archived timeline keeps changing while it is read", table=storage.uri)
 
 
 def _newest_manifest(storage: Storage, folder: str) -> str | None:
@@ -106,7 +149,7 @@ def _file_names(storage: Storage, manifest: str) -> list[str]:
         raise Corrupt(
             f"{manifest} is not a manifest of the archived timeline: {error}",
             expected='JSON with "files"',
-            next_step="restore it from a copy; the active timeline is not affected",
+            next_step="restore it from a copy of the table",
         ) from error
 
 
@@ -119,7 +162,7 @@ def _read_file(storage: Storage, path: str, with_content: bool, only: frozenset[
         raise Corrupt(
             f"{path} cannot be read: {error}",
             expected="a Parquet file of archived instants",
-            next_step="restore it from a copy; the active timeline is not affected",
+            next_step="restore it from a copy of the table",
         ) from error
     missing = [name for name in columns if name not in rows.column_names]
     if missing:

@@ -10,6 +10,7 @@ from hudi_ops.errors import Conflict, Corrupt, Internal, NotFound, Unsupported
 from hudi_ops.storage.claim import claim
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
+from hudi_ops.timeline.archived import ArchivedTimes
 from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, extended, read_slot, refresh_log, slot_path
 from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Entry, Properties, decision_id_of, encode_entry
@@ -24,12 +25,16 @@ COMMITS_KEPT_MAX = 4096
 
 @dataclass
 class CommitReader:
-    """Reads commits' metadata, each once: completed files never change."""
+    """Reads commits' metadata, each once: completed files never change. `archived` knows when older ones completed."""
 
     storage: Storage
+    archived: ArchivedTimes = field(init=False)
     _read: dict[str, CommitMetadata] = field(default_factory=dict)
     _put: tuple[str, bytes] = ("", b"")
     _adopted: dict[str, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.archived = ArchivedTimes(self.storage)
 
     def keep(self, path: str, body: bytes) -> None:
         """Take in the bytes of a completed file that was put just now; they need not be read back."""

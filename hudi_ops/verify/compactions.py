@@ -1,4 +1,7 @@
-"""Invariants of compactions: a completed one merged every log file below it, and what a pending one will read is there."""
+"""Invariants of compactions: a completed one merged every log file below it, and what a pending one will read is there.
+
+Also: which log files are read by the archived timeline alone (docs/format.md §9.2).
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,46 @@ def check_compactions(subject: Subject, findings: Findings) -> None:
             _check_whole(subject, instant, plan, logs, findings)
         else:
             _check_inputs(subject, instant, plan, findings)
+
+
+def check_archived_writers(subject: Subject, findings: Findings) -> None:
+    """Report log files whose writers left the active timeline and were requested before the newest base file of their group.
+
+    In version 6 log files name their base file, and it does not matter who wrote them when.
+    """
+    if subject.config.layout == 1:
+        return
+    bases = {(one.partition_path, one.file_id): one.instant for one in subject.live_base_files}
+    below = [
+        (file, base)
+        for file in subject.data_files
+        if file.is_log and not file.name.is_cdc and subject.timeline.find(file.name.instant) is None
+        if file.name.instant < (base := bases.get((file.partition_path, file.name.file_id), ""))
+    ]
+    if below and subject.history is None:
+        findings.error(
+            "history-broken",
+            f"the archived timeline cannot be read, and {len(below)} log files are read or not by what it says: reads fail",
+            subject.config.history_folder,
+            "restore the folder from a copy of the table",
+        )
+        return
+    completed = {one.time: one.completion_time for one in subject.history.instants} if subject.history else {}
+    for file, base in below:
+        findings.looked("log files of archived writers")
+        since = completed.get(file.name.instant, "")
+        if since and since < base:
+            continue
+        told = (
+            f"completed at {since}, after" if since else "is not in the history either, and counts as completed after"
+        )
+        findings.warning(
+            "log-of-archived-writer",
+            f"its writer {file.name.instant} {told} base file {base} of file group {file.name.file_id}: this library and Apache "
+            "Hudi read it upon that base file by the archived timeline, the `hudi` package 0.5.0 leaves its rows out",
+            file.info.path,
+            "compact its file group; until then read the table with this library or Apache Hudi, and keep the history folder",
+        )
 
 
 def _check_whole(

@@ -63,7 +63,8 @@ class IndexSubject:
     def _opened(self) -> MetadataTable:
         own = load_metadata_timeline(self.table.storage)
         again = load_timeline(self.table.storage, self.table.config)
-        found = MetadataTable(self.table.storage, self.table.config, MetadataInstants(own, again), self.table.engine)
+        instants = MetadataInstants(own, again, self.table.commits.archived)
+        found = MetadataTable(self.table.storage, self.table.config, instants, self.table.engine)
         for partition in self.named:
             found.slices(partition)
         return found

@@ -11,7 +11,7 @@ from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.verify.agreement import check_agreement
 from hudi_ops.verify.base_files import check_base_files
-from hudi_ops.verify.compactions import check_compactions
+from hudi_ops.verify.compactions import check_archived_writers, check_compactions
 from hudi_ops.verify.files import check_files
 from hudi_ops.verify.fleet import check_fleet
 from hudi_ops.verify.leftovers import check_leftovers
@@ -74,6 +74,7 @@ def verify_table(
         check_index(subject, known.index if known is not None else None, sample, findings)
     check_files(subject, findings)
     check_compactions(subject, findings)
+    check_archived_writers(subject, findings)
     check_leftovers(subject, findings)
     if logged is not None:
         check_agreement(logged, findings)

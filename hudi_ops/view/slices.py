@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.files.names import log_order, parse_data_file
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.state import CommitReader
+from hudi_ops.timeline.writer_times import WriterTimes
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import StorageListing
 from hudi_ops.view.snapshot import TableView
@@ -49,15 +51,21 @@ def visible_slices(
 
     A log file belongs to the newest slice if it completed after that slice's base file was requested; in version 6 if it names
     that base file's instant, or a later one while a compaction is pending.
+
+    Raises:
+        Corrupt: commit metadata, or the history where it tells to which slice a log file belongs, cannot be read.
+        Unavailable: the history is rewritten faster than it can be read.
     """
     view = TableView(config, timeline, commits, listed)
     bases = {(file.partition_path, file.file_id): file for file in view.base_files(as_of=as_of)}
     logs: dict[tuple[str, str], list[DataFile]] = {key: [] for key in bases}
-    for file in view.log_files(as_of=as_of):
-        key = (file.partition_path, file.file_id)
-        base = bases.get(key)
-        if base is None or _counted_from(timeline, config, file) >= base.instant:
-            logs.setdefault(key, []).append(file)
+    seen = view.log_files(as_of=as_of)
+    on_bases = [
+        (file.instant, base.instant if (base := bases.get((file.partition_path, file.file_id))) else "")
+        for file in seen
+    ]
+    for file in compress(seen, _lie_upon(config, timeline, commits, on_bases)):
+        logs.setdefault((file.partition_path, file.file_id), []).append(file)
     return [Slice(*key, bases.get(key), merge_order(files)) for key, files in sorted(logs.items())]
 
 
@@ -71,6 +79,9 @@ def _order(log: DataFile) -> tuple[str, int, str, bool]:
     return log_order(name) if name is not None else (log.instant, 0, log.name, False)
 
 
-def _counted_from(timeline: Timeline, config: TableConfig, file: DataFile) -> str:
-    writer = timeline.find(file.instant) if config.layout == 2 else None
-    return writer.completion_time if writer is not None and writer.completion_time else file.instant
+def _lie_upon(
+    config: TableConfig, timeline: Timeline, commits: CommitReader, pairs: Sequence[tuple[str, str]]
+) -> list[bool]:
+    if config.layout == 1:
+        return [log >= base for log, base in pairs]
+    return WriterTimes(timeline, config.history_folder, commits.archived).lie_upon(pairs)

@@ -19,6 +19,7 @@ from hudi_ops.services.metadata_build import build_metadata
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.archived import ArchivedTimes
 from hudi_ops.timeline.properties_file import load_config
 from tests.protocol.crash_table import START_MS
 from tests.protocol.metadata_table import LATER, WITH_METADATA, faults_of, make_table, read_rows, table_of
@@ -47,7 +48,7 @@ def fall_behind(storage) -> None:
     own, data = load_metadata_timeline(storage), load_timeline(storage, load_config(storage))
     newest = max(one.time for one in data.completed_writes)
     storage.delete(own.path(own.find(newest).file_name))
-    assert MetadataInstants(load_metadata_timeline(storage), data).missing == (newest,)
+    assert MetadataInstants(load_metadata_timeline(storage), data, ArchivedTimes(storage)).missing == (newest,)
 
 
 def damage(storage, partition: str = "record_index") -> None:

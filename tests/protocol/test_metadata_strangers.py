@@ -25,6 +25,7 @@ from hudi_ops.services.read import Opened
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
+from hudi_ops.timeline.archived import ArchivedTimes
 from hudi_ops.timeline.entries import Void
 from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.timeline.properties_file import load_config
@@ -131,7 +132,7 @@ def begun(storage: MemoryStorage) -> None:
 def compacted(storage: MemoryStorage) -> None:
     """The metadata table is compacted at a fresh time, above the write's completion time."""
     time, done = instant_of_ms(NOW + 5_000), instant_of_ms(NOW + 5_100)
-    instants = MetadataInstants(load_metadata_timeline(storage), Opened.of(storage).timeline)
+    instants = MetadataInstants(load_metadata_timeline(storage), Opened.of(storage).timeline, ArchivedTimes(storage))
     held = (MetadataPartition.FILES, MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS)
     inputs = inputs_at(time, instants, [(one, list_partition(storage, one)) for one in held])
     merged = [merged_group(storage, inputs, group, 9, instants.counts) for group in inputs.groups]

@@ -21,6 +21,7 @@ from hudi_ops.metadata.records import Records
 from hudi_ops.metadata.table import MetadataTable
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.archived import ArchivedTimes
 from hudi_ops.view.file_group import DataFile
 from tests.unit.metadata.made_metadata import put_delta, put_init
 
@@ -51,7 +52,9 @@ def metadata_with(partition: MetadataPartition, *deltas: Records, version: int =
         put_delta(storage, TIMES[at], TIMES[at], {partition: records}, version)
     config = TableConfig(name="t", version=version, layout=2, metadata_partitions=(partition.value,), raw={})
     data = Timeline(".hoodie/timeline", 2, ())
-    return MetadataTable(storage, config, MetadataInstants(load_metadata_timeline(storage), data))
+    return MetadataTable(
+        storage, config, MetadataInstants(load_metadata_timeline(storage), data, ArchivedTimes(storage))
+    )
 
 
 def with_stats(*stats: FileFacts, version: int = 9) -> MetadataTable:

@@ -10,17 +10,23 @@ import pytest
 
 from hudi_ops.config.table import TableConfig, TableFacts
 from hudi_ops.errors import Conflict, Unsupported
+from hudi_ops.metadata.cleaning import superseded_files
+from hudi_ops.metadata.compaction import inputs_at
 from hudi_ops.metadata.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.layout import Basis, basis_of, count_groups, kept_partitions
-from hudi_ops.metadata.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition, is_kept
+from hudi_ops.metadata.partitions import FOLDER, HISTORY_FOLDER, TIMELINE_FOLDER, MetadataPartition, is_kept
 from hudi_ops.metadata.slices import list_partition, newest_slices
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.archived import ArchivedTimes
 from hudi_ops.timeline.commit_log import Log
 from hudi_ops.timeline.entries import Properties
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import State
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import TableState
+from tests.protocol.archived_history import put_history
 
 FIRST = Properties(
     table_id="t", decision_id="create t", owner="o", at_ms=0, facts=TableFacts(buckets=1, hash_fields=("id",))
@@ -58,7 +64,8 @@ class Listed:
 
     @property
     def instants(self) -> MetadataInstants:
-        return MetadataInstants(load_metadata_timeline(self.storage), load_timeline(self.storage, self.config))
+        data = load_timeline(self.storage, self.config)
+        return MetadataInstants(load_metadata_timeline(self.storage), data, ArchivedTimes(self.storage))
 
     def slice(self) -> tuple[str, list[str]]:
         """Instant of the base file of the one group in `files`, and those of the logs; times as four digits."""
@@ -141,6 +148,52 @@ def test_a_base_file_of_a_compaction_that_did_not_complete_is_not_read():
     table.own("0015", action="commit")
     table.put(base("0015"))
     assert table.slice() == ("0000", ["0000"])
+
+
+def test_an_archived_delta_belongs_to_the_slice_that_was_newest_when_it_completed():
+    table = archived_deltas()
+    assert table.slice() == ("0015", ["0011"])
+    archived_deltas_without_history = archived_deltas()
+    for info in table.storage.list(HISTORY_FOLDER):
+        archived_deltas_without_history.storage.delete(info.path)
+    assert archived_deltas_without_history.slice() == ("0015", ["0010", "0011", "0012"]), "unknown: the newest slice"
+
+
+def test_a_compaction_takes_archived_deltas_that_completed_below_its_time():
+    table = archived_deltas()
+    table.own("0018", "0019")
+    listed = [(FILES, list_partition(table.storage, FILES))]
+    (group,) = inputs_at(full("0018"), table.instants, listed).groups
+    assert [log.instant for log in group.slice.logs] == [full("0011")]
+    assert inputs_at(full("0016"), table.instants, listed).groups == (), "it completed at that time, not below it"
+
+
+def test_cleaning_keeps_the_archived_delta_of_a_slice_that_it_keeps():
+    table = archived_deltas()
+    table.own("0020", "0021", "commit")
+    folder = list_partition(table.storage, FILES)
+    gone = superseded_files(FILES, folder, table.instants, full("0020"), folder.files[0].modified_ms + 1_000)
+    assert {path.rpartition("/")[2] for path in gone} == {log("0010"), log("0012"), INIT_LOG, INIT_BASE}
+
+
+def archived_deltas() -> Listed:
+    """Three deltas that were requested before a compaction, of which one completed after it; all were archived."""
+    table = Listed()
+    times = (("0010", "0013"), ("0011", "0016"), ("0012", "0014"))
+    instants = [
+        Instant(
+            full(time), "deltacommit", State.COMPLETED, full(completion), f"{full(time)}_{full(completion)}.deltacommit"
+        )
+        for time, completion in times
+    ]
+    put_history(table.storage, HISTORY_FOLDER, [(one, b"{}") for one in instants])
+    table.put(*(log(time) for time, _ in times))
+    table.own("0015", "0017", "commit")
+    table.put(base("0015"))
+    for info in table.storage.list(TIMELINE_FOLDER):
+        if INIT in info.name:
+            table.storage.delete(info.path)
+    return table
 
 
 def test_logs_are_merged_in_the_order_of_requests_then_of_versions():

@@ -1,0 +1,48 @@
+"""To which slice of its file group a log file belongs, by when its writer completed (docs/format.md §9.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.archived import ArchivedTimes
+
+
+@dataclass(frozen=True)
+class WriterTimes:
+    """Completion times of the writers of log files, from a timeline of layout 2 and from its history.
+
+    Attributes:
+        timeline: the active timeline.
+        history_folder: where the instants are that left it.
+        archived: reads them.
+    """
+
+    timeline: Timeline
+    history_folder: str
+    archived: ArchivedTimes = field(compare=False, repr=False)
+
+    def lie_upon(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+        """Whether log files completed at or after the instants of base files of their groups.
+
+        The history is read for those writers alone that are not on the timeline and were requested before the base file: who was
+        requested later completed later, too. A log file of a writer that neither has belongs to the newest slice of its group.
+
+        Args:
+            pairs: (request time of the log file's writer, instant of the base file, made or planned).
+
+        Raises:
+            Corrupt: the history is needed and cannot be read.
+            Unavailable: it is rewritten faster than it can be read.
+
+        Source: docs/format.md §9.2.
+        """
+        left = {log for log, base in pairs if log < base and self.timeline.find(log) is None}
+        archived = self.archived.completion_times(self.history_folder, left) if left else {}
+        return [log >= base or self._lies_upon(log, base, archived) for log, base in pairs]
+
+    def _lies_upon(self, log: str, base: str, archived: dict[str, str]) -> bool:
+        writer = self.timeline.find(log)
+        completed = archived[log] if writer is None else writer.completion_time or log
+        return not completed or completed >= base
