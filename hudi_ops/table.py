@@ -26,18 +26,20 @@ from hudi_ops.services.operations import DELETE_PARTITION, TRUNCATE, WriteOperat
 from hudi_ops.services.read import Opened
 from hudi_ops.services.readable import ReadableTable
 from hudi_ops.services.remove import RemovalResult, preview_removal, remove
+from hudi_ops.services.repairable import RepairableTable
 from hudi_ops.services.retry import retried
 from hudi_ops.services.session import Session
 from hudi_ops.services.undo import RecoverResult, RollbackResult, recover_table, rollback_write
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.paths import open_storage
+from hudi_ops.timeline.logged_settings import refuse_unopenable
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.view.schema import table_schema
 
 R = TypeVar("R")
 
 
-class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable):
+class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, RepairableTable):
     """One table. Not safe for several threads; open one per thread.
 
     Use `Table.create` or `Table.open`.
@@ -177,7 +179,7 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable):
             index_kind(index) if index is not None else None,
         )
         table = cls(context_of(path, locks, engine), terms, conflicts, log_format, file_sizes, metadata_compact_after)
-        load_config(table._ctx.storage)
+        refuse_unopenable(table._ctx.storage)
         return table
 
     def adopt(self, *, drop_metadata_table: bool = False, dry_run: bool = False) -> Adoption:

@@ -23,16 +23,18 @@ def ask(
     yes: bool,
     as_json: bool,
     show: Callable[[], None] = lambda: None,
+    verb: str = "remove",
 ) -> None:
     """Go on only with consent.
 
     Args:
-        operation: what removes something.
-        amount: what would go.
+        operation: the command.
+        amount: what would go, or change.
         table: its name.
         yes: consent was given with the call.
         as_json: the output is for a program.
-        show: prints more of what would go, before the question.
+        show: prints more of it, before the question.
+        verb: what the operation does to the amount.
 
     Raises:
         InvalidRequest: nobody can be asked.
@@ -42,12 +44,12 @@ def ask(
         return
     if not can_ask(as_json=as_json):
         raise InvalidRequest(
-            f"{operation} removes {amount}, and nobody can be asked",
+            f"{operation} {verb}s {amount}, and nobody can be asked",
             table=table,
             expected="--yes, where no person is at a terminal",
             found="no --yes",
             next_step="look at it with --dry-run, then pass --yes",
         )
     show()
-    if not typer.confirm(f"Remove {amount} from {table}?", err=True):
+    if not typer.confirm(f"{verb.capitalize()} {amount} {'from' if verb == 'remove' else 'of'} {table}?", err=True):
         raise Cancelled("not agreed to: nothing was changed", table=table)

@@ -13,7 +13,20 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from hudi_ops.cli import adopt, changes, compact, create, ingest, inspect, lock, metadata, recover, remove, zookeeper
+from hudi_ops.cli import (
+    adopt,
+    changes,
+    compact,
+    create,
+    ingest,
+    inspect,
+    lock,
+    metadata,
+    recover,
+    remove,
+    repair_properties,
+    zookeeper,
+)
 from hudi_ops.cli.arguments import as_help
 from hudi_ops.cli.output import BROKEN_PIPE_EXIT_CODE, write, write_json
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
@@ -39,6 +52,9 @@ app.command(name="delete-partition", help=as_help(remove.DELETE_PARTITION_HELP))
 app.command(help=as_help(remove.TRUNCATE_HELP))(remove.truncate)
 app.command(help=as_help(recover.ROLLBACK_HELP))(recover.rollback)
 app.command(help=as_help(recover.RECOVER_HELP))(recover.recover)
+app.command(name="repair-properties", help=as_help(repair_properties.REPAIR_PROPERTIES_HELP))(
+    repair_properties.repair_properties
+)
 app.command(help=as_help(inspect.READ_HELP))(inspect.read)
 app.command(help=as_help(changes.CHANGES_HELP))(changes.changes)
 app.command(help=as_help(inspect.TIMELINE_HELP))(inspect.timeline)

@@ -134,7 +134,7 @@ class TableConfig(BaseModel):
         base_format = raw.get("hoodie.table.base.file.format", "PARQUET").upper()
         if base_format not in {"PARQUET", "HFILE"}:
             raise Unsupported(f"base files of format {base_format} cannot be read", table=raw["hoodie.table.name"])
-        ordering = _csv(raw, "hoodie.table.ordering.fields") or _csv(raw, "hoodie.table.precombine.field")
+        ordering = listed_in(raw, "hoodie.table.ordering.fields") or listed_in(raw, "hoodie.table.precombine.field")
         timeline = raw.get("hoodie.timeline.path", "timeline")
         history = raw.get("hoodie.timeline.history.path", "history")
         timeline_folder = ".hoodie" if layout == 1 else f".hoodie/{timeline}"
@@ -143,27 +143,27 @@ class TableConfig(BaseModel):
             table_type=_choice(raw, "hoodie.table.type", "COPY_ON_WRITE", ("COPY_ON_WRITE", "MERGE_ON_READ"), path),
             version=version,
             layout=layout,
-            record_key_fields=_csv(raw, "hoodie.table.recordkey.fields"),
+            record_key_fields=listed_in(raw, "hoodie.table.recordkey.fields"),
             # Custom key generators write `field:type`; the name alone matters for reading.
-            partition_fields=tuple(f.split(":")[0] for f in _csv(raw, "hoodie.table.partition.fields")),
+            partition_fields=tuple(f.split(":")[0] for f in listed_in(raw, "hoodie.table.partition.fields")),
             ordering_fields=ordering,
             key_generator=raw.get("hoodie.table.keygenerator.type", ""),
             merge_mode=_choice(
                 raw,
                 "hoodie.record.merge.mode",
-                _inferred_mode(raw, ordering),
+                inferred_mode(raw, ordering),
                 ("COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING", "CUSTOM"),
                 path,
             ),
-            hive_style=_flag(raw, "hoodie.datasource.write.hive_style_partitioning", False),
-            url_encode=_flag(raw, "hoodie.datasource.write.partitionpath.urlencode", False),
-            drop_partition_columns=_flag(raw, "hoodie.datasource.write.drop.partition.columns", False),
-            populate_meta_fields=_flag(raw, "hoodie.populate.meta.fields", True),
+            hive_style=is_set(raw, "hoodie.datasource.write.hive_style_partitioning", False),
+            url_encode=is_set(raw, "hoodie.datasource.write.partitionpath.urlencode", False),
+            drop_partition_columns=is_set(raw, "hoodie.datasource.write.drop.partition.columns", False),
+            populate_meta_fields=is_set(raw, "hoodie.populate.meta.fields", True),
             timeline_folder=timeline_folder,
             history_folder=f"{timeline_folder}/{history}" if layout == 2 else ".hoodie/archived",
             create_schema=raw.get("hoodie.table.create.schema", ""),
-            metadata_partitions=_csv(raw, "hoodie.table.metadata.partitions"),
-            metadata_partitions_inflight=_csv(raw, "hoodie.table.metadata.partitions.inflight"),
+            metadata_partitions=listed_in(raw, "hoodie.table.metadata.partitions"),
+            metadata_partitions_inflight=listed_in(raw, "hoodie.table.metadata.partitions.inflight"),
             raw=dict(raw),
         )
 
@@ -231,7 +231,7 @@ def index_kind(name: str) -> IndexKind:
     return found
 
 
-def _inferred_mode(raw: Mapping[str, str], ordering: tuple[str, ...]) -> MergeMode:
+def inferred_mode(raw: Mapping[str, str], ordering: tuple[str, ...]) -> MergeMode:
     """The merge mode of a table that does not name it, as in version 6: its payload class tells, whatever strategy it names."""
     payload = raw.get("hoodie.compaction.payload.class", "").rpartition(".")[2]
     if payload:
@@ -239,11 +239,13 @@ def _inferred_mode(raw: Mapping[str, str], ordering: tuple[str, ...]) -> MergeMo
     return "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING"
 
 
-def _csv(raw: Mapping[str, str], key: str) -> tuple[str, ...]:
+def listed_in(raw: Mapping[str, str], key: str) -> tuple[str, ...]:
+    """The names that a property lists with commas; none when it is absent."""
     return tuple(part.strip() for part in raw.get(key, "").split(",") if part.strip())
 
 
-def _flag(raw: Mapping[str, str], key: str, default: bool) -> bool:
+def is_set(raw: Mapping[str, str], key: str, default: bool) -> bool:
+    """Whether a property is true; `default` when it is absent."""
     return raw.get(key, str(default)).strip().lower() == "true"
 
 

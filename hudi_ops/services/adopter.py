@@ -1,7 +1,8 @@
 """Tables that another program made: whether we can write one, and what slot 0 of its commit log will say.
 
 Everything is checked before the first byte is written: settings, the time zone, and the bucket index against the keys in the
-files. The entry keeps facts only: a copy of `hoodie.properties` would be wrong as soon as Apache Hudi changes the file.
+files. The entry keeps facts, and the settings that the file is held against; none is ever folded onto the file, which Apache Hudi
+goes on changing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from hudi_ops.config.logged_settings import settings_of
 from hudi_ops.config.table import BUCKETS_MAX, IndexKind, TableConfig, TableFacts
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
@@ -93,6 +95,7 @@ class Adopter:
             owner=str(self.ctx.owner),
             at_ms=self.ctx.clock.now_ms(),
             facts=facts.model_copy(update={"timezone": zone}),
+            settings=settings_of(config.raw),
         )
 
     def accept(self, config: TableConfig, facts: TableFacts) -> None:

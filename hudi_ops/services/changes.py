@@ -41,8 +41,8 @@ from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.archived import History, load_history
 from hudi_ops.timeline.checkpoint import Checkpoint
 from hudi_ops.timeline.commit_metadata import CommitMetadata
+from hudi_ops.timeline.logged_settings import open_config
 from hudi_ops.timeline.names import WRITE_ACTIONS
-from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.changes import CompletedWrite, changed_slices, resizes_named
 from hudi_ops.view.schema import table_schema
@@ -145,12 +145,14 @@ def plan_changes(
         InvalidRequest: a wrong column, filter, beginning or end; or the table no longer tells all that completed since then.
         Unsupported: the table has no meta columns, or how its log files are merged is not known here.
         Unavailable: instants were archived faster than they could be read.
+        Corrupt: the settings contradict the commit log.
     """
-    config = load_config(storage)
+    reader = commits or CommitReader(storage)
+    config = open_config(storage, reader.settings)
     _refuse_without_meta_columns(config.name, config.populate_meta_fields)
     since, until = (checkpoint_meant(storage, text, request.timezone) for text in (request.since, request.until))
     seen = look(storage, config, with_leases=request.fence)
-    opened = Opened(config, seen.timeline, commits or CommitReader(storage))
+    opened = Opened(config, seen.timeline, reader)
     table_id = table_id_of(opened)
     for one in (since, until):
         refuse_other_table(config.name, table_id, one)

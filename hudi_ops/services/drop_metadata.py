@@ -119,6 +119,7 @@ def drop_metadata(
             remove=KEYS if is_whole else (),
             drops=() if is_whole else tuple(sorted(dropped)),
             facts=state.log.properties.facts,
+            settings=session.settings(state),
             to_build=tuple(to_build),
         )
 

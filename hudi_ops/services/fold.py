@@ -23,10 +23,11 @@ from hudi_ops.errors import Internal, InvalidRequest
 from hudi_ops.metadata.instants import load_metadata_timeline
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.commit_log import POINTER_KEY, Log, read_slot, refresh_log
+from hudi_ops.timeline.commit_log import POINTER_KEY, Log, refresh_log
 from hudi_ops.timeline.completed import changing, digest_of
 from hudi_ops.timeline.entries import Properties
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.logged_settings import entries_above, with_entry
 from hudi_ops.timeline.properties_file import FOLDED_KEY, folded_slot, read_properties, write_properties
 from hudi_ops.timeline.state import CommitReader
 
@@ -78,18 +79,16 @@ def fold_properties(ctx: TableContext, log: Log, slot: int, *, first: bool = Fal
 
 
 def _missing(storage: Storage, log: Log, current: Mapping[str, str], slot: int) -> list[tuple[int, Properties]]:
-    """Every entry above the number that the file holds, in order; without a number, those from `slot` on."""
+    """Every entry above the number that the file holds, in order; without a number that a slot has, those from `slot` on."""
     said = folded_slot(current)
-    return _entries_above(storage, log, slot - 1 if said is None else said)
+    return entries_above(storage, log, slot - 1 if said is None or said > log.properties_slot else said)
 
 
 def _folded(current: Mapping[str, str], missing: Mapping[int, Properties], late: Collection[int]) -> dict[str, str]:
     """What the file should say, without what the builds in `late` would name."""
     values = dict(current)
     for slot, entry in missing.items():
-        values.update(entry.set)
-        for key in entry.remove:
-            values.pop(key, None)
+        values = with_entry(values, entry)
         _change_lists(values, () if slot in late else entry.adds, entry.drops)
     return {**values, FOLDED_KEY: str(max(missing))} if missing else values
 
@@ -133,17 +132,3 @@ def _of_ours(commits: CommitReader, timeline: Timeline, since: str) -> frozenset
     """Writes that stand in the log and completed after a time."""
     later = [(one, commits.metadata(timeline, one)) for one in timeline.completed_writes if one.completion_time > since]
     return frozenset(one for one, said in later if said is not None and POINTER_KEY in said.extra)
-
-
-def _entries_above(storage: Storage, log: Log, slot: int) -> list[tuple[int, Properties]]:
-    """(slot, entry) of PROPERTIES above a slot, oldest first; each names the one before it."""
-    found: list[tuple[int, Properties]] = []
-    at, entry = log.properties_slot, log.properties
-    while at > slot:
-        found.append((at, entry))
-        at = entry.properties_slot
-        before = read_slot(storage, at) if at > slot else None
-        if not isinstance(before, Properties):
-            break
-        entry = before
-    return found[::-1]

@@ -288,6 +288,7 @@ def _decided(build: _Build, seen: Look) -> bool:
             built_at=build.instant,
             upon=digest_of(changing(state.timeline)),
             facts=state.log.properties.facts,
+            settings=session.settings(state),
         )
 
     if session.decide(prepare, "name what was built of the metadata table") is None:

@@ -33,8 +33,8 @@ from hudi_ops.services.pruning import (
 from hudi_ops.services.where import parse_where
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
+from hudi_ops.timeline.logged_settings import open_config
 from hudi_ops.timeline.plans import CleanResult, read_result
-from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import Keep
@@ -71,14 +71,15 @@ class Opened:
 
     @classmethod
     def of(cls, storage: Storage, commits: CommitReader | None = None) -> Opened:
-        """Open the table that lies at a storage's root; no commit log is needed to read.
+        """Open the table that lies at a storage's root; a table without a commit log can be read.
 
         Raises:
             InvalidRequest: the path is not a table.
-            Corrupt: its settings cannot be read.
+            Corrupt: its settings cannot be read, or contradict the commit log.
         """
-        config = load_config(storage)
-        return cls(config, load_timeline(storage, config), commits or CommitReader(storage))
+        reader = commits or CommitReader(storage)
+        config = open_config(storage, reader.settings)
+        return cls(config, load_timeline(storage, config), reader)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Complete, Plan, Void
 from hudi_ops.timeline.footprint import Footprint
 from hudi_ops.timeline.log_head import older_entries
+from hudi_ops.timeline.logged_settings import kept_settings
 from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 
@@ -116,6 +117,11 @@ class Session:
             properties_slot=state.log.properties_slot,
             archive_slot=state.log.archive_slot,
         )
+
+    def settings(self, state: TableState) -> dict[str, str]:
+        """What the log keeps of the table's properties, for a PROPERTIES entry to repeat: then readers need no older slot."""
+        slot, entry = state.log.properties_slot, state.log.properties
+        return dict(self.commits.settings.get(slot) or kept_settings(self.ctx.storage, slot, entry))
 
     def put_payload(self, instant: str, slot: int, body: bytes) -> str:
         """Put the bytes that a COMPLETE or PLAN in `slot` will point to; returns their path."""

@@ -107,6 +107,10 @@ class Properties(_Entry):
 
     `to_build` names partitions that it dropped for them to be built anew: whoever goes on after a death
     finds there what there was.
+
+    `settings` are the values that `hoodie.properties` is held against from this slot on; they are never folded onto it. Slot 0 of
+    a table of ours lacks them, as `set` holds all of its properties; so do entries of earlier releases, which pass over the field
+    (`timeline.logged_settings`).
     """
 
     kind: Literal["PROPERTIES"] = "PROPERTIES"
@@ -118,6 +122,7 @@ class Properties(_Entry):
     upon: str = ""
     facts: TableFacts
     to_build: tuple[str, ...] = ()
+    settings: dict[str, str] = {}
 
 
 class Archive(_Entry):

@@ -50,7 +50,7 @@ def read_properties(storage: Storage) -> dict[str, str]:
 
 
 def load_config(storage: Storage) -> TableConfig:
-    """The table's settings.
+    """The table's settings, as the file says; who reads or writes rows holds them against the log (`timeline.logged_settings`).
 
     Raises:
         InvalidRequest: the path is not a table.
@@ -58,6 +58,16 @@ def load_config(storage: Storage) -> TableConfig:
         Unsupported: a table version that cannot be opened.
     """
     return TableConfig.from_properties(read_properties(storage))
+
+
+def read_backup(storage: Storage) -> dict[str, str] | None:
+    """The properties that a rewriting of the file set out from; None when none is under way, or it has ended."""
+    try:
+        values = properties.loads(storage.get(BACKUP_PATH), BACKUP_PATH)
+        _check(values, BACKUP_PATH)
+    except (NotFound, Corrupt):
+        return None
+    return values
 
 
 def write_properties(storage: Storage, values: dict[str, str], now_ms: int, *, first: bool) -> None:

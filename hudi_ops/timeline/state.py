@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from hudi_ops.config.logged_settings import Settings, SettingsSource
 from hudi_ops.config.table import TableConfig, TableFacts
 from hudi_ops.errors import Conflict, Corrupt, Internal, NotFound, Unsupported
 from hudi_ops.storage.claim import claim
@@ -16,7 +17,7 @@ from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Entry, Properties, decision_id_of, encode_entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log_head import open_log
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.logged_settings import logged_config, parsed_config, repaired_config
 
 ENTRIES_KEPT_MAX = 1024
 COMMITS_KEPT_MAX = 4096
@@ -32,6 +33,8 @@ class CommitReader:
     _read: dict[str, CommitMetadata] = field(default_factory=dict)
     _put: tuple[str, bytes] = ("", b"")
     _adopted: dict[str, bool] = field(default_factory=dict)
+    settings: dict[int, Settings] = field(default_factory=dict)
+    """What slots of the log keep of the table's properties; those that were asked for."""
 
     def __post_init__(self) -> None:
         self.archived = ArchivedTimes(self.storage)
@@ -111,6 +114,8 @@ class StateLoader:
     storage: Storage
     commits: CommitReader
     adopter: SlotZero | None = None
+    repairs: SettingsSource | None = None
+    """Which of the two a repair makes good, so that it must get past a file that contradicts the log; None: nothing does."""
     _log: Log | None = None
     _proposed: Properties | None = None
     _left: TableState | None = None
@@ -128,10 +133,10 @@ class StateLoader:
             Unsupported: the table has no commit log and cannot be adopted.
             InvalidRequest: it can, but not with what the caller says of it.
             Conflict: another table lies under the path now.
-            Corrupt: its log was lost.
+            Corrupt: its log was lost, or the file contradicts it.
         """
         self._left = None
-        config = load_config(self.storage)
+        config = repaired_config(self.storage) if self.repairs == "log" else parsed_config(self.storage)
         log, timeline = self._log, None
         if log is None:
             timeline = load_timeline(self.storage, config)
@@ -147,7 +152,16 @@ class StateLoader:
         state = TableState(config, log, timeline)
         if self._log is not None:
             self._refuse_replaced(state)
+            if self.repairs is None:
+                state = self._agreeing(state)
         return state
+
+    def _agreeing(self, state: TableState) -> TableState:
+        """The state whose settings agree with its log; nothing is read for that as long as those that were read do."""
+        found = logged_config(self.storage, state.config, state.log, self.commits.settings)
+        if found is state.config:
+            return state
+        return TableState(found, state.log, load_timeline(self.storage, found))
 
     def leave(self, state: TableState) -> None:
         """Keep the state as a decision of this process left it: as good as read, as long as no slot is taken after its head.

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 
-from hudi_ops.config.table import INDEX_DEFINITIONS, PROPERTIES_PATH
+from hudi_ops.config.logged_settings import Settings, differences
+from hudi_ops.config.table import PROPERTIES_PATH
 from hudi_ops.errors import HudiOpsError, NotFound
 from hudi_ops.formats import properties
 from hudi_ops.services.adopter import ADOPTS
@@ -16,6 +17,7 @@ from hudi_ops.services.ledger import pointers
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.entries import Complete, Properties
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.logged_settings import settings_in
 from hudi_ops.verify.log import LogSubject
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
@@ -78,26 +80,32 @@ def _report_foreign(logged: LogSubject, instant: Instant, findings: Findings) ->
 
 
 def _check_properties(logged: LogSubject, findings: Findings) -> None:
-    wanted: dict[str, str] = {}
+    kept: Settings = {}
     removed: set[str] = set()
-    # Apache Hudi's writers drop a metadata table, or build one, as their options say.
     for _, entry in logged.log.since(-1):
         if isinstance(entry, Properties):
-            wanted = {key: value for key, value in {**wanted, **entry.set}.items() if key not in entry.remove}
+            kept = settings_in(entry) or kept
             removed = (removed | set(entry.remove)) - entry.set.keys()
     try:
         found = properties.loads(logged.subject.storage.get(PROPERTIES_PATH), PROPERTIES_PATH)
     except HudiOpsError:
         return  # the properties' own check reports it
-    wrong = {key for key, value in wanted.items() if found.get(key) != value} | (removed & found.keys())
-    wrong -= {*METADATA_KEYS, INDEX_DEFINITIONS}
-    findings.looked("logged properties", len(wanted))
-    for key in sorted(wrong):
+    findings.looked("logged properties", len(kept))
+    for one in differences(kept, found):
         findings.error(
             "properties-fold",
-            f"{key} is {found.get(key, 'absent')!r}, the commit log says {wanted.get(key, 'absent')!r}",
+            str(one),
             PROPERTIES_PATH,
-            "set it to what the log says; settings of a table are changed through hudi-ops",
+            "`hudi-ops repair-properties TABLE --from-log`, or --accept-file if somebody changed it on purpose; until then "
+            "writers stop, and readers, too, but for the table type",
+        )
+    # Apache Hudi's writers drop a metadata table, or build one, as their options say.
+    for key in sorted((removed & found.keys()) - {*METADATA_KEYS, *kept}):
+        findings.error(
+            "properties-fold",
+            f"{key} is {found[key]}, the commit log removed it",
+            PROPERTIES_PATH,
+            "remove the line; settings of a table are changed through hudi-ops",
         )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from hudi_ops.clock import Clock, SystemClock
+from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Corrupt
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.logged_settings import repaired_config
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.verify.agreement import check_agreement
@@ -47,7 +49,7 @@ def verify_table(
     """
     findings = Findings()
     try:
-        config = load_config(storage)
+        config = _settings(storage)
     except Corrupt as error:
         findings.error("properties-broken", error.what, next_step=error.next_step)
         return findings.report("", storage.uri, deep=deep)
@@ -85,3 +87,15 @@ def verify_table(
     if subject.history is not None and subject.history.note:
         findings.info("archive-unread", subject.history.note, config.history_folder)
     return findings.report(config.name, storage.uri, deep=deep)
+
+
+def _settings(storage: Storage) -> TableConfig:
+    """The settings that the table is checked by: where the file contradicts the log, those of the log, as a repair would have it.
+
+    Raises:
+        Corrupt: the file cannot be read.
+    """
+    try:
+        return repaired_config(storage)
+    except Corrupt:
+        return load_config(storage)  # a broken log is told of by its own check

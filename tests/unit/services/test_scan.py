@@ -156,6 +156,7 @@ def test_a_table_without_its_partition_columns_in_the_files(table: Table) -> Non
     root = Path(table.context.storage.uri.removeprefix("file://"))
     properties = root / ".hoodie" / "hoodie.properties"
     properties.write_text(properties.read_text().replace("drop.partition.columns=false", "drop.partition.columns=true"))
+    table.repair_properties("file")
     with pytest.raises(Unsupported, match="part"):
         table.read()
     assert table.read(["id"]).num_rows == 400

@@ -1,0 +1,145 @@
+"""Settings that the commit log keeps beside `hoodie.properties`: those that say where a row lies, and which of two rows wins.
+
+With another value rows are written where nobody looks for them, or are not found where they lie. Apache Hudi never changes these
+values by itself; what it does change (name, version, partitions of the metadata table) is not among them. Values are compared as
+they are understood and not as text, since table versions 8 and 9 name the ordering fields differently.
+
+Source: docs/protocol.md §6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from hudi_ops.config.table import inferred_mode, is_set, listed_in
+
+TABLE_TYPE = "hoodie.table.type"
+RECORD_KEYS = "hoodie.table.recordkey.fields"
+PARTITION_FIELDS = "hoodie.table.partition.fields"
+ORDERING_FIELDS = "hoodie.table.ordering.fields"
+_PRECOMBINE_FIELD = "hoodie.table.precombine.field"
+_KEY_GENERATOR = "hoodie.table.keygenerator.type"
+_MERGE_MODE = "hoodie.record.merge.mode"
+_PAYLOAD = "hoodie.compaction.payload.class"
+_TIME_OPTIONS = "hoodie.keygen.timebased."
+
+Settings = Mapping[str, str]
+"""Properties and their values, as they stand in the file."""
+
+SettingsSource = Literal["log", "file"]
+"""Which of the two is right where they contradict each other."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A property that contradicts the commit log; an empty value stands for a property that is absent."""
+
+    key: str
+    logged: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.key} is {self.found or 'absent'}, the commit log says {self.logged or 'absent'}"
+
+
+def _flag(key: str, default: bool = False) -> Callable[[Settings], str]:
+    return lambda raw: str(is_set(raw, key, default)).lower()
+
+
+def _word(key: str, default: str = "") -> Callable[[Settings], str]:
+    return lambda raw: raw.get(key, "").strip().upper() or default
+
+
+def _names(key: str) -> Callable[[Settings], str]:
+    return lambda raw: ",".join(listed_in(raw, key))
+
+
+def _partition_fields(raw: Settings) -> str:
+    # Custom key generators write `field:type`, and releases differ in whether they do.
+    return ",".join(name.split(":")[0] for name in listed_in(raw, PARTITION_FIELDS))
+
+
+def _ordering(raw: Settings) -> tuple[str, ...]:
+    return listed_in(raw, ORDERING_FIELDS) or listed_in(raw, _PRECOMBINE_FIELD)
+
+
+def _ordering_fields(raw: Settings) -> str:
+    return ",".join(_ordering(raw))
+
+
+def _merge_mode(raw: Settings) -> str:
+    return _word(_MERGE_MODE)(raw) or inferred_mode(raw, _ordering(raw))
+
+
+_MEANING: dict[str, Callable[[Settings], str]] = {
+    TABLE_TYPE: _word(TABLE_TYPE, "COPY_ON_WRITE"),
+    RECORD_KEYS: _names(RECORD_KEYS),
+    PARTITION_FIELDS: _partition_fields,
+    ORDERING_FIELDS: _ordering_fields,
+    _KEY_GENERATOR: _word(_KEY_GENERATOR),
+    _MERGE_MODE: _merge_mode,
+    **{
+        key: _flag(key, default)
+        for key, default in {
+            "hoodie.datasource.write.hive_style_partitioning": False,
+            "hoodie.datasource.write.partitionpath.urlencode": False,
+            "hoodie.datasource.write.drop.partition.columns": False,
+            "hoodie.populate.meta.fields": True,
+        }.items()
+    },
+    "hoodie.table.base.file.format": _word("hoodie.table.base.file.format", "PARQUET"),
+    "hoodie.timeline.path": lambda raw: raw.get("hoodie.timeline.path", "timeline"),
+    "hoodie.timeline.history.path": lambda raw: raw.get("hoodie.timeline.history.path", "history"),
+    "hoodie.table.timeline.timezone": _word("hoodie.table.timeline.timezone", "LOCAL"),
+}
+"""What each property means, defaults filled in."""
+
+_NOT_HELD_AGAINST = {_KEY_GENERATOR: "", _MERGE_MODE: "CUSTOM"}
+"""Logged values that Apache Hudi replaces rightly: it names the key generator, and an upgrade the mode of an old payload class."""
+
+
+def settings_of(raw: Settings) -> dict[str, str]:
+    """The properties that the commit log keeps, out of all of a table; the table's type is always among them."""
+    kept = {key: value for key, value in raw.items() if key in _MEANING or key in {_PRECOMBINE_FIELD, _PAYLOAD}}
+    options = {key: value for key, value in raw.items() if key.startswith(_TIME_OPTIONS)}
+    return {TABLE_TYPE: _MEANING[TABLE_TYPE](raw), **kept, **options}
+
+
+def differences(logged: Settings, raw: Settings, *, with_type: bool = True) -> tuple[Difference, ...]:
+    """Where a table's properties contradict what the commit log keeps, by name.
+
+    Args:
+        logged: as `settings_of` gave it; empty where nothing was kept.
+        raw: the properties of the table.
+        with_type: compare the table's type, too.
+    """
+    found: list[Difference] = []
+    for key, meaning in _MEANING.items() if logged else ():
+        said, now = meaning(logged), meaning(raw)
+        if said not in {now, _NOT_HELD_AGAINST.get(key)} and (with_type or key != TABLE_TYPE):
+            found.append(Difference(key, said, _ordering_fields(raw) if key == ORDERING_FIELDS else raw.get(key, "")))
+    found += [
+        Difference(key, value, raw.get(key, ""))
+        for key, value in logged.items()
+        if key.startswith(_TIME_OPTIONS) and raw.get(key, "").strip() != value.strip()
+    ]
+    return tuple(sorted(found, key=lambda one: one.key))
+
+
+def as_logged(raw: Settings, logged: Settings) -> dict[str, str]:
+    """A table's properties with the values that the commit log keeps, where they differ; all others stay as they are."""
+    values = dict(raw)
+    for one in differences(logged, raw):
+        if one.key == ORDERING_FIELDS:
+            # Apache Hudi 1.0 knows the older name alone; what writes version 8 with 1.1 sets the newer one.
+            is_older = raw.get("hoodie.table.version") != "9"
+            keys = {_PRECOMBINE_FIELD, *({ORDERING_FIELDS} & raw.keys())} if is_older else {ORDERING_FIELDS}
+            values = {key: value for key, value in values.items() if key not in {ORDERING_FIELDS, _PRECOMBINE_FIELD}}
+            values |= dict.fromkeys(keys, one.logged) if one.logged else {}
+        elif one.key in logged:
+            values[one.key] = logged[one.key]
+        else:
+            values.pop(one.key, None)
+    return values
