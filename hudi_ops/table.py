@@ -182,19 +182,21 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
         refuse_unopenable(table._ctx.storage)
         return table
 
-    def adopt(self, *, drop_metadata_table: bool = False, dry_run: bool = False) -> Adoption:
+    def adopt(self, *, drop_metadata_table: bool = False, dry_run: bool = False, count_keys: bool = True) -> Adoption:
         """Begin the commit log of a table that Apache Hudi made, as the first write would; doing it again changes nothing.
 
         Args:
             drop_metadata_table: drop its metadata table, which is kept otherwise; one with secondary or expression indexes is not,
                 and they are to go first. Apache Hudi's writers build it again unless `hoodie.metadata.enable=false`.
             dry_run: check everything, change nothing.
+            count_keys: read the keys of all files of a table without buckets, and count those that lie in several file groups.
+                Without a count of none, reads do not ask the record index where a key lies.
 
         Raises:
             InvalidRequest: buckets, hash fields or time zone are missing, or do not fit the table.
             Unsupported: the table cannot be written, or its metadata table has partitions that are not kept.
         """
-        return adopt_table(self._session, drop=drop_metadata_table, dry_run=dry_run)
+        return adopt_table(self._session, drop=drop_metadata_table, dry_run=dry_run, count_keys=count_keys)
 
     @property
     def context(self) -> TableContext:

@@ -69,6 +69,13 @@ def adopt(
             help="Its index is another one: Apache Hudi writes its rows, hudi-ops compacts it and removes partitions.",
         ),
     ] = False,
+    count_keys: Annotated[
+        bool,
+        typer.Option(
+            help="Read the keys of all files of a table without buckets, and count those in several file groups. Without a "
+            "count of none, reads do not ask the record index where a key lies.",
+        ),
+    ] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything; change nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -82,7 +89,7 @@ def adopt(
         ) as opened,
         working(f"adopting {location.name}"),
     ):
-        done = opened.adopt(drop_metadata_table=drop_metadata_table, dry_run=dry_run).as_dict()
+        done = opened.adopt(drop_metadata_table=drop_metadata_table, dry_run=dry_run, count_keys=count_keys).as_dict()
     write_json(done) if as_json else write(_text(done))
 
 
@@ -114,6 +121,8 @@ def _text(done: dict[str, Any]) -> str:
     elif done["index"] == "other":
         index = "for services only, its rows are written by Apache Hudi"
     text = f"{done['table']} {what}: {index}; instants in {done['timezone']}"
+    if done["doubled_keys"]:
+        text += f"\n  {counted(done['doubled_keys'], 'record key')} in more than one file group: reads show all rows of each"
     if done["dropped"]:
         text += f"\n  metadata table ({', '.join(done['dropped'])}) {would}dropped"
     return text

@@ -189,6 +189,9 @@ def _built_text(done: BuildResult) -> str:
             f"  {name}: {counted(done.records[name], 'record')} in {counted(groups, 'file group')}"
             for name, groups in done.groups.items()
         ]
+        if done.doubled_keys:
+            doubled = counted(done.doubled_keys, "record key")
+            lines.append(f"  {doubled} in more than one file group: reads do not ask the index where a key lies")
         beside = f", {counted(done.rounds, 'round')} for what completed meanwhile" if done.rounds else ""
         lines.append(f"  {done.seconds:.1f} s, engine {done.engine} ({done.engine_reason}){beside}")
     return "\n".join(lines)

@@ -20,7 +20,8 @@ class Adoption:
     """What an adoption did, or with `dry_run` would do.
 
     `adopted` is False when the table had a commit log already. Counts of files and keys are those that the number of buckets was
-    checked against; `dropped` names the partitions of the metadata table that went.
+    checked against; `dropped` names the partitions of the metadata table that went. `doubled_keys` counts record keys that lie in
+    more than one file group; None: they were not counted.
     """
 
     table: str
@@ -35,19 +36,21 @@ class Adoption:
     checked_keys: int
     dropped: tuple[str, ...]
     dry_run: bool
+    doubled_keys: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """As plain values."""
         return asdict(self)
 
 
-def adopt_table(session: Session, *, drop: bool = False, dry_run: bool = False) -> Adoption:
+def adopt_table(session: Session, *, drop: bool = False, dry_run: bool = False, count_keys: bool = True) -> Adoption:
     """Begin the commit log of a table, or find it begun; running it again changes nothing.
 
     Args:
         session: the table; its adopter holds what the caller says of it.
         drop: drop the table's metadata table.
         dry_run: check everything, change nothing.
+        count_keys: read the keys of all files where buckets do not say where a key lies, and count those in several file groups.
 
     Raises:
         InvalidRequest: buckets, hash fields or time zone are missing or wrong, or differ from what the log says.
@@ -63,6 +66,7 @@ def adopt_table(session: Session, *, drop: bool = False, dry_run: bool = False) 
     entry = log.properties if log is not None else None
     dropped = config.metadata_partitions + config.metadata_partitions_inflight if drop else ()
     if entry is None:
+        session.adopter.counts_keys = count_keys
         entry = session.adopter.propose(wanted, load_timeline(ctx.storage, config))
         if not dry_run:
             session.loader.seed(entry)
@@ -85,4 +89,5 @@ def adopt_table(session: Session, *, drop: bool = False, dry_run: bool = False) 
         checked_keys=keys,
         dropped=dropped,
         dry_run=dry_run,
+        doubled_keys=entry.doubled_keys if log is None else None,
     )

@@ -17,6 +17,7 @@ from hudi_ops.config.table import BUCKETS_MAX, IndexKind, TableConfig, TableFact
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Busy, InvalidRequest, Unsupported
+from hudi_ops.files.slice_keys import keys_of_slice
 from hudi_ops.index.bucket_fit import (
     KeySample,
     SampleTask,
@@ -27,6 +28,7 @@ from hudi_ops.index.bucket_fit import (
 )
 from hudi_ops.index.simple_bucket import Tagger, bucket_of, groups_by_bucket
 from hudi_ops.services.bucket_counts import count_missing, does_not_fit
+from hudi_ops.services.doubled_keys import count_doubled, key_tasks
 from hudi_ops.services.writable import refuse_index, refuse_unwritable
 from hudi_ops.services.zone_evidence import zone_evidence
 from hudi_ops.timeline.active import Timeline
@@ -34,6 +36,7 @@ from hudi_ops.timeline.entries import Properties
 from hudi_ops.timeline.names import ahead_ms, instant_of_ms, zone_named
 from hudi_ops.timeline.reserve import CLOCK_AHEAD_MS_MAX
 from hudi_ops.timeline.state import CommitReader
+from hudi_ops.timeline.unique_keys import counted_until
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import Slice, list_table, visible_slices
@@ -68,12 +71,17 @@ class Terms:
 
 @dataclass
 class Adopter:
-    """Proposes the first entry of a table's commit log. `checked` says how many files and keys the last proposal rests upon."""
+    """Proposes the first entry of a table's commit log. `checked` says how many files and keys the last proposal rests upon.
+
+    `counts_keys`: read the keys of all files, and count those that lie in more than one file group.
+    """
 
     ctx: TableContext
     commits: CommitReader
     terms: Terms = Terms()
     checked: tuple[int, int] = (0, 0)
+    counts_keys: bool = False
+    _doubled: int | None = None
 
     def propose(self, config: TableConfig, timeline: Timeline) -> Properties:
         """The entry for slot 0.
@@ -95,6 +103,8 @@ class Adopter:
             owner=str(self.ctx.owner),
             at_ms=self.ctx.clock.now_ms(),
             facts=facts.model_copy(update={"timezone": zone}),
+            doubled_keys=self._doubled,
+            counted_until=counted_until(timeline) if self._doubled is not None else "",
             settings=settings_of(config.raw),
         )
 
@@ -174,6 +184,13 @@ class Adopter:
         fields = config.record_key_fields
         samples, encodes = self._samples(config, timeline, fields, chosen)
         self.checked = (len(samples), sum(len(sample.keys) for sample in samples))
+        if self.counts_keys:
+            spec = Tagger.of(config, TableFacts(buckets=1, hash_fields=fields, encodes_key_names=encodes)).keys
+            schema = table_schema(config, timeline, self.commits)
+            tasks = key_tasks(
+                self.ctx.storage, config, timeline, schema, None if config.populate_meta_fields else spec, slices
+            )
+            self._doubled = count_doubled(self.ctx.engine.map(keys_of_slice, tasks))
         return TableFacts(index=index, buckets=0, hash_fields=fields, encodes_key_names=encodes)
 
     def _index(self, config: TableConfig, slices: Sequence[Slice]) -> IndexKind:

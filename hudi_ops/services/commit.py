@@ -37,6 +37,7 @@ from hudi_ops.timeline.footprint import footprint_of
 from hudi_ops.timeline.names import REWRITING_ACTIONS
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.state import TableState
+from hudi_ops.timeline.unique_keys import may_double, newest_count, why_doubtful
 from hudi_ops.view.schema import schema_text, table_schema
 
 METADATA_TRIES = 10
@@ -96,7 +97,8 @@ def complete_write(
         now_ms = session.ctx.clock.now_ms()
         known = known_times(state.timeline, state.log) | delta.times
         completion = next_after(known, now_ms, state.config.name, state.zone)
-        body = _metadata(session, state, slot, write, ahead).to_bytes()
+        doubt = _may_double(session, state, write, puts_each_once=delta.puts_each_key_once)
+        body = _metadata(session, state, slot, write, ahead, may_double=doubt).to_bytes()
         payload = session.put_payload(attempt.instant, slot, body)
         return Complete(
             **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
@@ -258,14 +260,34 @@ def _newest_extra(session: Session, state: TableState, ahead: Ahead) -> Mapping[
     return CommitMetadata.from_bytes(session.ctx.storage.get(since[-1].payload), since[-1].payload).extra
 
 
-def _metadata(session: Session, state: TableState, slot: int, write: Write, ahead: Ahead) -> CommitMetadata:
+def _may_double(session: Session, state: TableState, write: Write, *, puts_each_once: bool) -> bool | None:
+    """Whether a record key may lie in two file groups once the write has completed; None where no reader asks that."""
+    if state.log.properties.facts.index != "record_index":
+        return None
+
+    if may_double(write.operation, is_ours=True) and not (puts_each_once and _is_empty(session, state)):
+        return True
+    return why_doubtful(session.commits, state.timeline, lambda: newest_count(state.log)) != ""
+
+
+def _is_empty(session: Session, state: TableState) -> bool:
+    """Whether no write has put rows into a table of ours: its first commit is on the timeline, and none has files."""
+    metadata = [session.commits.metadata(state.timeline, one) for one in state.timeline.completed_writes[:2]]
+    pointer = Pointer.decode(metadata[0].extra) if len(metadata) == 1 and metadata[0] is not None else None
+    return pointer is not None and pointer.slot == 1
+
+
+def _metadata(
+    session: Session, state: TableState, slot: int, write: Write, ahead: Ahead, *, may_double: bool | None
+) -> CommitMetadata:
     carried = pointers(_newest_extra(session, state, ahead))
     # Carried over as it is written, with what Arrow does not know of: enums, defaults, comments.
     schema = schema_text(state.config, state.timeline, session.commits)[0]
     if write.schema is not None:
         schema = json.dumps(to_avro(write.schema, state.config.name), separators=(",", ":"))
     stranger = newest_stranger(session.commits, state)
-    pointer = Pointer(state.log.table_id, slot, state.log.properties_slot, state.log.archive_slot, stranger)
+    log = state.log
+    pointer = Pointer(log.table_id, slot, log.properties_slot, log.archive_slot, stranger, may_double)
     extra = {
         "schema": schema,
         **carried,

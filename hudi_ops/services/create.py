@@ -142,6 +142,7 @@ def create_table(session: Session, definition: Definition) -> bool:
             at_ms=ctx.clock.now_ms(),
             set=properties,
             facts=facts,
+            doubled_keys=0,
         )
         claim(ctx.storage, slot_path(0), encode_entry(entry), entry.decision_id, decision_id_of)
         first = read_slot(ctx.storage, 0)

@@ -42,6 +42,7 @@ from hudi_ops.timeline.names import completed_name
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.state import TableState
+from hudi_ops.timeline.unique_keys import counted_until
 from hudi_ops.view.schema import table_schema
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,8 @@ class BuildResult:
     """What a build did, or would do. `partitions` are those that it added; `rounds` counts how often something completed meanwhile.
 
     `records` are those of the first base files, by partition; sizes in bytes, of the table's files that were read. `again` are
-    those that were there, and were dropped to be built anew.
+    those that were there, and were dropped to be built anew. Where a record index was built, `doubled_keys` counts the record keys
+    that lie in more than one file group: it names one of the groups, and reads do not rely on it.
     """
 
     table: str
@@ -72,6 +74,7 @@ class BuildResult:
     dry_run: bool = False
     note: str = ""
     again: tuple[str, ...] = ()
+    doubled_keys: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -194,6 +197,7 @@ def _build(
         records=build.records,
         groups={str(partition): count for partition, count in build.groups.items()},
         rounds=rounds,
+        doubled_keys=build.reader.doubled_keys(),
     )
 
 
@@ -267,6 +271,7 @@ def _put_logs(build: _Build, records: Records, number: int) -> None:
 def _decided(build: _Build, seen: Look) -> bool:
     """Name the partitions, if nothing completed since the look."""
     session = build.session
+    doubled = build.reader.doubled_keys()
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         _refuse_changed(build, state)
@@ -288,6 +293,8 @@ def _decided(build: _Build, seen: Look) -> bool:
             built_at=build.instant,
             upon=digest_of(changing(state.timeline)),
             facts=state.log.properties.facts,
+            doubled_keys=doubled,
+            counted_until=counted_until(state.timeline),
             settings=session.settings(state),
         )
 

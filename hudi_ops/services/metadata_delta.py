@@ -91,6 +91,8 @@ class DeltaMaker:
     _compared: set[str] = field(default_factory=set, init=False)
     """Later requests that completed first, and do not stand against the delta."""
     _own: Timeline | None = field(default=None, init=False)
+    puts_each_key_once: bool = field(default=False, init=False)
+    """Whether no two of the write's files hold one key, where its writers told their keys."""
 
     def make(self, state: TableState) -> None:
         """Make the delta for the metadata table as it is now, and put its bundle; to be called without the lock.
@@ -195,6 +197,7 @@ class DeltaMaker:
             elif partition is MetadataPartition.BLOOM_FILTERS:
                 made[partition] = bloom_filter_records(facts, instant, version=version)
             elif partition is MetadataPartition.RECORD_INDEX:
+                added = sum(len(one.added) for one in facts if one.added is not None)
                 made[partition] = record_index_records(
                     facts,
                     ms_of_instant(instant, state.zone),
@@ -202,6 +205,7 @@ class DeltaMaker:
                     hidden=self.write.hidden_keys,
                     are_located=state.log.properties.facts.index == "record_index",
                 )
+                self.puts_each_key_once = len(made[partition].keys) == added
         return made
 
     def _nulls_of_added_columns(self, state: TableState) -> list[FileFacts]:

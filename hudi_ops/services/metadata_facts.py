@@ -12,15 +12,14 @@ from hudi_ops.engine.protocol import Engine
 from hudi_ops.files.base_file import stored_schema
 from hudi_ops.files.facts import FileFacts, WantedFacts
 from hudi_ops.files.facts_of_files import FactsTask, facts_of_file
-from hudi_ops.files.merge_rules import MergeRules
-from hudi_ops.files.slice_keys import SliceKeysTask, keys_of_slice
-from hudi_ops.files.visible_blocks import BlockInstants
+from hudi_ops.files.slice_keys import keys_of_slice
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.metadata.building import KeysAt, without
 from hudi_ops.metadata.definitions import Statistics
 from hudi_ops.metadata.partitions import MetadataPartition
 from hudi_ops.metadata.records import no_keys
+from hudi_ops.services.doubled_keys import count_doubled, key_tasks
 from hudi_ops.services.session import Session
 from hudi_ops.services.table_looks import Group
 from hudi_ops.timeline.names import ms_of_instant
@@ -98,7 +97,10 @@ class FactReader:
         """The keys of slices, where they are wanted, by the time of the slices; they are kept, to be compared with later ones."""
         if not self._wants_keys:
             return []
-        found = self._map("keys", keys_of_slice, [self._task(one) for one in slices])
+        config = self.state.config
+        spec = computed_keys(config, self.state.log.properties.facts)
+        tasks = key_tasks(self._session.ctx.storage, config, self.state.timeline, self._schema, spec, slices)
+        found = self._map("keys", keys_of_slice, tasks)
         for one, keys in zip(slices, found, strict=True):
             self._keys[one.partition_path, one.file_id] = keys
         return [self._at(one, keys) for one, keys in zip(slices, found, strict=True)]
@@ -120,24 +122,15 @@ class FactReader:
             gone.append(without(old, now.keys) if now is not None else old)
         return came, joined(gone, pa.string())
 
+    def doubled_keys(self) -> int | None:
+        """How many record keys lie in more than one of the slices, as they were read last; None where no keys are wanted."""
+        if not self._wants_keys:
+            return None
+        return count_doubled(list(self._keys.values()))
+
     def _at(self, one: Slice, keys: pa.Array) -> KeysAt:
         instant = one.base.instant if one.base is not None else one.logs[0].instant
         return KeysAt(one.partition_path, one.file_id, ms_of_instant(instant, self.state.zone), keys)
-
-    def _task(self, one: Slice) -> SliceKeysTask:
-        config = self.state.config
-        merging = None
-        if one.logs:
-            merging = MergeRules.of(config, self._schema), BlockInstants.of(config, self.state.timeline)
-        return SliceKeysTask(
-            self._session.ctx.storage,
-            one.base.path if one.base is not None else None,
-            one.base.size_bytes if one.base is not None else 0,
-            self._stored,
-            computed_keys(config, self.state.log.properties.facts),
-            tuple((log.path, log.size_bytes) for log in one.logs),
-            merging,
-        )
 
     def _map(self, what: str, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
         found: list[R] = []

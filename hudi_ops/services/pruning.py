@@ -33,6 +33,9 @@ from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.archived import ArchivedTimes
 from hudi_ops.timeline.commit_log import read_slot
 from hudi_ops.timeline.entries import Properties
+from hudi_ops.timeline.properties_file import folded_slot
+from hudi_ops.timeline.state import CommitReader
+from hudi_ops.timeline.unique_keys import why_doubtful
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import Keep, Listing
 from hudi_ops.view.slices import Slice
@@ -129,7 +132,7 @@ def choose_slices(
     visible: Callable[[dict[str, list[DataFile]]], Sequence[Slice]],
     sought: Sought,
     metadata: MetadataTable | None,
-    written_by: Callable[[], IndexKind | None],
+    why_unused: Callable[[], str],
 ) -> Chosen:
     """List a table, and leave out what cannot hold a wanted row.
 
@@ -138,16 +141,12 @@ def choose_slices(
         visible: the slices that are seen of listed files.
         sought: what is wanted.
         metadata: the table's; None: nothing is left out but partitions by their paths.
-        written_by: tells the table's index, None where nobody knows it; asked where a record index could tell where keys are.
+        why_unused: says why the record index does not tell where every row of a key is; empty: it does. Asked where it could.
     """
     current = metadata if metadata is not None and sought.is_newest and _asks(sought) and metadata.is_current else None
     located, unused = None, ""
     if metadata is not None and sought.keys is not None and metadata.holds(MetadataPartition.RECORD_INDEX):
-        unused = (
-            _why_unused(written_by())
-            if current is not None
-            else "it tells of the newest state, not of the one that is read"
-        )
+        unused = why_unused() if current is not None else "it tells of the newest state, not of the one that is read"
         if current is not None and not unused:
             located = groups_of_keys(current, sought.keys)
     asks_statistics = located is None or len(located) > FEW_GROUPS
@@ -167,7 +166,7 @@ def choose_slices(
             logger.warning(
                 "the record index names file groups that are not there, the first %s: it is not used", strange[0]
             )
-            chosen = choose_slices(listing, visible, replace(sought, keys=None), metadata, written_by)
+            chosen = choose_slices(listing, visible, replace(sought, keys=None), metadata, why_unused)
             why = f"it names file group {strange[0][1]} of partition {strange[0][0] or '.'}, which is not there"
             return replace(chosen, left_out=replace(chosen.left_out, record_index_unused=why))
         slices, dropped = _split(slices, [(one.partition_path, one.file_id) in located for one in slices])
@@ -179,17 +178,32 @@ def choose_slices(
     return Chosen(tuple(slices), tuple(walked.files), walked.skipped, left_out)
 
 
-def index_of(storage: Storage) -> IndexKind | None:
-    """The index by which all writers of a table find keys, as slot 0 of its commit log says; None: nothing says so.
+def why_index_unused(storage: Storage, config: TableConfig, timeline: Timeline, commits: CommitReader) -> str:
+    """Say why a table's record index does not tell where every row of a key is; empty when it does.
 
-    Apache Hudi stores no index, and a record index among the metadata table's partitions does not say that writers use it.
+    Apache Hudi stores no index, and a record index among the metadata table's partitions does not say that writers use it: slot 0
+    of the commit log does. And of a key that lies in two file groups it names one.
+
+    Args:
+        storage: the table.
+        config: its settings.
+        timeline: as it was read.
+        commits: reads its newest writes.
     """
     try:
         first = read_slot(storage, 0)
+        if reason := _of_index(first.facts.index if isinstance(first, Properties) else None):
+            return reason
+        slot = folded_slot(config.raw) or 0
+
+        def counted() -> Properties | None:
+            entry = read_slot(storage, slot) if slot else first
+            return entry if isinstance(entry, Properties) and entry.doubled_keys is not None else None
+
+        return why_doubtful(commits, timeline, counted)
     except Corrupt as error:
         logger.warning("the table's index is not known: %s", error)
-        return None
-    return first.facts.index if isinstance(first, Properties) else None
+        return _of_index(None)
 
 
 def by_statistics(
@@ -292,7 +306,7 @@ class _Partitions:
         return [path in wanted for path in paths]
 
 
-def _why_unused(index: IndexKind | None) -> str:
+def _of_index(index: IndexKind | None) -> str:
     if index == "record_index":
         return ""
     if index in {None, "other"}:

@@ -27,7 +27,7 @@ from hudi_ops.services.pruning import (
     LeftOut,
     Sought,
     choose_slices,
-    index_of,
+    why_index_unused,
     with_metadata,
 )
 from hudi_ops.services.where import parse_where
@@ -220,9 +220,12 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
     def visible(listed: dict[str, list[DataFile]]) -> list[Slice]:
         return visible_slices(config, opened.timeline, opened.commits, listed, request.as_of)
 
+    def why_unused() -> str:
+        return why_index_unused(storage, config, opened.timeline, opened.commits)
+
     def choose(metadata: MetadataTable | None) -> Chosen:
         listing = open_listing(storage, config, metadata, request.listing)
-        return choose_slices(listing, visible, sought, metadata, lambda: index_of(storage))
+        return choose_slices(listing, visible, sought, metadata, why_unused)
 
     archived = opened.commits.archived
     chosen = with_metadata(storage, config, opened.timeline, request.listing, choose, archived=archived)

@@ -26,7 +26,8 @@ class Pointer:
     """Where a completed instant stands in the log: its own slot, and the slots of the last PROPERTIES and ARCHIVE before it.
 
     `archive_slot` is -1 when nothing was archived. `stranger` is the completion time of the newest write below it that stands in no
-    slot, "" when its decider knew of none; None in older pointers, which do not say.
+    slot, "" when its decider knew of none; None in older pointers, which do not say. `may_double` is False where each record key
+    lies in one file group, in a table whose index is its record index (`timeline.unique_keys`); None: not said.
     """
 
     table_id: str
@@ -34,6 +35,7 @@ class Pointer:
     properties_slot: int
     archive_slot: int = -1
     stranger: str | None = None
+    may_double: bool | None = None
 
     def encode(self) -> str:
         """As the value of `POINTER_KEY`."""
@@ -43,6 +45,7 @@ class Pointer:
             "properties_slot": self.properties_slot,
             "archive_slot": self.archive_slot,
             "stranger": self.stranger,
+            "may_double": self.may_double,
         })
 
     @classmethod

@@ -111,6 +111,9 @@ class Properties(_Entry):
     `settings` are the values that `hoodie.properties` is held against from this slot on; they are never folded onto it. Slot 0 of
     a table of ours lacks them, as `set` holds all of its properties; so do entries of earlier releases, which pass over the field
     (`timeline.logged_settings`).
+
+    `doubled_keys` counts record keys that lay in more than one file group, of all writes that had completed by `counted_until`;
+    None: nobody counted them.
     """
 
     kind: Literal["PROPERTIES"] = "PROPERTIES"
@@ -122,6 +125,8 @@ class Properties(_Entry):
     upon: str = ""
     facts: TableFacts
     to_build: tuple[str, ...] = ()
+    doubled_keys: int | None = None
+    counted_until: str = ""
     settings: dict[str, str] = {}
 
 

@@ -20,6 +20,7 @@ _WHERE = f"{FOLDER}/{_INDEX}"
 def check_record_index(subject: IndexSubject, findings: Findings) -> None:
     """Every live key has its record, and, where all is looked at, every record its key."""
     found = Differences(findings, _INDEX)
+    elsewhere = _Elsewhere(subject, found)
     whole = decoded_locations(subject.metadata.read(_INDEX), _WHERE) if subject.sample is None else None
     is_live = np.zeros(whole.num_rows if whole is not None else 0, bool)
     for one, keys in subject.live_keys():
@@ -34,21 +35,57 @@ def check_record_index(subject: IndexSubject, findings: Findings) -> None:
         at = places.drop_null()
         if whole is not None:
             is_live[at.to_numpy()] = True
-        _check_places(one, held.take(at), found)
+        elsewhere.look(one, held.take(at))
+    elsewhere.report()
     if whole is not None:
         _check_superfluous(subject, whole.filter(pa.array(~is_live)), found)
     found.close()
 
 
-def _check_places(one: Slice, held: pa.Table, found: Differences) -> None:
-    is_right = pc.and_(
-        pc.equal(held["file_id"].cast(pa.string()), one.file_id),
-        pc.equal(held["partition_path"].cast(pa.string()), one.partition_path),
-    )
-    for row in held.filter(pc.invert(is_right.fill_null(False))).slice(0, SHOWN_MAX).to_pylist():
-        says = f"file group {row['file_id']} in partition {row['partition_path'] or '.'}"
-        what = f"key {row['key']!r} is said to lie in {says}, expected {_place(one)}"
-        found.report("error", "keys in the wrong place", what, _path(one))
+class _Elsewhere:
+    """Records that name another file group than the one in which their key was met.
+
+    A key may lie in two file groups, as after inserts of Apache Hudi; its record is right if it names either.
+    """
+
+    def __init__(self, subject: IndexSubject, found: Differences) -> None:
+        self._subject = subject
+        self._found = found
+        self._said: dict[tuple[str, str], list[tuple[str, Slice]]] = {}
+        """Keys by the file group that their record names, each with the slice in which it was met."""
+        self._doubled: set[str] = set()
+
+    def look(self, one: Slice, held: pa.Table) -> None:
+        """Take in the records of the keys of a slice."""
+        is_right = pc.and_(
+            pc.equal(held["file_id"].cast(pa.string()), one.file_id),
+            pc.equal(held["partition_path"].cast(pa.string()), one.partition_path),
+        )
+        for row in held.filter(pc.invert(is_right.fill_null(False))).to_pylist():
+            group = row["partition_path"] or "", row["file_id"]
+            self._said.setdefault(group, []).append((row["key"], one))
+
+    def report(self) -> None:
+        """Look into the named file groups: what is not there either is in the wrong place."""
+        named = [one for one in self._subject.slices if (one.partition_path, one.file_id) in self._said]
+        for other, keys in self._subject.keys_of(named):
+            met = self._said[other.partition_path, other.file_id]
+            is_there = pc.is_in(pa.array([key for key, _ in met], pa.string()), value_set=keys).to_pylist()
+            self._doubled |= {key for (key, _), there in zip(met, is_there, strict=True) if there}
+        for (partition, file_id), met in self._said.items():
+            says = f"file group {file_id} in partition {partition or '.'}"
+            for key, one in met:
+                if key not in self._doubled:
+                    what = f"key {key!r} is said to lie in {says}, expected {_place(one)}"
+                    self._found.report("error", "keys in the wrong place", what, _path(one))
+        if self._doubled:
+            some = ", ".join(map(repr, sorted(self._doubled)[:3]))
+            self._found.report(
+                "warning",
+                "keys in two file groups",
+                f"{len(self._doubled)} keys lie in two file groups or more, of which the index names one, the first {some}",
+                next_step="reads show all their rows; find out which is right, delete the key and upsert it again",
+            )
 
 
 def _check_superfluous(subject: IndexSubject, rows: pa.Table, found: Differences) -> None:

@@ -16,13 +16,13 @@ from hudi_ops.files.base_file import stored_schema
 from hudi_ops.files.facts import FileFacts, WantedFacts
 from hudi_ops.files.facts_of_files import FactsTask, facts_of_file
 from hudi_ops.files.merge_rules import MergeRules
-from hudi_ops.files.slice_keys import SliceKeysTask, keys_of_slice
-from hudi_ops.files.visible_blocks import BlockInstants
+from hudi_ops.files.slice_keys import keys_of_slice
 from hudi_ops.metadata.definitions import statistics_of
 from hudi_ops.metadata.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.layout import load_index_definitions
 from hudi_ops.metadata.partitions import MetadataPartition, build_again, is_kept
 from hudi_ops.metadata.table import MetadataTable
+from hudi_ops.services.doubled_keys import key_tasks
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
@@ -134,24 +134,14 @@ class IndexSubject:
 
     def live_keys(self) -> Iterable[tuple[Slice, pa.Array]]:
         """Record keys of the sampled slices, a few slices at a time."""
-        config = self.table.config
-        rules = MergeRules.of(config, self.schema) if config.table_type == "MERGE_ON_READ" else None
-        merging = (rules, BlockInstants.of(config, self.table.timeline)) if rules is not None else None
-        spec = rules.keys if rules is not None else MergeRules.of(config, self.schema).keys
-        for start in range(0, len(self.sampled), _AT_A_TIME):
-            held = self.sampled[start : start + _AT_A_TIME]
-            tasks = [
-                SliceKeysTask(
-                    self.table.storage,
-                    one.base.path if one.base is not None else None,
-                    one.base.size_bytes if one.base is not None else 0,
-                    self.stored_schema,
-                    spec,
-                    tuple((log.path, log.size_bytes) for log in one.logs),
-                    merging,
-                )
-                for one in held
-            ]
+        return self.keys_of(self.sampled)
+
+    def keys_of(self, slices: Sequence[Slice]) -> Iterable[tuple[Slice, pa.Array]]:
+        """Record keys of slices, a few slices at a time."""
+        spec = MergeRules.of(self.table.config, self.schema).keys
+        for start in range(0, len(slices), _AT_A_TIME):
+            held = slices[start : start + _AT_A_TIME]
+            tasks = key_tasks(self.table.storage, self.table.config, self.table.timeline, self.schema, spec, held)
             yield from zip(held, self.table.engine.map(keys_of_slice, tasks), strict=True)
 
 

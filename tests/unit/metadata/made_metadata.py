@@ -76,7 +76,15 @@ def say_index(path: Path, index: IndexKind) -> None:
     """Let slot 0 of the commit log say that all writers find keys by this index; a table without a log gets that slot."""
     storage = LocalStorage(str(path))
     facts = TableFacts(index=index, buckets=0, hash_fields=load_config(storage).record_key_fields)
-    first = Properties(table_id="made", decision_id="adopt made", owner="a test", at_ms=0, facts=facts)
+    first = Properties(
+        table_id="made",
+        decision_id="adopt made",
+        owner="a test",
+        at_ms=0,
+        facts=facts,
+        doubled_keys=0,
+        counted_until="99999999999999999",
+    )
     held = read_slot(storage, 0)
     said = held.model_copy(update={"facts": facts}) if held is not None else first
     storage.put(slot_path(0), encode_entry(said))
