@@ -21,6 +21,7 @@ from hudi_ops.kernels.condition import Condition, both, computed, possible_units
 from hudi_ops.metadata.listing import ListingChoice, listing_choice, open_listing
 from hudi_ops.metadata.table import MetadataTable
 from hudi_ops.services.fixed_keys import fixed_keys
+from hudi_ops.services.past_moment import PastMoment
 from hudi_ops.services.pruning import (
     NOTHING_LEFT_OUT,
     Chosen,
@@ -34,7 +35,6 @@ from hudi_ops.services.where import parse_where
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.logged_settings import open_config
-from hudi_ops.timeline.plans import CleanResult, read_result
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import Keep
@@ -207,17 +207,21 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
     """The files to read, after partitions that the condition excludes were left out; no data file is opened.
 
     Raises:
-        InvalidRequest: an unknown column, a filter that does not fit its columns, or an instant from before the timeline's start.
+        InvalidRequest: an unknown column, a filter that does not fit its columns, or an instant from before the timeline's start,
+            or one that needs files which a clean removed.
         Unsupported: rows lie in log files, and how they are merged is not known here; or a column is not in the files.
     """
     opened = Opened.of(storage, commits)
     config = opened.config
-    _check_as_of(storage, opened, request.as_of)
+    _refuse_before_start(opened, request.as_of)
     plain = table_schema(config, opened.timeline, opened.commits, request.as_of)
     wanted = Wanted.of(config, plain, request)
     sought = wanted.sought(config, is_newest=request.as_of is None)
 
     def visible(listed: dict[str, list[DataFile]]) -> list[Slice]:
+        if request.as_of is not None:
+            moment = PastMoment(storage, config, opened.timeline, opened.commits, request.as_of)
+            moment.refuse_cleaned(listed, sought.by_path, with_logs=request.query == "snapshot")
         return visible_slices(config, opened.timeline, opened.commits, listed, request.as_of)
 
     def why_unused() -> str:
@@ -296,29 +300,16 @@ def _refuse_dropped(config: TableConfig, needed: pa.Schema) -> None:
         )
 
 
-def _check_as_of(storage: Storage, opened: Opened, as_of: str | None) -> None:
-    if as_of is None:
-        return
-    start, cleaned = opened.timeline.start, _earliest_retained(storage, opened.timeline)
-    oldest = max(start, cleaned)
-    if as_of < oldest:
-        why = "slices that it needs were cleaned away" if cleaned > start else "it lies before the active timeline"
+def _refuse_before_start(opened: Opened, as_of: str | None) -> None:
+    start = opened.timeline.start
+    if as_of is not None and as_of < start:
         raise InvalidRequest(
-            f"the table cannot be read as of {as_of}: {why}",
+            f"the table cannot be read as of {as_of}: it lies before the active timeline",
             table=opened.config.name,
-            expected=f"an instant at or after {oldest}",
+            expected=f"an instant at or after {start}",
             found=as_of,
             next_step="choose one from `hudi-ops timeline`",
         )
-
-
-def _earliest_retained(storage: Storage, timeline: Timeline) -> str:
-    """The oldest instant whose slices the newest clean kept; empty when nothing was cleaned."""
-    for instant in reversed(timeline.instants):
-        if instant.kind == "clean" and instant.is_completed:
-            result = read_result(storage, timeline, instant)
-            return result.earliest_retained if isinstance(result, CleanResult) else ""
-    return ""
 
 
 def request_of(

@@ -45,7 +45,12 @@ class History:
 
 
 def load_history(
-    storage: Storage, config: TableConfig, *, with_content: bool = False, only: frozenset[str] | None = None
+    storage: Storage,
+    config: TableConfig,
+    *,
+    with_content: bool = False,
+    only: frozenset[str] | None = None,
+    actions: frozenset[str] | None = None,
 ) -> History:
     """Read the archived timeline.
 
@@ -54,6 +59,7 @@ def load_history(
         config: its settings.
         with_content: read the bytes of plans and completed files too.
         only: request times of the instants wanted; None: all.
+        actions: completed words of the instants wanted; None: all.
 
     Returns:
         All archived instants. The archive of layout 1 is named in `note` and not read.
@@ -67,7 +73,13 @@ def load_history(
     if config.layout == 1:
         kept = storage.list_folder(config.history_folder).files
         return History(note=f"{len(kept)} archive files of timeline layout 1 are not read" if kept else "")
-    return History(_read_history(storage, config.history_folder, with_content=with_content, only=only))
+    wanted = None
+    if only is not None:
+        wanted = _requested_at(only)
+    if actions is not None:
+        of_actions = pc.field("action").isin(sorted(actions))
+        wanted = of_actions if wanted is None else wanted & of_actions
+    return History(_read_history(storage, config.history_folder, wanted, with_content=with_content))
 
 
 @dataclass
@@ -99,14 +111,18 @@ class ArchivedTimes:
         wanted = frozenset(times)
         new = frozenset(time for time in wanted if (folder, time) not in self._known)
         if new:
-            read = _read_history(self.storage, folder, with_content=False, only=new)
+            read = _read_history(self.storage, folder, _requested_at(new), with_content=False)
             found = {one.time: one.completion_time for one in read if one.action in WRITE_ACTIONS}
             self._known |= {(folder, time): found.get(time, "") for time in new}
         return {time: self._known[folder, time] for time in wanted}
 
 
+def _requested_at(times: frozenset[str]) -> pc.Expression:
+    return pc.field("instantTime").isin(sorted(times))
+
+
 def _read_history(
-    storage: Storage, folder: str, *, with_content: bool, only: frozenset[str] | None
+    storage: Storage, folder: str, wanted: pc.Expression | None, *, with_content: bool
 ) -> tuple[ArchivedInstant, ...]:
     for _ in range(READS_MAX):
         manifest = _newest_manifest(storage, folder)
@@ -114,7 +130,7 @@ def _read_history(
             return ()
         try:
             names = _file_names(storage, manifest)
-            parts = [_read_file(storage, f"{folder}/{name}", with_content, only) for name in names]
+            parts = [_read_file(storage, f"{folder}/{name}", with_content, wanted) for name in names]
         except NotFound:
             # Merging levels deletes what older manifests name; the version file then points to a newer one.
             if _newest_manifest(storage, folder) == manifest:
@@ -153,9 +169,8 @@ def _file_names(storage: Storage, manifest: str) -> list[str]:
         ) from error
 
 
-def _read_file(storage: Storage, path: str, with_content: bool, only: frozenset[str] | None) -> list[ArchivedInstant]:
+def _read_file(storage: Storage, path: str, with_content: bool, wanted: pc.Expression | None) -> list[ArchivedInstant]:
     columns = [*_COLUMNS, *(_CONTENT if with_content else ())]
-    wanted = pc.field("instantTime").isin(sorted(only)) if only is not None else None
     try:
         rows = pq.read_table(storage.open_input(path), columns=columns, filters=wanted)
     except (pa.ArrowInvalid, OSError) as error:

@@ -79,11 +79,23 @@ class CleanPlan:
 
 @dataclass(frozen=True)
 class CleanResult:
-    """Files that a clean deleted, and those it could not."""
+    """Files that a clean deleted, those it could not, and those that it was to delete.
+
+    One that was to be deleted and is in neither of the others was gone before; Apache Hudi names it among the failed, too.
+    """
 
     earliest_retained: str
     files: FilesByPartition
     failed: FilesByPartition
+    planned: FilesByPartition = field(default_factory=dict)
+
+    @property
+    def named(self) -> dict[str, frozenset[str]]:
+        """All of them, by partition path: whichever does not lie there any more was removed by a clean."""
+        parts = (self.files, self.failed, self.planned)
+        return {
+            path: frozenset(name for part in parts for name in part.get(path, ())) for part in parts for path in part
+        }
 
 
 @dataclass(frozen=True)
@@ -258,6 +270,7 @@ def _clean_result(record: Mapping[str, Any]) -> CleanResult:
         earliest_retained=record["earliestCommitToRetain"] or "",
         files=_per_partition(record, "successDeleteFiles"),
         failed=_per_partition(record, "failedDeleteFiles"),
+        planned=_per_partition(record, "deletePathPatterns"),
     )
 
 

@@ -161,7 +161,7 @@ class Subject:
 
     @cached_property
     def removed(self) -> frozenset[str]:
-        """Paths that a clean deleted, or is about to."""
+        """Paths that a clean deleted, or is about to, or found gone."""
         return frozenset(self._removed())
 
     def _removed(self) -> Iterator[str]:
@@ -174,7 +174,7 @@ class Subject:
                 except Corrupt:
                     continue
                 if isinstance(said, CleanPlan | CleanResult):
-                    for partition, names in said.files.items():
+                    for partition, names in (said.files if isinstance(said, CleanPlan) else said.named).items():
                         yield from (f"{partition}/{name}" if partition else name for name in names)
 
     @cached_property
