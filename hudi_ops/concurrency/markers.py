@@ -10,9 +10,14 @@ import re
 from dataclasses import dataclass
 
 from hudi_ops.errors import NotFound
+from hudi_ops.storage.paths import is_inside, is_path
 from hudi_ops.storage.protocol import Storage
 
 FOLDER = ".hoodie/.temp"
+SHOWN_BYTES_MAX = 200
+"""How much of a line that names no data file is shown."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MARKER = re.compile(r"(?P<data>.+)\.marker\.(?P<kind>CREATE|MERGE|APPEND)")
 
 
@@ -22,6 +27,19 @@ class Marker:
 
     data_path: str
     kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """What the markers of one attempt say.
+
+    Attributes:
+        markers: the data files that they name, by path.
+        set_aside: the lines that name no data file within the table, as text for people. What they meant cannot be told from them.
+    """
+
+    markers: tuple[Marker, ...] = ()
+    set_aside: tuple[str, ...] = ()
 
 
 def put_marker(storage: Storage, instant: str, data_path: str, *, replaces: bool) -> None:
@@ -35,20 +53,23 @@ def marker_path(instant: str, data_path: str, *, replaces: bool) -> str:
 
 
 def list_markers(storage: Storage, instant: str) -> list[Marker]:
-    """Data files that an attempt announced: direct markers, and those a timeline server wrote (docs/format.md §8.2)."""
+    """Data files that an attempt announced; lines that name none within the table are passed over (see `read_markers`)."""
+    return list(read_markers(storage, instant).markers)
+
+
+def read_markers(storage: Storage, instant: str) -> Announced:
+    """Read what an attempt announced: direct markers, and those that a timeline server wrote (docs/format.md §8.2)."""
     prefix = f"{FOLDER}/{instant}/"
-    found = []
+    found: set[Marker] = set()
+    set_aside: list[str] = []
     for info in storage.list(prefix.rstrip("/")):
         name = info.path.removeprefix(prefix)
         if re.fullmatch(r"MARKERS\d+", name):
-            try:
-                lines = storage.get(info.path).decode().splitlines()
-            except NotFound:
-                continue
-            found += [_parse(line) for line in lines]
-        else:
-            found.append(_parse(name))
-    return sorted({marker for marker in found if marker is not None}, key=lambda marker: marker.data_path)
+            _read_lines(storage, info.path, found, set_aside)
+        # Beside direct markers lie MARKERS.type and Hadoop's checksum files, which name nothing.
+        elif match := _MARKER.fullmatch(name):
+            found.add(Marker(match["data"], match["kind"]))
+    return Announced(tuple(sorted(found, key=lambda one: one.data_path)), tuple(set_aside))
 
 
 def delete_markers(storage: Storage, instant: str) -> None:
@@ -57,6 +78,23 @@ def delete_markers(storage: Storage, instant: str) -> None:
         storage.delete(info.path)
 
 
-def _parse(name: str) -> Marker | None:
-    match = _MARKER.fullmatch(name)
-    return Marker(match["data"], match["kind"]) if match else None
+def _read_lines(storage: Storage, path: str, found: set[Marker], set_aside: list[str]) -> None:
+    """Read a file of markers, one a line. Damaged lines may hold anything, so each is judged by itself."""
+    try:
+        lines = storage.get(path).splitlines()
+    except NotFound:
+        return
+    for number, line in enumerate(lines, 1):
+        try:
+            match = _MARKER.fullmatch(line.decode())
+        except UnicodeDecodeError:
+            match = None
+        if match is not None and _is_data_path(match["data"]):
+            found.add(Marker(match["data"], match["kind"]))
+        elif line.strip():
+            set_aside.append(f"line {number} of {path}: {line[:SHOWN_BYTES_MAX]!r}")
+
+
+def _is_data_path(path: str) -> bool:
+    """Whether a text may be the path of a data file: within the table, outside `.hoodie`, and a name that every storage takes."""
+    return is_path(path) and not is_inside(path, ".hoodie") and _CONTROL.search(path) is None

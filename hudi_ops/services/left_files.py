@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from hudi_ops.concurrency.markers import list_markers
+from hudi_ops.concurrency.markers import read_markers
 from hudi_ops.errors import Corrupt, NotFound, Unsupported
 from hudi_ops.files.log_file import LogFileReader
 from hudi_ops.files.names import DataFileName, parse_data_file
@@ -18,14 +18,18 @@ from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
 
+SHOWN_MAX = 5
+"""How many damaged marker lines a warning names."""
+
 
 def files_of(
     session: Session, state: TableState, instant: str, *, foreign: bool = False, plan: RollbackPlan | None = None
 ) -> list[str]:
     """Paths of the data files that a cancelled write may have left, log files among them; some may not be there.
 
-    Markers name them, and so does the plan of a rollback that was begun. A writer of Apache Hudi that left no marker has either
-    written nothing or lost them, which looks the same: then the table is listed for its instant, once.
+    Markers name them, and so does the plan of a rollback that was begun. The table is listed for the write's instant, once, where
+    these cannot tell all: a writer of Apache Hudi that left no marker has either written nothing or lost them, which looks the
+    same; and a line that names no file within the table may have meant any.
 
     Args:
         session: the table's.
@@ -34,8 +38,18 @@ def files_of(
         foreign: it was Apache Hudi's.
         plan: of the rollback that was begun, if any.
     """
-    announced = [marker.data_path for marker in list_markers(session.ctx.storage, instant)]
-    named = sorted({*announced, *(_planned(plan) if plan is not None else ())})
+    announced = read_markers(session.ctx.storage, instant)
+    planned = _planned(plan) if plan is not None else []
+    named = sorted({*(marker.data_path for marker in announced.markers), *planned})
+    strange_plan = plan.strange if plan is not None else ()
+    set_aside = (*announced.set_aside, *(f"in the plan of its rollback: {path!r}" for path in strange_plan))
+    if set_aside:
+        logger.warning(
+            "markers of %s that name no file within the table were set aside, and the table is listed for its files: %s",
+            instant,
+            "; ".join(set_aside[:SHOWN_MAX])
+            + (f"; and {more} more" if (more := len(set_aside) - SHOWN_MAX) > 0 else ""),
+        )
     found = {path for path in named if _is_of(path, instant)}
     others = [path for path in named if path not in found]
     found |= _written_ahead(session, state, instant, others, are_announced=True)
@@ -43,7 +57,7 @@ def files_of(
     if strange:
         # In versions 8 and 9 each data file carries its writer's instant: what has another one belongs to another writer.
         logger.warning("markers of %s name files of other instants, which stay: %s", instant, ", ".join(strange))
-    if foreign and not announced:
+    if set_aside or (foreign and not announced.markers):
         listed = [info.path for info in session.ctx.storage.list() if not info.path.startswith(".hoodie/")]
         found |= {path for path in listed if _is_of(path, instant)}
         found |= _written_ahead(session, state, instant, listed, are_announced=False)

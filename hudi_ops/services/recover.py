@@ -14,7 +14,7 @@ from hudi_ops.concurrency.transaction import unfinished
 from hudi_ops.services.boundary import clear_archived
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import is_dead, is_foreign
-from hudi_ops.services.rollback import Undone, roll_back
+from hudi_ops.services.rollback import Undone, mend_plan, roll_back
 from hudi_ops.services.session import Session
 from hudi_ops.services.sweep import clear_risen, sweep
 from hudi_ops.services.void import clear_voided
@@ -137,7 +137,10 @@ def _finish_rollbacks(session: Session, state: TableState) -> list[Undone]:
         if instant.action != "rollback":
             continue
         lease = read_lease(session.ctx.storage, instant.time)
-        if lease is None or is_foreign(lease) or not lease.is_dead(session.ctx.clock):
+        if lease is None or is_foreign(lease):
+            mend_plan(session, state, instant)  # Apache Hudi's: its own writers execute it
+            continue
+        if not lease.is_dead(session.ctx.clock):
             continue
         for target in targets_of(session.ctx.storage, state.timeline, instant):
             found = state.timeline.find(target) or Instant(target, _action_of(session, state, instant), State.INFLIGHT)

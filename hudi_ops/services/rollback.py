@@ -36,7 +36,7 @@ from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.cancelled import mark_cancelled, refuse_uncancelled
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import State, inflight_name, ms_of_instant, requested_name
+from hudi_ops.timeline.names import WRITE_ACTIONS, State, inflight_name, ms_of_instant, requested_name
 from hudi_ops.timeline.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.rollbacks import rollback_of, targets_of
@@ -103,6 +103,8 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     if begun is None and (unread := unread_rollbacks(session, state, target.time)):
         logger.warning("%s stays: it may be what rollback %s undoes, whose plan cannot be read", target, unread[0])
         return None
+    if begun is not None:
+        mend_plan(session, state, begun)
     lease = read_lease(storage, target.time)
     foreign = lease is not None and is_foreign(lease)
     paths = files_of(session, state, target.time, foreign=foreign, plan=_plan_of(session, state, begun, target.time))
@@ -132,6 +134,31 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     session.settle(attempt.instant)
     logger.warning("rolled back %s: %s files deleted", target, len(paths))
     return Undone(target.time, target.kind, attempt.instant, tuple(paths))
+
+
+def mend_plan(session: Session, state: TableState, rollback: Instant) -> None:
+    """Replace the plan of a pending rollback, anybody's, that names paths which are no file's within the table.
+
+    Apache Hudi executes any rollback that it finds pending, under the lock: it would fail on such a path, or delete what lies
+    elsewhere. So the plan is put under the lock, too. It names what its own usable paths, the markers and a listing tell.
+    """
+    storage = session.ctx.storage
+    try:
+        plan = read_plan(storage, state.timeline, rollback)
+    except Corrupt:
+        return  # passed over: somebody may be writing it
+    if not isinstance(plan, RollbackPlan) or not plan.strange or plan.target_action not in WRITE_ACTIONS:
+        return
+    paths = files_of(session, state, plan.target, foreign=True, plan=plan)
+    body = plan_bytes(storage, Instant(plan.target, plan.target_action, State.INFLIGHT), paths)
+    with hold_lock(session.ctx, f"mend the plan of rollback {rollback.time}"):
+        timeline = session.loader.load().timeline
+        found = timeline.find(rollback.time, "rollback")
+        if found is not None and not found.is_completed:
+            storage.put(timeline.path(requested_name(rollback.time, "rollback")), body)
+            logger.warning(
+                "replaced the plan of rollback %s, which named what is no file within the table", rollback.time
+            )
 
 
 def was_voided(decided: Decided | None) -> bool:

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "az", "abfs", "abfss"})
 
 
+def is_path(path: str) -> bool:
+    """Whether a text may name a file below a root: no empty segment, none that is `.` or `..`, and no zero byte."""
+    # "." and "" are left out too: two spellings of one file would be two names for put_if_absent to win.
+    return "\0" not in path and not any(segment in {"", ".", ".."} for segment in path.split("/"))
+
+
 def check_path(path: str) -> str:
     """The same path, if it may name a file.
 
@@ -22,8 +28,7 @@ def check_path(path: str) -> str:
     Raises:
         InvalidRequest: it is empty, begins or ends with `/`, or holds an empty segment, `.`, `..` or a zero byte.
     """
-    # "." and "" are refused too: two spellings of one file would be two names for put_if_absent to win.
-    if "\0" in path or any(segment in {"", ".", ".."} for segment in path.split("/")):
+    if not is_path(path):
         raise InvalidRequest(
             f"not a path within a storage: {path!r}",
             expected="segments separated by single '/', none of them empty, '.' or '..'",

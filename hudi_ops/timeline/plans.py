@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.formats import avro
+from hudi_ops.storage.paths import is_path
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.instant import Instant
@@ -100,11 +101,16 @@ class CleanResult:
 
 @dataclass(frozen=True)
 class RollbackPlan:
-    """Which instant a rollback undoes, and the files that it will delete."""
+    """Which instant a rollback undoes, and the files that it will delete.
+
+    `strange` are paths of its plan that name no file within the table; `files` does not have them. A program that executed the plan
+    would delete what lies there, or fail.
+    """
 
     target: str
     target_action: str
     files: FilesByPartition
+    strange: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -276,12 +282,21 @@ def _clean_result(record: Mapping[str, Any]) -> CleanResult:
 
 def _rollback_plan(record: Mapping[str, Any]) -> RollbackPlan:
     files: dict[str, tuple[str, ...]] = {}
+    strange: list[str] = []
     for request in record["RollbackRequests"] or ():
         partition = request["partitionPath"]
-        names = [*(request.get("filesToBeDeleted") or ()), *(request.get("logBlocksToBeDeleted") or {})]
-        files[partition] = files.get(partition, ()) + _names(names)
+        paths = [*(request.get("filesToBeDeleted") or ()), *(request.get("logBlocksToBeDeleted") or {})]
+        usable = [path for path in paths if _is_within(partition, path)]
+        strange += [path for path in paths if not _is_within(partition, path)]
+        files[partition] = files.get(partition, ()) + _names(usable)
     target = record["instantToRollback"]
-    return RollbackPlan(target["commitTime"], target["action"], files)
+    return RollbackPlan(target["commitTime"], target["action"], files, tuple(strange))
+
+
+def _is_within(partition: str, path: str) -> bool:
+    """Whether a path of a plan, absolute or a URI, has one spelling only and stays where it seems to lie."""
+    below = path.partition("://")[2] or path
+    return is_path(below.lstrip("/")) and (not partition or is_path(partition))
 
 
 def _rolled_back(record: Mapping[str, Any]) -> RolledBack:

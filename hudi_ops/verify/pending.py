@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from hudi_ops.concurrency.lease import read_lease
+from hudi_ops.concurrency.markers import read_markers
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import WRITE_ACTIONS, State, requested_name
@@ -58,6 +59,14 @@ def _check_plan(subject: Subject, instant: Instant, findings: Findings) -> None:
 
 def _check_rollback(subject: Subject, instant: Instant, plan: RollbackPlan, findings: Findings) -> None:
     path = subject.timeline.path(instant.file_name)
+    if plan.strange:
+        findings.error(
+            "rollback-plan-path",
+            f"its plan names what is no file within the table: {', '.join(map(repr, plan.strange[:3]))}; who executes it fails, or "
+            "deletes something else",
+            path,
+            "let no writer of Apache Hudi begin; run `hudi-ops recover`, which replaces the plan",
+        )
     savepoint = subject.timeline.find(plan.target, "savepoint")
     if savepoint is not None and savepoint.is_completed:
         findings.error(
@@ -84,6 +93,13 @@ def _check_owner(subject: Subject, instant: Instant, findings: Findings) -> None
     if instant.action not in WRITE_ACTIONS or subject.is_beating(instant.time):
         return
     path = subject.timeline.path(instant.file_name)
+    if set_aside := read_markers(subject.storage, instant.time).set_aside:
+        findings.warning(
+            "marker-unusable",
+            f"markers of a pending {instant.action} that name no file within the table: {'; '.join(set_aside[:3])}",
+            path,
+            "nothing: who rolls the write back sets them aside, and lists the table for its files",
+        )
     lease = read_lease(subject.storage, instant.time)
     if lease is None:
         findings.warning(

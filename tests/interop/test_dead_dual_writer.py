@@ -6,22 +6,15 @@ What stayed of the latter would be rows as soon as Apache Hudi completes the res
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.concurrency.lease import lease_path
 from hudi_ops.files.names import parse_data_file
-from hudi_ops.storage.paths import open_storage
-from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.properties_file import load_config
-from hudi_ops.timeline.state import CommitReader
 from tests.interop.apache_hudi import HudiPeer
+from tests.interop.dead_writes import kill_newest, newest_write, timeline
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64()), ("ts", pa.int64())])
 KEYS = 60
@@ -70,35 +63,9 @@ def cluster(path: Path, peer: HudiPeer, step: str) -> None:
 
 
 def pending_resize(path: Path) -> str:
-    storage = open_storage(str(path))
-    (plan,) = load_timeline(storage, load_config(storage)).pending
+    (plan,) = timeline(path).pending
     assert plan.action == "clustering"
     return plan.time
-
-
-def newest_write(path: Path) -> tuple[Instant, list[str]]:
-    """The newest write and the files that it names."""
-    storage = open_storage(str(path))
-    timeline = load_timeline(storage, load_config(storage))
-    newest = max(timeline.completed_writes, key=lambda one: one.time)
-    metadata = CommitReader(storage).metadata(timeline, newest)
-    assert metadata is not None
-    return newest, [stat.path for stat in metadata.stats]
-
-
-def kill_newest(path: Path) -> list[str]:
-    """Make the newest write one that died before it completed, with a heartbeat that stopped; its files."""
-    newest, files = newest_write(path)
-    (path / ".hoodie" / "timeline" / newest.file_name).unlink()
-    markers = path / ".hoodie" / ".temp" / newest.time
-    markers.mkdir(parents=True)
-    (markers / "MARKERS.type").write_text("TIMELINE_SERVER_BASED")
-    (markers / "MARKERS0").write_text("".join(f"{one}.marker.CREATE\n" for one in files))
-    heartbeat = path / lease_path(newest.time)
-    heartbeat.parent.mkdir(exist_ok=True)
-    heartbeat.touch()
-    os.utime(heartbeat, (time.time() - 600,) * 2)
-    return files
 
 
 def of_the_resize(files: list[str], resize: str) -> list[str]:
@@ -121,7 +88,7 @@ def test_no_row_of_a_dead_writer_beside_a_resize_appears_once_the_resize_complet
     kept = newest_write(path)[1]
     assert of_the_resize(kept, resize), "the write before it wrote twice, too"
     peer.write(path, rows(4, KEYS // 2), options={**RESIZING, "hoodie.write.table.version": str(version)})
-    left = kill_newest(path)
+    _, left = kill_newest(path)
     assert of_the_resize(left, resize)
 
     (undone,) = Table.open(str(path), services_only=True).recover().rolled_back
@@ -130,8 +97,7 @@ def test_no_row_of_a_dead_writer_beside_a_resize_appears_once_the_resize_complet
     assert not [one for one in kept if not (path / one).exists()]
 
     cluster(path, peer, "execute")
-    storage = open_storage(str(path))
-    found = load_timeline(storage, load_config(storage)).find(resize)
+    found = timeline(path).find(resize)
     assert found is not None
     assert found.is_completed
     assert plain(peer.read(path)) == plain(rows(3))

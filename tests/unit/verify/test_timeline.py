@@ -11,9 +11,11 @@ from hudi_ops.concurrency.lease import EXPIRY_MS, lease_path
 from hudi_ops.context import Owner
 from hudi_ops.formats import avro
 from hudi_ops.formats.service_schemas import ROLLBACK_PLAN
+from hudi_ops.services.rollback_files import plan_bytes
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.timeline.names import instant_of_ms
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import State, instant_of_ms
 from hudi_ops.verify import verify_table
 from tests.unit.verify.breaking import errors, found, path_of, timeline_of, warnings, writes
 
@@ -138,6 +140,14 @@ def test_pending_rollback_that_every_write_retries(foreign):
     assert found(foreign) == [], "somebody works on it"
 
 
+def test_pending_rollback_whose_plan_leaves_the_table(foreign):
+    target = Instant("20250101000000000", "commit", State.INFLIGHT)
+    foreign.put(
+        f"{FOLDER}/{LATER}.rollback.requested", plan_bytes(foreign, target, ["../x_0-0-0_20250101000000000.parquet"])
+    )
+    assert found(foreign) == errors("rollback-plan-path") + warnings("rollback-pending")
+
+
 def test_pending_rollback_of_a_savepointed_commit(in_memory):
     storage = in_memory("v9_cow_clean_savepoint_rollback_archive")
     storage.put(f"{FOLDER}/{LATER}.rollback.requested", rollback_plan("20261121021150717"))
@@ -148,6 +158,13 @@ def test_pending_write_without_a_lease(ours):
     for suffix in ("commit.requested", "inflight"):
         ours.put(f"{FOLDER}/{LATER}.{suffix}", b"")
     assert found(ours) == warnings("pending-unowned")
+
+
+def test_pending_write_with_a_damaged_marker_line(ours):
+    for suffix in ("commit.requested", "inflight"):
+        ours.put(f"{FOLDER}/{LATER}.{suffix}", b"")
+    ours.put(f".hoodie/.temp/{LATER}/MARKERS0", b"p//x_0-0-0_" + LATER.encode() + b".parquet.marker.CREATE\n")
+    assert found(ours) == warnings("marker-unusable", "pending-unowned")
 
 
 def test_pending_write_whose_process_ended(ours):
