@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Clock(Protocol):
@@ -36,3 +36,40 @@ class SystemClock:
     def sleep_s(self, seconds: float) -> None:
         """Wait."""
         time.sleep(seconds)
+
+
+class ToldTime(NamedTuple):
+    """What another machine said that the time was.
+
+    Attributes:
+        by: who said so, for people.
+        wall_ms: the time, in ms since 1970 UTC.
+        asked_s: our monotonic clock just before it was said.
+    """
+
+    by: str
+    wall_ms: int
+    asked_s: float
+
+
+class ToldTimes:
+    """The newest time that each other machine told this process; it goes on by the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, ToldTime] = {}
+
+    def note(self, key: str, told: ToldTime) -> None:
+        """Keep a time in the place of the last one under `key`."""
+        self._told[key] = told
+
+    def forget(self) -> None:
+        """Drop all: the monotonic clock stands still while a machine sleeps."""
+        self._told.clear()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._told
+
+    def ahead_ms(self, clock: Clock) -> dict[str, int]:
+        """How far a clock is ahead of each of them, by who told; negative where it is behind."""
+        now_ms, now_s = clock.now_ms(), clock.monotonic_s()
+        return {one.by: round(now_ms - one.wall_ms - (now_s - one.asked_s) * 1000) for one in self._told.values()}

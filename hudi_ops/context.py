@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from hudi_ops.clock import Clock, SystemClock
+from hudi_ops.clock import Clock, SystemClock, ToldTimes
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.storage.protocol import Storage
@@ -91,7 +91,8 @@ class TableContext:
     """Components for one table.
 
     `locks` is typed as an object here because lock providers live a layer above; `concurrency` narrows it. `beats` are by default
-    those of a process beside this one (`concurrency.process_beats`).
+    those of a process beside this one (`concurrency.process_beats`). `told` is what other machines said of the time.
+    `follows_future`: new instants may follow one that lies in the future.
     """
 
     storage: Storage
@@ -102,6 +103,8 @@ class TableContext:
     owner: Owner = field(default_factory=Owner.of_this_process)
     beats: Beats | None = None
     lock_timeout_s: float = 60.0
+    told: ToldTimes = field(default_factory=ToldTimes)
+    follows_future: bool = False
 
 
 def _machine() -> str:

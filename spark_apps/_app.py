@@ -16,7 +16,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hudi_ops.concurrency.locks import Held, LockHolder, LockProvider
+from hudi_ops.clock import ToldTime
+from hudi_ops.concurrency.locks import Held, LockHolder, LockProvider, TellsTime
 from hudi_ops.engine.protocol import Engine, I, Produced, R, Scattered
 from hudi_ops.errors import Cancelled, HudiOpsError, Internal, InvalidRequest
 
@@ -80,6 +81,11 @@ class StoppableLocks:
     def address(self) -> str:
         """The lock's own: leases say under which lock this application writes."""
         return self._locks.address
+
+    @property
+    def told(self) -> ToldTime | None:
+        """When the lock was taken last, by the lock service's clock."""
+        return self._locks.told if isinstance(self._locks, TellsTime) else None
 
     def holder(self) -> LockHolder | None:
         """Who holds the lock now, or None."""

@@ -51,6 +51,14 @@ def arguments() -> argparse.Namespace:
         default=[],
         help="path, below the source, of a corrected file to take again; upsert only; may be given several times",
     )
+    parser.add_argument(
+        "--accept-future-instants",
+        nargs="?",
+        const="true",
+        default="false",
+        choices=["true", "false"],
+        help="go on behind an instant that a wrong clock put into the future; new instants lie there, too",
+    )
     parser.add_argument("--stop-file", help="end, without a trace, as soon as this file exists")
     return parser.parse_args()
 
@@ -95,7 +103,7 @@ def work() -> dict[str, Any]:
         buckets=location.declared_buckets,
         locks=locks,
         engine=engine,
-        conflicts=location.conflicts,
+        conflicts=location.conflicts_with(options.accept_future_instants == "true"),
         metadata_compact_after=location.metadata_compact_after,
         log_format=location.log_format,
     )

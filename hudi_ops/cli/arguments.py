@@ -51,6 +51,14 @@ EngineOption = Annotated[
         autocompletion=lambda: ["auto", "local", "spark"],
     ),
 ]
+AcceptFutureOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-future-instants",
+        help="Go on behind an instant that a wrong clock put into the future. The cost: new instants lie in the future, too, a "
+        "millisecond apart, until the clocks have caught up. Refused where writers of Apache Hudi share the table.",
+    ),
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -85,6 +93,7 @@ def open_table(
     hash_fields: tuple[str, ...] | None = None,
     timezone: str | None = None,
     services_only: bool = False,
+    accept_future: bool = False,
 ) -> Iterator[Table]:
     """The table at a location, with its lock; let go of at the end.
 
@@ -95,6 +104,7 @@ def open_table(
         hash_fields: as in `Table.open`.
         timezone: as in `Table.open`.
         services_only: as in `Table.open`.
+        accept_future: let new instants follow one in the future, whatever `tables.yaml` says.
 
     Raises:
         InvalidRequest: no table lies there.
@@ -111,7 +121,7 @@ def open_table(
         timezone=timezone,
         services_only=services_only,
         locks=lock_of(location),
-        conflicts=location.conflicts,
+        conflicts=location.conflicts_with(accept_future),
         log_format=location.log_format,
         metadata_compact_after=location.metadata_compact_after,
     )

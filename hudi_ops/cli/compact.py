@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudi_ops.cli.arguments import (
+    AcceptFutureOption,
     EngineOption,
     JsonOption,
     TableArgument,
@@ -103,6 +104,7 @@ def compact(
     engine: EngineOption = "auto",
     memory: MemoryOption = None,
     abandoned: AbandonedOption = False,
+    accept_future_instants: AcceptFutureOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its cost; change nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -120,7 +122,7 @@ def compact(
         "abandoned": abandoned,
     }
     location = locate(table)
-    with open_table(location) as opened:
+    with open_table(location, accept_future=accept_future_instants) as opened:
         if mode in {Mode.PLAN, Mode.EXPLAIN} or dry_run:
             is_real = mode is Mode.PLAN and not dry_run
             planned = opened.plan_compaction(**chosen, dry_run=not is_real)

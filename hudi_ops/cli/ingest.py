@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudi_ops.cli.arguments import (
+    AcceptFutureOption,
     EngineOption,
     JsonOption,
     TableArgument,
@@ -87,6 +88,7 @@ def ingest(
             help="Take a corrected file again, named by its path in the folder; upsert only. May be given several times.",
         ),
     ] = None,
+    accept_future_instants: AcceptFutureOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the files that would be taken; change nothing.")
     ] = False,
@@ -103,7 +105,7 @@ def ingest(
     refuse_retake(parse_operation(operation), retake or ())
     location = locate(table)
     folder = source or _declared_source(location)
-    with open_table(location) as opened:
+    with open_table(location, accept_future=accept_future_instants) as opened:
         if dry_run:
             _tell_offer(location, folder, _preview(opened, folder, engine, min_age_s, bounds, retake or ()), as_json)
             return

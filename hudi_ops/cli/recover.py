@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, open_table
+from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument, locate, open_table
 from hudi_ops.cli.output import counted, working, write, write_json, write_table
 
 RECOVER_HELP = """Finish what was decided, and clear away what dead writers left.
@@ -29,10 +29,12 @@ hudi-ops rollback flights 20261121101500123
 """
 
 
-def recover(table: TableArgument, as_json: JsonOption = False) -> None:
+def recover(
+    table: TableArgument, accept_future_instants: AcceptFutureOption = False, as_json: JsonOption = False
+) -> None:
     """Finish what was decided, and clear away what dead writers left."""
     location = locate(table)
-    with open_table(location) as opened, working(f"recovering {location.name}"):
+    with open_table(location, accept_future=accept_future_instants) as opened, working(f"recovering {location.name}"):
         result = opened.recover()
     if as_json:
         write_json(result.as_dict())
@@ -52,11 +54,12 @@ def rollback(
     abandoned: Annotated[
         bool, typer.Option("--abandoned", help="Its writer has surely ended, though no heartbeat tells.")
     ] = False,
+    accept_future_instants: AcceptFutureOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Undo one pending write whose writer is gone."""
     location = locate(table)
-    with open_table(location) as opened, working(f"rolling back {instant}"):
+    with open_table(location, accept_future=accept_future_instants) as opened, working(f"rolling back {instant}"):
         result = opened.rollback(instant, abandoned=abandoned, dry_run=dry_run)
     if as_json:
         write_json(result.as_dict())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hudi_ops.cli.arguments import JsonOption, TableArgument, YesOption, locate, open_table
+from hudi_ops.cli.arguments import AcceptFutureOption, JsonOption, TableArgument, YesOption, locate, open_table
 from hudi_ops.cli.consent import ask
 from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
 
@@ -49,11 +49,12 @@ def delete_partition(
     ],
     dry_run: DryRunOption = False,
     yes: YesOption = False,
+    accept_future_instants: AcceptFutureOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Remove the rows of whole partitions."""
     location = locate(table)
-    with open_table(location) as opened:
+    with open_table(location, accept_future=accept_future_instants) as opened:
         planned = opened.delete_partition(partitions, dry_run=True)
         if not dry_run:
             _ask(planned, yes, as_json)
@@ -64,11 +65,15 @@ def delete_partition(
 
 
 def truncate(
-    table: TableArgument, dry_run: DryRunOption = False, yes: YesOption = False, as_json: JsonOption = False
+    table: TableArgument,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    accept_future_instants: AcceptFutureOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Remove all rows of a table."""
     location = locate(table)
-    with open_table(location) as opened:
+    with open_table(location, accept_future=accept_future_instants) as opened:
         planned = opened.truncate(dry_run=True)
         if not dry_run:
             _ask(planned, yes, as_json)

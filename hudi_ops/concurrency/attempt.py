@@ -13,15 +13,16 @@ from dataclasses import dataclass
 
 from hudi_ops.concurrency.ended import ends_if_it_fails
 from hudi_ops.concurrency.lease import LeaseRole, discard, drop_lease, lease_facts, take_lease
+from hudi_ops.concurrency.own_clock import refuse_ahead_at_lease
 from hudi_ops.concurrency.strangers import alone_with_the_clock, is_shared_with_strangers
 from hudi_ops.context import TableContext
-from hudi_ops.errors import AlreadyExists, Internal, OutcomeUnknown
+from hudi_ops.errors import AlreadyExists, Internal, OutcomeUnknown, Unavailable
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.commit_log import Log
 from hudi_ops.timeline.entries import Cancel
 from hudi_ops.timeline.names import State, inflight_name, requested_name
-from hudi_ops.timeline.reserve import known_times, next_after
+from hudi_ops.timeline.reserve import known_times, next_after, refuse_future_beside_strangers
 from hudi_ops.timeline.state import StateLoader, TableState
 
 logger = logging.getLogger(__name__)
@@ -75,14 +76,19 @@ def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, w
         None when the state was one that an earlier decision had left, and is older than it looked.
 
     Raises:
-        Unavailable: the table's newest time lies too far ahead of this clock.
+        InvalidRequest: instants in the future were accepted, and Apache Hudi's writers may be there.
+        Unavailable: the table's newest time lies too far ahead of this clock, or this clock ahead of all others.
         OutcomeUnknown: the requested file may be there or not.
         Internal: no instant was free in many tries.
     """
     times = known_times(state.timeline, state.log)
+    if wanted.beside_strangers and ctx.follows_future:
+        refuse_future_beside_strangers(times, ctx.clock.now_ms(), state.config.name, state.zone)
     for _ in range(INSTANTS_TRIED_MAX):
-        instant = next_after(times, ctx.clock.now_ms(), state.config.name, state.zone)
-        if not take_lease(ctx, instant, wanted.role):
+        instant = next_after(
+            times, ctx.clock.now_ms(), state.config.name, state.zone, follows_future=ctx.follows_future
+        )
+        if not take_named_lease(ctx, instant, wanted.role):
             times |= {instant}
             continue
         with ends_if_it_fails(ctx, instant):
@@ -98,6 +104,23 @@ def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, w
             return None
         times |= newer | {instant}
     raise Internal(f"no free instant in {INSTANTS_TRIED_MAX} tries", table=state.config.name)
+
+
+def take_named_lease(ctx: TableContext, instant: str, role: LeaseRole) -> bool:
+    """Take the lease of an instant that this machine's clock named; False when the name is taken.
+
+    Raises:
+        Unavailable: the clock is far ahead of all others; the lease is gone again.
+    """
+    asked_s = ctx.clock.monotonic_s()
+    if not take_lease(ctx, instant, role):
+        return False
+    try:
+        refuse_ahead_at_lease(ctx, instant, asked_s)
+    except Unavailable:
+        discard(ctx.storage, instant, lease_facts(ctx, role))
+        raise
+    return True
 
 
 def newer_decisions(log: Log, state: TableState, instant: str) -> frozenset[str]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
+
+from hudi_ops.clock import ToldTime
 
 if TYPE_CHECKING:
     # It brings Arrow with it, which `hudi-ops --help` does without.
@@ -65,6 +67,16 @@ class LockProvider(Protocol):
 
     def holder(self) -> LockHolder | None:
         """Who holds the lock now, or None."""
+        ...
+
+
+@runtime_checkable
+class TellsTime(Protocol):
+    """A lock provider whose lock lies on another machine, which says when it was taken."""
+
+    @property
+    def told(self) -> ToldTime | None:
+        """When this process took the lock last, by the lock service's clock; None before the first time."""
         ...
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeGuard
 
 from hudi_ops.concurrency.locks import hold_lock
+from hudi_ops.concurrency.own_clock import refuse_ahead_at_lock
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, Cancelled, Internal, OutcomeUnknown, Unavailable
 from hudi_ops.storage.claim import Claimed, claim
@@ -85,10 +86,12 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
         Conflict: raised by `prepare`; nothing of this decision landed.
         Cancelled: raised by `prepare`, or the outcome was unknown and a CANCEL of our own settled it; nothing landed.
         OutcomeUnknown: the slot may hold the entry or not, or holds it and could not be applied; the next write settles it.
+        Unavailable: this machine's clock is far ahead of all others.
         Internal: slot after slot was taken by others, far beyond what contention explains.
     """
     loader.seed()
     with hold_lock(ctx, purpose) as held:
+        refuse_ahead_at_lock(ctx)
         for _ in range(SLOTS_LOST_MAX):
             state = finish_decided(loader, applier)
             slot = state.log.head + 1

@@ -19,7 +19,7 @@ from typing import Any
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import KazooState
 
-from hudi_ops.clock import SystemClock
+from hudi_ops.clock import SystemClock, ToldTime
 from hudi_ops.concurrency.lock_nodes import busy, from_node_data, in_line, lock_path, to_node_data
 from hudi_ops.concurrency.locks import Held, LockHolder
 from hudi_ops.concurrency.zookeeper_session import FAILURES, CuratorLock, end_session, new_client
@@ -74,6 +74,8 @@ class ZooKeeperLock:
         self._client: Any = None
         self._live: Any = None
         self._pid = os.getpid()
+        self.told: ToldTime | None = None
+        """When this process's newest lock node was made, by ZooKeeper's clock."""
         new_client(hosts, session_timeout_s, connect_timeout_s)  # connects to nothing; refuses a bad connect string now
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -152,10 +154,11 @@ class ZooKeeperLock:
     def _stand_in_line(self, client: Any, purpose: str, deadline_s: float) -> _HeldNode | None:
         me = LockHolder(self._owner, socket.gethostname(), purpose, SystemClock().now_ms(), self._run)
         for _ in range(_VANISHED_TRIES):
+            asked_s = time.monotonic()
             lock = CuratorLock(client, self.path, to_node_data(me), deadline_s)
             try:
                 if lock.wait():
-                    return self._hold(client, lock, me)
+                    return self._hold(client, lock, me, asked_s)
                 client.retry(self._forget, client, lock)
                 return None
             except NoNodeError:
@@ -166,7 +169,7 @@ class ZooKeeperLock:
                     return None
         raise self._unavailable(f"its node vanished {_VANISHED_TRIES} times; a chroot in the hosts must exist")
 
-    def _hold(self, client: Any, lock: CuratorLock, me: LockHolder) -> _HeldNode:
+    def _hold(self, client: Any, lock: CuratorLock, me: LockHolder, asked_s: float) -> _HeldNode:
         node = f"{self.path}/{lock.node}"
         # Listening comes before looking: a loss in between is seen by one of them.
         held = _HeldNode(client, node)
@@ -179,6 +182,7 @@ class ZooKeeperLock:
                 stat = client.retry(client.exists, node)
             if not held.found(stat):
                 raise NoNodeError
+            self.told = ToldTime(f"ZooKeeper at {self.hosts}", stat.ctime, asked_s)
         except BaseException:
             client.remove_listener(held.on_state)
             raise

@@ -25,6 +25,9 @@ class ConflictSettings(BaseModel):
     lock_wait_s: float = Field(
         default=60.0, gt=0, le=86_400, strict=False, description="How long to wait for the table lock before giving up."
     )
+    accept_future_instants: bool = Field(
+        default=False, description="Let new instants follow one that a wrong clock put into the future."
+    )
     wait_s: float = Field(
         default=10.0, ge=0, le=86_400, strict=False, description="How long to let an overlapping writer finish first."
     )

@@ -137,6 +137,12 @@ class TableLocation(_Model):
     lock: str | None
     declaration: TableDeclaration | None
 
+    def conflicts_with(self, accept_future: bool) -> ConflictSettings | None:
+        """The declared conflict settings; with `accept_future`, instants in the future are followed whatever they say."""
+        if not accept_future:
+            return self.conflicts
+        return (self.conflicts or ConflictSettings()).model_copy(update={"accept_future_instants": True})
+
     @property
     def conflicts(self) -> ConflictSettings | None:
         """What `tables.yaml` says of writers that meet; None for a bare path."""

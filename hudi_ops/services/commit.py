@@ -35,7 +35,7 @@ from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.footprint import footprint_of
 from hudi_ops.timeline.names import REWRITING_ACTIONS
-from hudi_ops.timeline.reserve import known_times, next_after
+from hudi_ops.timeline.reserve import known_times
 from hudi_ops.timeline.state import TableState
 from hudi_ops.timeline.unique_keys import may_double, newest_count, why_doubtful
 from hudi_ops.view.schema import schema_text, table_schema
@@ -94,9 +94,7 @@ def complete_write(
             _refuse_met(session, attempt, write, mine, ahead, state)
         if not delta.fits(state):
             return None
-        now_ms = session.ctx.clock.now_ms()
-        known = known_times(state.timeline, state.log) | delta.times
-        completion = next_after(known, now_ms, state.config.name, state.zone)
+        completion = session.next_time(known_times(state.timeline, state.log) | delta.times, state)
         doubt = _may_double(session, state, write, puts_each_once=delta.puts_each_key_once)
         body = _metadata(session, state, slot, write, ahead, may_double=doubt).to_bytes()
         payload = session.put_payload(attempt.instant, slot, body)

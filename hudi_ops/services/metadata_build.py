@@ -40,7 +40,7 @@ from hudi_ops.timeline.completed import changing, digest_of
 from hudi_ops.timeline.entries import Cancel, Entry, Properties
 from hudi_ops.timeline.names import completed_name
 from hudi_ops.timeline.properties_file import load_config
-from hudi_ops.timeline.reserve import known_times, next_after
+from hudi_ops.timeline.reserve import known_times
 from hudi_ops.timeline.state import TableState
 from hudi_ops.timeline.unique_keys import counted_until
 from hudi_ops.view.schema import table_schema
@@ -283,7 +283,7 @@ def _decided(build: _Build, seen: Look) -> bool:
             # An earlier try lost its slot: what has completed since was told to nobody.
             session.ctx.storage.delete(build.completed)
         known = known_times(state.timeline, state.log) | own.known_times
-        completion = next_after(known, session.ctx.clock.now_ms(), state.config.name, state.zone)
+        completion = session.next_time(known, state)
         build.completed = f"{TIMELINE_FOLDER}/{completed_name(build.instant, ACTION, completion)}"
         complete_beginning(session.ctx.storage, state.config.version, build.instant, completion, build.stats)
         return Properties(

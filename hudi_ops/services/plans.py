@@ -12,14 +12,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hudi_ops.concurrency.attempt import Attempt
-from hudi_ops.concurrency.lease import take_lease
+from hudi_ops.concurrency.attempt import Attempt, take_named_lease
 from hudi_ops.errors import Busy, Cancelled, Conflict, Internal
 from hudi_ops.services.pending_plans import pending_inputs
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.entries import Entry, Plan
 from hudi_ops.timeline.footprint import Footprint, encode_footprint, footprint_of
-from hudi_ops.timeline.reserve import known_times, next_after
+from hudi_ops.timeline.reserve import known_times
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -175,9 +174,9 @@ def _instant(session: Session, state: TableState, leases: list[str]) -> str:
     """
     times = known_times(state.timeline, state.log)
     for _ in range(INSTANTS_TRIED_MAX):
-        instant = next_after(times, session.ctx.clock.now_ms(), state.config.name, state.zone)
+        instant = session.next_time(times, state)
         # An attempt may have its lease, and not be on the timeline yet.
-        if instant in leases or take_lease(session.ctx, instant, "plan"):
+        if instant in leases or take_named_lease(session.ctx, instant, "plan"):
             leases[:] = [*(one for one in leases if one != instant), instant]
             return instant
         times |= {instant}

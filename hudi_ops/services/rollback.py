@@ -38,7 +38,7 @@ from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import WRITE_ACTIONS, State, inflight_name, ms_of_instant, requested_name
 from hudi_ops.timeline.plans import RollbackPlan, read_plan
-from hudi_ops.timeline.reserve import known_times, next_after
+from hudi_ops.timeline.reserve import known_times
 from hudi_ops.timeline.rollbacks import rollback_of, targets_of
 from hudi_ops.timeline.state import TableState
 
@@ -236,9 +236,7 @@ def _complete(session: Session, attempt: Attempt, target: Instant, paths: Sequen
         if found is None or found.is_completed or state.log.fate(attempt.instant) is not None:
             return None
         refuse_taken_over(attempt, state)
-        completion = next_after(
-            known_times(state.timeline, state.log), session.ctx.clock.now_ms(), state.config.name, state.zone
-        )
+        completion = session.next_time(known_times(state.timeline, state.log), state)
         took_ms = ms_of_instant(completion) - ms_of_instant(attempt.instant)
         body = metadata_bytes(session.ctx.storage, attempt.instant, took_ms, target, paths)
         payload = session.put_payload(attempt.instant, slot, body)

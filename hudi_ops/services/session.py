@@ -37,6 +37,7 @@ from hudi_ops.timeline.footprint import Footprint
 from hudi_ops.timeline.log_head import older_entries
 from hudi_ops.timeline.logged_settings import kept_settings
 from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
+from hudi_ops.timeline.reserve import next_after
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 
 logger = logging.getLogger(__name__)
@@ -87,6 +88,8 @@ class Session:
 
     def __post_init__(self) -> None:
         checked_compact_after(self.metadata_compact_after)
+        if self.conflicts.accept_future_instants:
+            self.ctx = replace(self.ctx, follows_future=True)
         if "lock_wait_s" in self.conflicts.model_fields_set:
             self.ctx = replace(self.ctx, lock_timeout_s=self.conflicts.lock_wait_s)
         self.strategy = strategy_of(self.conflicts.strategy)
@@ -122,6 +125,15 @@ class Session:
         """What the log keeps of the table's properties, for a PROPERTIES entry to repeat: then readers need no older slot."""
         slot, entry = state.log.properties_slot, state.log.properties
         return dict(self.commits.settings.get(slot) or kept_settings(self.ctx.storage, slot, entry))
+
+    def next_time(self, times: frozenset[str], state: TableState) -> str:
+        """The next time that may be taken, above every one of `times`.
+
+        Raises:
+            Unavailable: the newest of them lies too far ahead of this clock.
+        """
+        now_ms, follows = self.ctx.clock.now_ms(), self.ctx.follows_future
+        return next_after(times, now_ms, state.config.name, state.zone, follows_future=follows)
 
     def put_payload(self, instant: str, slot: int, body: bytes) -> str:
         """Put the bytes that a COMPLETE or PLAN in `slot` will point to; returns their path."""

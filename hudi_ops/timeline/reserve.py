@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hudi_ops.errors import Unavailable
+from hudi_ops.errors import InvalidRequest, Unavailable
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.commit_log import Log
 from hudi_ops.timeline.entries import Cancel, Complete, Plan
@@ -23,7 +23,7 @@ def known_times(timeline: Timeline, log: Log | None) -> frozenset[str]:
     return frozenset(times)
 
 
-def next_after(times: frozenset[str], now_ms: int, table: str, zone: str) -> str:
+def next_after(times: frozenset[str], now_ms: int, table: str, zone: str, *, follows_future: bool = False) -> str:
     """The first time that is not before now and above every one of `times`.
 
     Times are labels that must rise. Where clocks are put back, they rise by single milliseconds until the clock has caught up.
@@ -33,26 +33,57 @@ def next_after(times: frozenset[str], now_ms: int, table: str, zone: str) -> str
         now_ms: ms since 1970 UTC.
         table: named in the error.
         zone: the table's time zone.
+        follows_future: times may follow one that lies in the future.
 
     Raises:
         Unavailable: the table's newest time lies more than a minute ahead of this clock: one of the two clocks is wrong, and
             times taken now would push the table further ahead.
     """
-    newest = max((time for time in times if len(time) == 17), default="")
+    newest = _newest(times)
     now = instant_of_ms(now_ms, zone)
     if newest < now:
         return now
     behind_ms = ahead_ms(newest, now_ms, zone)
-    if behind_ms > CLOCK_AHEAD_MS_MAX:
+    if behind_ms > CLOCK_AHEAD_MS_MAX and not follows_future:
         raise Unavailable(
             f"this machine's clock is {behind_ms / 1000:.0f} s behind the table's newest instant",
             table=table,
             instant=newest,
             expected=f"a clock at or after {newest}",
             found=f"{now}, in zone {zone}",
-            next_step="set this machine's clock (NTP), or wait until it has passed that instant",
+            next_step="set this machine's clock (NTP), or wait until it has passed that instant; where a writer's clock was wrong "
+            "and no writer of Apache Hudi shares the table, --accept-future-instants goes on behind it",
         )
     return instant_of_ms(ms_of_instant(newest) + 1)
+
+
+def refuse_future_beside_strangers(times: frozenset[str], now_ms: int, table: str, zone: str) -> None:
+    """Refuse to follow an instant in the future where Apache Hudi's writers are: theirs are the present, and would lie below ours.
+
+    Args:
+        times: those that are taken.
+        now_ms: ms since 1970 UTC.
+        table: named in the error.
+        zone: the table's time zone.
+
+    Raises:
+        InvalidRequest: the newest time lies more than a minute ahead of this clock.
+    """
+    newest = _newest(times)
+    if newest and ahead_ms(newest, now_ms, zone) > CLOCK_AHEAD_MS_MAX:
+        raise InvalidRequest(
+            "instants in the future are not followed on a table that writers of Apache Hudi share",
+            table=table,
+            instant=newest,
+            expected="a table that only hudi-ops writes",
+            found="a table that was adopted, or that another program writes",
+            next_step="leave --accept-future-instants out, and wait until the clocks have passed that instant",
+            setting="conflicts.accept_future_instants",
+        )
+
+
+def _newest(times: frozenset[str]) -> str:
+    return max((time for time in times if len(time) == 17), default="")
 
 
 def free_at_or_below(time: str, taken: frozenset[str]) -> str:
