@@ -67,8 +67,8 @@ with DAG(
         "source": Param(
             "",
             type=["null", "string"],
-            # Not an option of the application in disguise, and one line.
-            pattern=r"^([^\s\-][^\r\n\t]*)?$",
+            # Not an option of the application in disguise, one line, and no user and password, which would be kept and shown.
+            pattern=r"^(?![^/]*://[^/@:]+:[^@]*@)([^\s\-][^\r\n\t]*)?$",
             maxLength=1000,
             title="Source",
             description="Folder or URI with CSV, JSON or Parquet files. Empty: the source declared in tables.yaml.",

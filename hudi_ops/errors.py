@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+from hudi_ops.redaction import redacted, redacted_values
+
 
 class HudiOpsError(Exception):
-    """Base of every error this library raises on purpose.
+    """Base of every error this library raises on purpose. Credentials in its texts are masked.
 
     Args:
         what: one sentence: what happened, and to which file, field or row.
@@ -36,14 +38,14 @@ class HudiOpsError(Exception):
         next_step: str = "",
         **details: Any,
     ) -> None:
-        super().__init__(what)
-        self.what = what
-        self.table = table
+        super().__init__(redacted(what))
+        self.what = redacted(what)
+        self.table = redacted(table)
         self.instant = instant
-        self.expected = expected
-        self.found = found
-        self.next_step = next_step
-        self.details = details
+        self.expected = redacted(expected)
+        self.found = redacted(found)
+        self.next_step = redacted(next_step)
+        self.details: dict[str, Any] = redacted_values(details)
 
     def __str__(self) -> str:
         where = ", ".join(

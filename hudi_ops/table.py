@@ -23,6 +23,7 @@ from hudi_ops.services.create import Definition, create_table
 from hudi_ops.services.indexed_table import IndexedTable
 from hudi_ops.services.ingestable import IngestableTable
 from hudi_ops.services.operations import DELETE_PARTITION, TRUNCATE, WriteOperation
+from hudi_ops.services.protect import protect_lock
 from hudi_ops.services.read import Opened
 from hudi_ops.services.readable import ReadableTable
 from hudi_ops.services.remove import RemovalResult, preview_removal, remove
@@ -303,6 +304,23 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
             Unsupported: the table cannot be written.
         """
         return recover_table(self._session)
+
+    def protect_lock(self, *, is_credential_shared: bool = False) -> str:
+        """Keep everybody without our credentials from deleting the nodes of the table's lock in ZooKeeper.
+
+        New locks are protected when they are made; this is for those that are open to all.
+
+        Args:
+            is_credential_shared: writers of Apache Hudi, where there are any, have our credentials.
+
+        Returns:
+            The lock's address.
+
+        Raises:
+            InvalidRequest: no credentials are configured, or Apache Hudi's writers would be kept from the lock.
+            Unsupported: a lock without nodes.
+        """
+        return protect_lock(self._session, is_credential_shared=is_credential_shared)
 
     def _removed(self, operation: WriteOperation, wanted: Sequence[str], dry_run: bool) -> RemovalResult:
         refuse_unwritable(self.config)

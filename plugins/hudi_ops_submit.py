@@ -107,7 +107,10 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
             self.application_args = [*(self.application_args or []), "--stop-file", str(self._stop_file)]
             hook = self._hook = self._checked_hook()
             try:
-                hook.submit(self.application, start_new_session=True)
+                # bin/airflow keeps its own files to itself; what an application writes has the mask of whoever started that.
+                hook.submit(
+                    self.application, start_new_session=True, umask=int(os.environ.get("HUDI_OPS_UMASK") or "-1", 8)
+                )
             except AirflowException as error:
                 self._raise_failure(hook, error)
             except (KeyboardInterrupt, SystemExit):

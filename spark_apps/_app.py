@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hudi_ops.clock import ToldTime
-from hudi_ops.concurrency.locks import Held, LockHolder, LockProvider, TellsTime
+from hudi_ops.concurrency.locks import Guarded, Held, LockHolder, LockProvider, TellsTime
 from hudi_ops.engine.protocol import Engine, I, Produced, R, Scattered
 from hudi_ops.errors import Cancelled, HudiOpsError, Internal, InvalidRequest
+from hudi_ops.redaction import RedactingFormatter
 
 logger = logging.getLogger("hudi_ops.app")
 
@@ -81,6 +82,21 @@ class StoppableLocks:
     def address(self) -> str:
         """The lock's own: leases say under which lock this application writes."""
         return self._locks.address
+
+    @property
+    def has_strangers(self) -> bool | None:
+        """Whether writers of Apache Hudi share the table; None: not known."""
+        return self._locks.has_strangers if isinstance(self._locks, Guarded) else None
+
+    @has_strangers.setter
+    def has_strangers(self, has_any: bool | None) -> None:
+        if isinstance(self._locks, Guarded):
+            self._locks.has_strangers = has_any
+
+    def protect(self) -> None:
+        """As the lock itself does."""
+        if isinstance(self._locks, Guarded):
+            self._locks.protect()
 
     @property
     def told(self) -> ToldTime | None:
@@ -157,7 +173,9 @@ def run(app: str, work: Callable[[], dict[str, Any]]) -> NoReturn:
         app: its name, for the last line.
         work: does the job; its result goes onto the last line.
     """
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         line, exit_code = {"app": app, "ok": True, **work()}, 0

@@ -30,6 +30,7 @@ from hudi_ops.cli import (
 from hudi_ops.cli.arguments import as_help
 from hudi_ops.cli.output import BROKEN_PIPE_EXIT_CODE, write, write_json
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
+from hudi_ops.redaction import RedactingFormatter, redacted
 
 PROGRAM = "hudi-ops"
 INTERRUPTED_EXIT_CODE = 130
@@ -91,9 +92,9 @@ def options(
         version: handled before everything else.
         verbose: log each decision and change of state.
     """
-    logging.basicConfig(
-        level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("hudi_ops").setLevel(logging.INFO if verbose else logging.WARNING)
     if not verbose:
         # kazoo tells of every lost connection; when it matters, the error that ends the command says so.
@@ -124,7 +125,7 @@ def main(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001
         # The edge of the program: people get a sentence, and those who want to look into it the trace.
         if {"-v", "--verbose"} & set(arguments):
-            traceback.print_exc()
+            sys.stderr.write(redacted(traceback.format_exc()))
         return _fail(_unexpected(error), as_json)
     if code == INTERRUPTED_EXIT_CODE:
         _say_error({"error": "Interrupted", "exit_code": code, "message": "interrupted"}, as_json)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hudi_ops.redaction import redacted
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -194,7 +196,7 @@ def working(what: str) -> Iterator[None]:
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(what):
+    with Console(stderr=True).status(redacted(what)):
         yield
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hudi_ops.cli.arguments import JsonOption
+from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, open_table
 from hudi_ops.cli.output import write, write_json
 from hudi_ops.errors import Unavailable
 from hudi_ops.testing.zookeeper import EmbeddedZooKeeper, ServerStatus
@@ -61,6 +61,26 @@ def stop(data: _Data = Path(".zookeeper"), as_json: JsonOption = False) -> None:
     was_stopped = server.stop()
     said = "ZooKeeper stopped" if was_stopped else f"no ZooKeeper runs with its data in {data}"
     _print(server.status(), as_json, said, was_stopped=was_stopped)
+
+
+@app.command()
+def protect(table: TableArgument, as_json: JsonOption = False) -> None:
+    """Let nobody delete the nodes of a table's lock who has not the credentials that are configured.
+
+    Locks that hudi-ops makes are protected from the start, where credentials are configured and no writer of Apache Hudi
+    shares the table. This is for locks that are there already and open to all. Writers without the credentials cannot
+    take the lock afterwards.
+    """
+    from hudi_ops.config.zookeeper_settings import zookeeper_settings
+
+    location = locate(table)
+    settings = zookeeper_settings(location.zookeeper, location.folder)
+    with open_table(location) as opened:
+        address = opened.protect_lock(is_credential_shared=settings.shares_credentials)
+    if as_json:
+        write_json({"table": location.name, "lock": address, "is_protected": True})
+    else:
+        write(f"{location.name}: only those with the configured credentials can take {address}, or delete its nodes")
 
 
 def _print(status: ServerStatus, as_json: bool, said: str, **facts: bool) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hudi_ops.concurrency.ended import ends_if_it_fails
 from hudi_ops.concurrency.lease import LeaseRole, discard, drop_lease, lease_facts, take_lease
 from hudi_ops.concurrency.own_clock import refuse_ahead_at_lease
-from hudi_ops.concurrency.strangers import alone_with_the_clock, is_shared_with_strangers
+from hudi_ops.concurrency.strangers import alone_with_the_clock, is_shared_with_strangers, tell_lock_of_strangers
 from hudi_ops.context import TableContext
 from hudi_ops.errors import AlreadyExists, Internal, OutcomeUnknown, Unavailable
 from hudi_ops.storage.claim import ensure
@@ -190,6 +190,7 @@ def begin(
             state = loader.load()
         leased_s = ctx.clock.monotonic_s()
         shared = is_shared_with_strangers(ctx.storage, loader.commits, state)
+        tell_lock_of_strangers(ctx, has_any=shared)
         wanted = Wanted(action, requested, "rollback" if action == "rollback" else "write", beside_strangers=shared)
         with alone_with_the_clock(ctx) if shared and not is_locked else nullcontext():
             instant = reserve_instant(ctx, loader, state, wanted)

@@ -71,6 +71,17 @@ class LockProvider(Protocol):
 
 
 @runtime_checkable
+class Guarded(Protocol):
+    """A lock provider that keeps others from its lock where it may: writers of Apache Hudi could not take it then."""
+
+    has_strangers: bool | None
+
+    def protect(self) -> None:
+        """Keep those without our credentials from the lock, also where it is open to all now."""
+        ...
+
+
+@runtime_checkable
 class TellsTime(Protocol):
     """A lock provider whose lock lies on another machine, which says when it was taken."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from hudi_ops.concurrency.in_process import in_process_lock
 from hudi_ops.concurrency.locks import LockProvider
 from hudi_ops.config.tables_file import TableLocation
+from hudi_ops.config.zookeeper_settings import ZooKeeperSettings, zookeeper_settings
 from hudi_ops.context import Owner
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.storage.paths import open_storage
@@ -26,7 +28,9 @@ class ZooKeeperAddress:
     base_path: str
 
 
-def open_lock(url: str | None, *, table_uri: str, lock_key: str) -> LockProvider:
+def open_lock(
+    url: str | None, *, table_uri: str, lock_key: str, settings: ZooKeeperSettings | None = None
+) -> LockProvider:
     """The lock that a URL names; nothing is connected before its first use. Others who wait are shown this process, and its run.
 
     Args:
@@ -34,9 +38,11 @@ def open_lock(url: str | None, *, table_uri: str, lock_key: str) -> LockProvider
         table_uri: path or URI of the table.
         lock_key: the table's node below the base path; in Apache Hudi `hoodie.write.lock.zookeeper.lock_key`, there the
             table's name unless set.
+        settings: credentials and TLS for ZooKeeper; None: those of the environment.
 
     Raises:
-        InvalidRequest: no such URL, or a key that makes no node.
+        InvalidRequest: no such URL, a key that makes no node, or settings that are not valid.
+        Unsupported: SASL, and the package that does it is not installed.
     """
     if url is None or url == IN_PROCESS:
         # Asked of the storage, since a path has several spellings and the lock knows one.
@@ -52,6 +58,7 @@ def open_lock(url: str | None, *, table_uri: str, lock_key: str) -> LockProvider
         lock_key,
         owner=str(me),
         run=me.run,
+        settings=settings or zookeeper_settings(None, Path()),
     )
 
 
@@ -63,7 +70,10 @@ def lock_of(location: TableLocation) -> LockProvider:
     Raises:
         InvalidRequest: the declared lock cannot be used.
     """
-    return open_lock(location.lock, table_uri=location.path, lock_key=location.name)
+    settings = None
+    if location.lock not in {None, IN_PROCESS}:
+        settings = zookeeper_settings(location.zookeeper, location.folder)
+    return open_lock(location.lock, table_uri=location.path, lock_key=location.name, settings=settings)
 
 
 def parse_lock_url(url: str) -> ZooKeeperAddress:
@@ -79,7 +89,7 @@ def parse_lock_url(url: str) -> ZooKeeperAddress:
     if match is None:
         raise InvalidRequest(
             f"no lock for {url!r}",
-            expected=f"zookeeper://host:port[,host:port]/base/path, or {IN_PROCESS}",
+            expected=f"zookeeper://host:port[,host:port]/base/path without user and password, or {IN_PROCESS}",
             found=url,
             next_step="correct `lock` in tables.yaml",
         )

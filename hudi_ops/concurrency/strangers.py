@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hudi_ops.concurrency.lease import read_lease
-from hudi_ops.concurrency.locks import hold_lock
+from hudi_ops.concurrency.locks import Guarded, hold_lock, lock_of_table
 from hudi_ops.context import TableContext
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import load_timeline
@@ -79,3 +79,10 @@ def alone_with_the_clock(ctx: TableContext) -> Iterator[None]:
     """
     with hold_lock(ctx, "take an instant"):
         yield
+
+
+def tell_lock_of_strangers(ctx: TableContext, *, has_any: bool) -> None:
+    """Tell the table's lock whether writers of Apache Hudi are there: they may not be kept from it."""
+    lock = lock_of_table(ctx)
+    if isinstance(lock, Guarded):
+        lock.has_strangers = has_any

@@ -16,13 +16,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import AuthFailedError, NoAuthError, NoNodeError
 from kazoo.protocol.states import KazooState
 
 from hudi_ops.clock import SystemClock, ToldTime
 from hudi_ops.concurrency.lock_nodes import busy, from_node_data, in_line, lock_path, to_node_data
 from hudi_ops.concurrency.locks import Held, LockHolder
-from hudi_ops.concurrency.zookeeper_session import FAILURES, CuratorLock, end_session, new_client
+from hudi_ops.concurrency.zookeeper_session import FAILURES, OURS, CuratorLock, end_session, new_client
+from hudi_ops.config.zookeeper_settings import ZooKeeperSettings
 from hudi_ops.errors import InvalidRequest, Unavailable
 
 logger = logging.getLogger(__name__)
@@ -46,9 +47,11 @@ class ZooKeeperLock:
         connect_timeout_s: longest wait for a connection, and for each answer.
         owner: who we are, shown to others who wait.
         run: the Airflow run or application, if there is one.
+        settings: credentials and TLS; None: neither.
 
     Raises:
         InvalidRequest: hosts, path or key cannot be used.
+        Unsupported: SASL, and the package that does it is not installed.
 
     Source: docs/format.md §8.4.
     """
@@ -63,7 +66,11 @@ class ZooKeeperLock:
         connect_timeout_s: float = 10.0,
         owner: str,
         run: str = "",
+        settings: ZooKeeperSettings | None = None,
     ) -> None:
+        self.has_strangers: bool | None = None
+        """Whether writers of Apache Hudi share the table, which cannot pass our access lists; None: not known yet."""
+        self._settings = settings or ZooKeeperSettings()
         self.hosts = hosts
         self.path = lock_path(base_path, lock_key)
         self._session_timeout_s = session_timeout_s
@@ -76,7 +83,9 @@ class ZooKeeperLock:
         self._pid = os.getpid()
         self.told: ToldTime | None = None
         """When this process's newest lock node was made, by ZooKeeper's clock."""
-        new_client(hosts, session_timeout_s, connect_timeout_s)  # connects to nothing; refuses a bad connect string now
+        new_client(
+            hosts, session_timeout_s, connect_timeout_s, settings=self._settings
+        )  # connects to nothing; refuses a bad connect string now
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise InvalidRequest(
@@ -128,11 +137,37 @@ class ZooKeeperLock:
         """
         return self._line(None)
 
+    def protect(self) -> None:
+        """Let nobody delete lock nodes who has not our credentials, also where the node above them is there already.
+
+        Raises:
+            InvalidRequest: no credentials are configured, or others have protected it.
+            Unavailable: no server answers.
+        """
+        if not self._settings.has_credentials:
+            raise InvalidRequest(
+                f"the lock {self.path} cannot be protected without credentials",
+                expected="settings for ZooKeeper with auth: digest or sasl",
+                next_step="declare `zookeeper` in tables.yaml, or set HUDI_OPS_ZOOKEEPER_AUTH, _USER and _PASSWORD",
+            )
+        client = self._connected()
+        try:
+            client.retry(client.ensure_path, self.path)
+            client.retry(client.set_acls, self.path, OURS)
+        except (NoAuthError, AuthFailedError) as error:
+            raise self._unauthorised() from error
+        except FAILURES as error:
+            raise self._unavailable("it could not be protected") from error
+
     def close(self) -> None:
         """End the session, and with it whatever is held; the next use opens another."""
         client = self._client
         if client is not None and self._pid == os.getpid():
             self._give_up(client)
+
+    @property
+    def _is_secured(self) -> bool:
+        return self._settings.tls or self._settings.has_credentials
 
     def _acquire(self, timeout_s: float, purpose: str) -> _HeldNode:
         deadline_s = time.monotonic() + timeout_s
@@ -140,6 +175,9 @@ class ZooKeeperLock:
         try:
             held = self._stand_in_line(client, purpose, deadline_s)
             ahead = [] if held else client.retry(self._read_line, client, 1)
+        except (NoAuthError, AuthFailedError) as error:
+            self._give_up(client)
+            raise self._unauthorised() from error
         except FAILURES as error:
             self._give_up(client)
             raise self._unavailable(f"it could not be taken for {purpose}") from error
@@ -155,7 +193,7 @@ class ZooKeeperLock:
         me = LockHolder(self._owner, socket.gethostname(), purpose, SystemClock().now_ms(), self._run)
         for _ in range(_VANISHED_TRIES):
             asked_s = time.monotonic()
-            lock = CuratorLock(client, self.path, to_node_data(me), deadline_s)
+            lock = CuratorLock(client, self.path, to_node_data(me), deadline_s, self._access_list())
             try:
                 if lock.wait():
                     return self._hold(client, lock, me, asked_s)
@@ -237,7 +275,9 @@ class ZooKeeperLock:
     def _connected(self) -> Any:
         with self._guard:
             if self._client is None:
-                self._client = new_client(self.hosts, self._session_timeout_s, self._connect_timeout_s)
+                self._client = new_client(
+                    self.hosts, self._session_timeout_s, self._connect_timeout_s, settings=self._settings
+                )
                 self._pid = os.getpid()
                 # Called once a client: on one that is reconnecting it would wait for its own threads.
                 self._live = self._client.start_async()
@@ -258,10 +298,23 @@ class ZooKeeperLock:
                 self._client = None
         end_session(client)
 
+    def _access_list(self) -> list[Any] | None:
+        is_shared = self.has_strangers is not False and not self._settings.shares_credentials
+        return None if is_shared or not self._settings.has_credentials else OURS
+
+    def _unauthorised(self) -> InvalidRequest:
+        return InvalidRequest(
+            f"ZooKeeper at {self.hosts} does not let these credentials take the lock {self.path}",
+            expected="the credentials of the other writers of this table",
+            found="others" if self._settings.has_credentials else "none",
+            next_step="correct `zookeeper` in tables.yaml, or the environment variables HUDI_OPS_ZOOKEEPER_*",
+        )
+
     def _unavailable(self, why: str) -> Unavailable:
         return Unavailable(
             f"the lock {self.path} over ZooKeeper at {self.hosts}: {why}",
-            next_step="check that ZooKeeper runs and can be reached (the embedded one: `hudi-ops zookeeper status`).",
+            next_step="check that ZooKeeper runs and can be reached (the embedded one: `hudi-ops zookeeper status`)"
+            + (", and that it takes these credentials and certificates" if self._is_secured else ""),
             hosts=self.hosts,
         )
 

@@ -21,6 +21,7 @@ from hudi_ops.config.key_generators import KeyGenerator, TimePartition
 from hudi_ops.config.table import BUCKETS_MAX, IndexName
 from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, LogFormat
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.redaction import has_credentials
 
 ENVIRONMENT_VARIABLE = "HUDI_OPS_TABLES"
 FILE_NAME = "tables.yaml"
@@ -84,6 +85,12 @@ class TableDeclaration(_Model):
             raise ValueError(f"names a column twice: {', '.join(twice)}")
         return names
 
+    @field_validator("path", "source")
+    @classmethod
+    def _no_credentials(cls, uri: str | None) -> str | None:
+        _refuse_credentials(uri)
+        return uri
+
 
 class TablesFile(_Model):
     """A whole `tables.yaml`, with every path made absolute."""
@@ -92,11 +99,15 @@ class TablesFile(_Model):
     lock: str | None = Field(
         default=None, description="Lock of all tables, zookeeper://host:port/path; none: one process only."
     )
+    zookeeper: dict[str, Any] | None = Field(
+        default=None, repr=False, description="Credentials and TLS for the lock; see ZooKeeperSettings."
+    )
     tables: dict[TableName, TableDeclaration] = Field(default_factory=dict)
 
     @field_validator("lock")
     @classmethod
     def _lock_is_a_zookeeper_url(cls, lock: str | None) -> str | None:
+        _refuse_credentials(lock)
         if lock is not None and not _LOCK.fullmatch(lock):
             raise ValueError("must read zookeeper://host:port/path or in-process")
         return lock
@@ -136,6 +147,9 @@ class TableLocation(_Model):
     path: str
     lock: str | None
     declaration: TableDeclaration | None
+    zookeeper: dict[str, Any] | None = Field(default=None, repr=False)
+    folder: Path = Path()
+    """What files in `zookeeper` are relative to."""
 
     def conflicts_with(self, accept_future: bool) -> ConflictSettings | None:
         """The declared conflict settings; with `accept_future`, instants in the future are followed whatever they say."""
@@ -241,8 +255,7 @@ def locate_table(table: str, tables_file: str | Path | None = None) -> TableLoca
     file = find_tables_file(tables_file)
     declared = load_tables(file) if file else None
     if declared and table in declared.tables:
-        declaration = declared.tables[table]
-        return TableLocation(name=table, path=declaration.path, lock=declared.lock, declaration=declaration)
+        return _declared_location(declared, table)
     if not (_URI.match(table) or "/" in table or table in {".", ".."} or Path(table).is_dir()):
         if declared:
             declared.get(table)  # raises, with the names that exist
@@ -252,11 +265,27 @@ def locate_table(table: str, tables_file: str | Path | None = None) -> TableLoca
         )
     path = _absolute(table, Path.cwd())
     for name, declaration in declared.tables.items() if declared else ():
-        if declaration.path == path:
-            return TableLocation(
-                name=name, path=path, lock=declared.lock if declared else None, declaration=declaration
-            )
+        if declared and declaration.path == path:
+            return _declared_location(declared, name)
     return TableLocation(name=path.rstrip("/").rpartition("/")[2], path=path, lock=None, declaration=None)
+
+
+def _declared_location(declared: TablesFile, name: str) -> TableLocation:
+    declaration = declared.tables[name]
+    return TableLocation(
+        name=name,
+        path=declaration.path,
+        lock=declared.lock,
+        declaration=declaration,
+        zookeeper=declared.zookeeper,
+        folder=declared.file.parent,
+    )
+
+
+def _refuse_credentials(uri: str | None) -> None:
+    if uri is not None and has_credentials(uri):
+        # It would travel on: into leases, command lines, logs.
+        raise ValueError("must hold no user and password: give them by `zookeeper`, or in the environment")
 
 
 class _NoDuplicates(yaml.SafeLoader):
@@ -273,6 +302,13 @@ class _NoDuplicates(yaml.SafeLoader):
 def _parse(file: Path) -> Mapping[str, Any]:
     try:
         content = yaml.load(file.read_text(encoding="utf-8"), Loader=_NoDuplicates)  # noqa: S506 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        # Not the whole error: it quotes the line, which may hold a password.
+        mark = error.problem_mark
+        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+        raise InvalidRequest(
+            f"{file} cannot be read as YAML{where}: {error.problem or error.context}", next_step="correct the file"
+        ) from None
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise InvalidRequest(f"{file} cannot be read as YAML: {error}", next_step="correct the file") from error
     if not isinstance(content, dict):
@@ -297,7 +333,7 @@ def _describe(file: Path, error: ValidationError) -> str:
             text = f"unknown setting. {guess}".strip()
         elif problem["type"] == "tuple_type":
             text = f"must be a list of column names, found {problem['input']!r}"
-        elif problem["type"] != "missing":
+        elif problem["type"] != "missing" and problem["loc"][:1] != ("zookeeper",):
             text = (
                 f"{text}, found {problem['input']!r}" if not isinstance(problem["input"], (dict, TablesFile)) else text
             )

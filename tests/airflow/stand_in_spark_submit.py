@@ -12,7 +12,10 @@ from pathlib import Path
 
 arguments = sys.argv[1:]
 how = os.environ["STAND_IN"]
-Path(os.environ["STAND_IN_RECORD"]).write_text(json.dumps({"argv": arguments, "pid": os.getpid(), "sid": os.getsid(0)}))
+umask = os.umask(0o777)
+os.umask(umask)
+seen = {"argv": arguments, "pid": os.getpid(), "sid": os.getsid(0), "umask": umask}
+Path(os.environ["STAND_IN_RECORD"]).write_text(json.dumps(seen))
 stop_file = Path(arguments[arguments.index("--stop-file") + 1])
 
 

@@ -108,6 +108,7 @@ def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) ->
         ("source", "--engine=spark"),
         ("source", "a\nb"),
         ("source", 7),
+        ("source", "s3://KEY:SECRET@bucket/landing"),
         ("max_files", 0),
         ("retake", "--evolve"),
         ("max_bytes", "2 GB"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -82,6 +83,31 @@ def test_the_command_goes_to_the_connections_master(submit: Submit) -> None:
 def test_the_application_runs_in_a_session_of_its_own(submit: Submit) -> None:
     submit.operator("ok").execute({})
     assert submit.record["sid"] == submit.record["pid"] != os.getsid(0)
+
+
+def test_an_application_does_not_inherit_the_mask_of_airflow_s_own_files(
+    submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HUDI_OPS_UMASK", "0027")
+    submit.operator("ok").execute({})
+    assert submit.record["umask"] == 0o027
+    monkeypatch.delenv("HUDI_OPS_UMASK")
+    submit.operator("ok").execute({})
+    mine = os.umask(0)
+    os.umask(mine)
+    assert submit.record["umask"] == mine
+
+
+def test_what_airflow_keeps_is_its_owners_alone(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    home = tmp_path / "airflow"
+    environment = {**os.environ, "AIRFLOW_HOME": str(home), "HUDI_OPS_VENV": str(Path(sys.executable).parents[1])}
+    subprocess.run(
+        [str(root / "bin" / "airflow"), "config", "list"], env=environment, check=True, capture_output=True, timeout=120
+    )
+    modes = {file.name: file.stat().st_mode & 0o777 for file in home.rglob("*") if file.is_file()}
+    assert {"secret_key", "jwt_secret", "airflow.cfg"} <= set(modes)
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o177} == {}
 
 
 @pytest.mark.parametrize("exit_code", [2, 3, 20, 70])

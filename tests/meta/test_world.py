@@ -93,6 +93,7 @@ ALLOWED: dict[str, set[str]] = {
     "concurrency/zookeeper.py": {"network", "threads", "time"},
     "concurrency/zookeeper_session.py": {"network", "randomness", "threads", "time"},
     "config/tables_file.py": {"environment", "files"},
+    "config/zookeeper_settings.py": {"environment"},
     "context.py": {"environment", "files", "processes", "randomness"},
     "engine/local.py": {"threads"},
     "engine/memory.py": {"files"},

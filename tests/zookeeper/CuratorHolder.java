@@ -1,6 +1,6 @@
 // Takes and releases Curator's InterProcessMutex as Apache Hudi's lock provider does, on commands from stdin:
 // "acquire MILLISECONDS" answers "acquired" or "refused"; "release" answers "released"; the end of input ends it.
-// Arguments: connect string, lock path.
+// Arguments: connect string, lock path, and user:password for digest where wanted.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -12,13 +12,16 @@ import org.apache.curator.retry.BoundedExponentialBackoffRetry;
 
 public class CuratorHolder {
   public static void main(String[] arguments) throws Exception {
-    CuratorFramework client =
+    CuratorFrameworkFactory.Builder builder =
         CuratorFrameworkFactory.builder()
             .connectString(arguments[0])
             .sessionTimeoutMs(10_000)
             .connectionTimeoutMs(10_000)
-            .retryPolicy(new BoundedExponentialBackoffRetry(1_000, 5_000, 3))
-            .build();
+            .retryPolicy(new BoundedExponentialBackoffRetry(1_000, 5_000, 3));
+    if (arguments.length > 2) {
+      builder.authorization("digest", arguments[2].getBytes());
+    }
+    CuratorFramework client = builder.build();
     client.start();
     client.blockUntilConnected(20, TimeUnit.SECONDS);
     InterProcessMutex mutex = new InterProcessMutex(client, arguments[1]);

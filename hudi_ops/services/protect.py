@@ -1,0 +1,45 @@
+"""Protecting a table's lock: nobody without our credentials may delete its nodes, and with them a lock that somebody holds."""
+
+from __future__ import annotations
+
+from hudi_ops.concurrency.locks import Guarded, lock_of_table
+from hudi_ops.concurrency.strangers import is_shared_with_strangers
+from hudi_ops.errors import InvalidRequest, Unsupported
+from hudi_ops.services.session import Session
+
+
+def protect_lock(session: Session, *, is_credential_shared: bool) -> str:
+    """Set the access list of the node under which the table's lock nodes lie.
+
+    Args:
+        session: the table.
+        is_credential_shared: writers of Apache Hudi, where there are any, have our credentials.
+
+    Returns:
+        The lock's address.
+
+    Raises:
+        InvalidRequest: no credentials are configured; or Apache Hudi's writers would be kept from the lock.
+        Unsupported: a lock without nodes.
+        Unavailable: the lock service does not answer.
+    """
+    lock = lock_of_table(session.ctx)
+    if not isinstance(lock, Guarded):
+        raise Unsupported(
+            "this table's lock has no nodes to protect",
+            table=session.ctx.storage.uri,
+            expected="a lock over ZooKeeper",
+            found=lock.address,
+            next_step="declare `lock: zookeeper://…` in tables.yaml",
+        )
+    state = session.loader.load()
+    if not is_credential_shared and is_shared_with_strangers(session.ctx.storage, session.commits, state):
+        raise InvalidRequest(
+            "writers of Apache Hudi share this table: without our credentials they could not take its lock any more",
+            table=state.config.name,
+            expected="a table that only hudi-ops writes, or `shares_credentials: true`",
+            found="a table that was adopted, or that another program writes",
+            next_step="give them the same credentials, then declare `shares_credentials: true` under `zookeeper` in tables.yaml",
+        )
+    lock.protect()
+    return lock.address
