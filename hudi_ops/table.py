@@ -283,7 +283,7 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
     def rollback(self, instant: str, *, abandoned: bool = False, dry_run: bool = False) -> RollbackResult:
         """Undo a pending write whose writer is gone; every write does so by itself where a heartbeat tells.
 
-        A compaction's plan at which nobody is can be taken off, too.
+        A compaction's plan at which nobody is can be taken off, too. A rollback of the write that Apache Hudi began is finished.
 
         Args:
             instant: the request time of the write, or of the plan.
@@ -297,13 +297,16 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
         """
         return rollback_write(self._session, instant, abandoned=abandoned, dry_run=dry_run)
 
-    def recover(self) -> RecoverResult:
+    def recover(self, *, abandoned: bool = False) -> RecoverResult:
         """Finish what was decided, and clear away what dead writers left, as every write does first.
+
+        Args:
+            abandoned: finish the pending rollbacks of Apache Hudi, too: its programs have surely ended.
 
         Raises:
             Unsupported: the table cannot be written.
         """
-        return recover_table(self._session)
+        return recover_table(self._session, abandoned=abandoned)
 
     def protect_lock(self, *, is_credential_shared: bool = False) -> str:
         """Keep everybody without our credentials from deleting the nodes of the table's lock in ZooKeeper.

@@ -14,14 +14,19 @@ RECOVER_HELP = """Finish what was decided, and clear away what dead writers left
 Whoever begins to write does this first, so it is needed only where nobody is about to. Live writers are left alone, and so are
 pending writes without a heartbeat; each is named, with the reason.
 
+A rollback that Apache Hudi began is its own to finish. Where its writers fail over it, pass --abandoned once they have
+surely ended: the rollback is finished, and their next write succeeds.
+
 \b
 hudi-ops recover flights
+hudi-ops recover flights --abandoned
 """
 
 ROLLBACK_HELP = """Undo one pending write whose writer is gone.
 
 INSTANT is its request time, as `hudi-ops timeline` has it. A write whose heartbeat is young is refused, and so is a
-completed one. A single writer of Apache Hudi makes no heartbeat: pass --abandoned once it has surely ended.
+completed one. A single writer of Apache Hudi makes no heartbeat: pass --abandoned once it has surely ended. If it has
+begun a rollback of the write, that is finished.
 
 \b
 hudi-ops rollback flights 20261121101500123 --dry-run
@@ -30,12 +35,20 @@ hudi-ops rollback flights 20261121101500123
 
 
 def recover(
-    table: TableArgument, accept_future_instants: AcceptFutureOption = False, as_json: JsonOption = False
+    table: TableArgument,
+    abandoned: Annotated[
+        bool,
+        typer.Option(
+            "--abandoned", help="Finish Apache Hudi's pending rollbacks, too: its programs have surely ended."
+        ),
+    ] = False,
+    accept_future_instants: AcceptFutureOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Finish what was decided, and clear away what dead writers left."""
     location = locate(table)
     with open_table(location, accept_future=accept_future_instants) as opened, working(f"recovering {location.name}"):
-        result = opened.recover()
+        result = opened.recover(abandoned=abandoned)
     if as_json:
         write_json(result.as_dict())
         return

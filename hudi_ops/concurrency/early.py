@@ -16,6 +16,7 @@ from typing import TypeVar
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Contender, refuse_completed, refuse_older
 from hudi_ops.concurrency.contenders import ContenderReader
+from hudi_ops.concurrency.silent import SilentWriters
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Conflict, HudiOpsError
 from hudi_ops.timeline.active import load_timeline
@@ -48,6 +49,7 @@ class Watch:
         contenders: reads what others touch.
         mine: what the attempt is going to touch; its instant is empty until it has begun.
         wait_s: how long to let older writers finish before one begins.
+        silent: refuses to pass pending writes that nobody can judge.
         minds_completed: look at what completed since the attempt began.
         minds_running: look at older live writers too; they are not waited for any more once `wait_s` is over.
     """
@@ -56,6 +58,7 @@ class Watch:
     contenders: ContenderReader
     mine: Contender
     wait_s: float
+    silent: SilentWriters
     minds_completed: bool = True
     minds_running: bool = True
     _attempt: Attempt | None = field(default=None, init=False)
@@ -73,7 +76,11 @@ class Watch:
 
         Returns:
             Whether time has passed, and the state must be read anew.
+
+        Raises:
+            Busy: a write of another program is pending without a heartbeat.
         """
+        self.silent.refuse(state)
         if self._until_s is None:
             self._until_s = self.ctx.clock.monotonic_s() + self.wait_s
         poll_s, waited = POLL_S, False
@@ -97,7 +104,10 @@ class Watch:
 
         Raises:
             Conflict: somebody completed meanwhile, or began earlier, and touches the same.
+            Busy: a write of another program that began earlier is pending without a heartbeat.
         """
+        if attempt.seen is not None:
+            self.silent.refuse(attempt.seen, attempt.instant, [one.time for one in attempt.begun.timeline.pending])
         self._attempt = attempt
         self.mine = replace(self.mine, instant=attempt.instant)
         self._now = attempt.seen

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
 STRATEGY = "ingestion-first"
+
+ForeignWithoutHeartbeat: TypeAlias = Literal["busy", "pass"]
+"""What becomes of a write that would complete above a pending one of another program without a heartbeat."""
 
 
 class ConflictSettings(BaseModel):
@@ -30,4 +33,8 @@ class ConflictSettings(BaseModel):
     )
     wait_s: float = Field(
         default=10.0, ge=0, le=86_400, strict=False, description="How long to let an overlapping writer finish first."
+    )
+    foreign_without_heartbeat: ForeignWithoutHeartbeat = Field(
+        default="busy",
+        description="Before a write completes above a pending one of Apache Hudi that has no heartbeat: busy stops, pass warns.",
     )

@@ -74,7 +74,7 @@ class TableDeclaration(_Model):
     )
     conflicts: ConflictSettings = Field(
         default=ConflictSettings(),
-        description="How its writers get along: strategy, early_detection, retries, wait_s, …",
+        description="How its writers get along: strategy, early_detection, retries, wait_s, foreign_without_heartbeat, …",
     )
 
     @field_validator("record_key", "partition_by")

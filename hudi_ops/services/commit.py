@@ -168,13 +168,15 @@ def _refuse_unfit(session: Session, attempt: Attempt, state: TableState) -> None
 
     Raises:
         Conflict: settings, index or what it was built upon changed.
-        Busy: somebody has begun something that cannot be told yet.
+        Busy: somebody has begun something that cannot be told yet, or that has no heartbeat.
         Cancelled: it was cancelled, or may have been taken for dead.
     """
     refuse_settled(session.ctx.storage, attempt, state)
     shared = partial(is_shared_with_strangers, session.ctx.storage, session.commits, state)
     refuse_starved(session.longest_gap_s(attempt.instant), shared, attempt.instant)
     refuse_starting(session.ctx, state, attempt.instant)
+    begun = attempt.seen or attempt.begun
+    session.silent.refuse(state, attempt.instant, [one.time for one in begun.timeline.pending])
     refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
     _refuse_changed_facts(attempt, state)
     _refuse_vanished(attempt, state)

@@ -85,7 +85,7 @@ def execute(session: Session, instant: str | None, how: Execution) -> CompactRes
     Raises:
         InvalidRequest: no such plan, or Apache Hudi began it and `abandoned` was not said.
         Unsupported: the table cannot be written, or it is another service's plan.
-        Busy: somebody executes it; names who.
+        Busy: somebody executes it; names who. Or a write of another program is pending without a heartbeat.
         Cancelled: it was cancelled, or taken over meanwhile.
         Conflict: it cannot be completed as it is; the plan is left.
         Corrupt: a file of the plan is damaged or gone; the plan is left.
@@ -105,6 +105,7 @@ def execute(session: Session, instant: str | None, how: Execution) -> CompactRes
         return done_before(state, None, "no compaction is planned")
     if found.is_completed:
         return done_before(state, found, "it was completed before")
+    session.silent.refuse(state, found.time)
 
     def check(now: TableState) -> None:
         if not how.abandoned:

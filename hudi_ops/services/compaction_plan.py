@@ -132,7 +132,7 @@ def plan_compaction(session: Session, request: CompactionRequest) -> PlanResult:
         InvalidRequest: a wrong request, or a table that has no log files; nothing was changed.
         Unsupported: the table cannot be written, or the log files of all that could be planned cannot be merged; no plan is left.
         Conflict: others took what was chosen, again and again.
-        Busy: the lock was not to be had.
+        Busy: the lock was not to be had, or a write of another program is pending without a heartbeat.
     """
     started_s = session.ctx.clock.monotonic_s()
     request.checked()
@@ -141,6 +141,7 @@ def plan_compaction(session: Session, request: CompactionRequest) -> PlanResult:
     session.is_clean = False  # until a write has ended well
     for tried in range(TRIES_MAX):
         state = session.loader.load()
+        session.silent.refuse(state)  # it could not be executed
         choice = _choose(session, state, request)
         if not choice.planned:
             _refuse_unmergeable(state, choice)

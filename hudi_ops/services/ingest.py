@@ -95,6 +95,7 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
         InvalidRequest: the batch does not fit the table. The table is byte for byte as it was.
         Unsupported: the table needs something that is not written yet.
         Conflict: another action that overlaps completed first; what this attempt wrote was rolled back.
+        Busy: a write of another program is pending without a heartbeat, and the settings do not say to pass it.
     """
     read_s = session.ctx.clock.monotonic_s()
     state = session.loader.resume() if not is_due(session) and not is_read_once(batch) else session.loader.load()
@@ -114,6 +115,7 @@ def _ingest_into(
 ) -> IngestResult:
     refuse_unwritable(state.config)
     refuse_other_index(state)
+    session.silent.refuse(state)  # before the source is read, and before a table of another program is adopted
     change = columns_after(session, state, batch, engine)
     schema = change.schema
     with (

@@ -90,11 +90,13 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
         InvalidRequest: a name that no partition has. The table is as it was.
         Unsupported: the table cannot be written.
         Conflict: another write to these partitions completed first; nothing was removed.
-        Busy: Apache Hudi has planned a service on these partitions, or the lock is held.
+        Busy: Apache Hudi has planned a service on these partitions, a write of another program is pending without a heartbeat, or
+            the lock is held.
     """
     session.is_clean = False  # until this write has ended well
     state = finish_unfinished(session)
     refuse_unwritable(state.config)
+    session.silent.refuse(state)
     held = _chosen(session, state, operation, wanted)
     nothing = RemovalResult(state.config.name, operation.name, None, None, (), note="nothing to remove")
     recover(session)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.ended import ends_if_it_fails
-from hudi_ops.concurrency.lease import lease_path, read_lease
+from hudi_ops.concurrency.lease import Lease, lease_path, read_lease
 from hudi_ops.concurrency.locks import hold_lock
 from hudi_ops.concurrency.standing import refuse_taken_over
 from hudi_ops.concurrency.transaction import Decided
@@ -82,12 +82,16 @@ def undo_attempt(session: Session, instant: str, error: HudiOpsError, written: S
         logger.warning("attempt %s was not undone: %s", instant, failure)
 
 
-def roll_back(session: Session, target: Instant) -> Undone | None:
+def roll_back(
+    session: Session, target: Instant, rollback: Instant | None = None, *, abandoned: bool = False
+) -> Undone | None:
     """Remove a cancelled write, ours or Apache Hudi's, from storage and timeline.
 
     Args:
         session: the table.
         target: a pending write that a CANCEL slot names, or one whose rollback was begun.
+        rollback: the pending rollback to finish; None: whichever names the target, or a new one.
+        abandoned: whoever calls knows that the program which began the rollback has ended, where no heartbeat tells.
 
     Returns:
         None when it is not finished: somebody else is rolling it back, a rollback's plan cannot be read, or ours was voided.
@@ -96,7 +100,7 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     state = session.loader.load()
     # Whoever cancelled it may have died before it left the mark, by which later looks know what they find.
     mark_cancelled(storage, target.time, refuse_uncancelled(storage, state, target.time))
-    begun = rollback_of(storage, state.timeline, target.time)
+    begun = rollback or rollback_of(storage, state.timeline, target.time)
     if begun is not None and begun.is_completed:
         # Another helper was faster, or a sleeper came after it: one rollback a target.
         return Undone(target.time, target.kind, begun.time, tuple(clear_risen(session, state, target.time)))
@@ -106,9 +110,9 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     if begun is not None:
         mend_plan(session, state, begun)
     lease = read_lease(storage, target.time)
-    foreign = lease is not None and is_foreign(lease)
+    foreign = may_be_foreign(target, lease)
     paths = files_of(session, state, target.time, foreign=foreign, plan=_plan_of(session, state, begun, target.time))
-    attempt = _begin(session, target, paths) if begun is None else _resume(session, state, begun)
+    attempt = _begin(session, target, paths) if begun is None else _resume(session, state, begun, abandoned=abandoned)
     if attempt is None:
         logger.warning("%s is being rolled back by somebody else, or has completed meanwhile", target)
         return None
@@ -134,6 +138,17 @@ def roll_back(session: Session, target: Instant) -> Undone | None:
     session.settle(attempt.instant)
     logger.warning("rolled back %s: %s files deleted", target, len(paths))
     return Undone(target.time, target.kind, attempt.instant, tuple(paths))
+
+
+def may_be_foreign(target: Instant, lease: Lease | None) -> bool:
+    """Whether a write was Apache Hudi's, as far as can be told: its heartbeat names nobody, or it has none.
+
+    Then its markers may be gone, so that the table has to be listed, and Hadoop's checksum files lie beside its files. A plan that
+    nobody began to execute has no files.
+    """
+    if lease is not None:
+        return is_foreign(lease)
+    return target.action in WRITE_ACTIONS or State.INFLIGHT in target.states
 
 
 def mend_plan(session: Session, state: TableState, rollback: Instant) -> None:
@@ -216,10 +231,14 @@ def _begin(session: Session, target: Instant, paths: Sequence[str]) -> Attempt |
     return None
 
 
-def _resume(session: Session, state: TableState, rollback: Instant) -> Attempt | None:
-    """One executor a rollback: a dead one of ours is taken over. Those without an owner are Apache Hudi's, which retries them."""
+def _resume(session: Session, state: TableState, rollback: Instant, *, abandoned: bool) -> Attempt | None:
+    """One executor a rollback: a dead one of ours is taken over. Those without an owner are Apache Hudi's, which retries them.
+
+    Where it has ended, as somebody says, its rollback is taken over as well. The TAKEOVER is decided under the lock, and only while
+    the rollback is pending.
+    """
     lease = read_lease(session.ctx.storage, rollback.time)
-    if lease is None or is_foreign(lease):
+    if (lease is None or is_foreign(lease)) and not abandoned:
         return None
     try:
         attempt = take_over(session, rollback.time, "rollback")

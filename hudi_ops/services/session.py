@@ -18,6 +18,7 @@ from hudi_ops.concurrency.keeper import Keeper
 from hudi_ops.concurrency.lease import BEAT_INTERVAL_S, LeaseRole, Renewal, drop_lease, inherit_lease, lease_path
 from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.process_beats import process_beats
+from hudi_ops.concurrency.silent import SilentWriters
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.table import TableConfig
@@ -72,6 +73,7 @@ class Session:
     gives_way: bool = field(default=False, init=False)
     strategy: ConflictStrategy = field(init=False)
     contenders: ContenderReader = field(init=False)
+    silent: SilentWriters = field(init=False)
     adopter: Adopter = field(init=False)
     commits: CommitReader = field(init=False)
     loader: StateLoader = field(init=False)
@@ -95,6 +97,7 @@ class Session:
         self.strategy = strategy_of(self.conflicts.strategy)
         self.commits = CommitReader(self.ctx.storage)
         self.contenders = ContenderReader(self.ctx.storage, self.commits)
+        self.silent = SilentWriters(self.ctx, self.contenders, self.conflicts.foreign_without_heartbeat)
         self.adopter = Adopter(self.ctx, self.commits, self.terms)
         self.loader = StateLoader(self.ctx.storage, self.commits, self.adopter)
         self.applier = TimelineApplier(self.ctx, self.loader, self.commits)
@@ -167,7 +170,8 @@ class Session:
         """The look-out of a write that is going to touch what `intent` says."""
         is_on = self.conflicts.early_detection
         mine = Contender("", action, intent, owner=str(self.ctx.owner))
-        return Watch(self.ctx, self.contenders, mine, self.conflicts.wait_s, is_on, is_on and self.gives_way)
+        gives_way = is_on and self.gives_way
+        return Watch(self.ctx, self.contenders, mine, self.conflicts.wait_s, self.silent, is_on, gives_way)
 
     @contextmanager
     def keep(

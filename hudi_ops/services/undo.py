@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from hudi_ops.concurrency.lease import Lease, read_lease
 from hudi_ops.errors import Busy, Conflict, InvalidRequest, Unsupported
 from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.dead_writers import is_dead, is_foreign
+from hudi_ops.services.dead_writers import is_dead
 from hudi_ops.services.left_files import files_of
+from hudi_ops.services.left_rollbacks import LeftRollback, finish_left, left_rollbacks, still_silent
 from hudi_ops.services.recover import finish_unfinished, recover
-from hudi_ops.services.rollback import Undone, roll_back
+from hudi_ops.services.rollback import Undone, may_be_foreign, roll_back
 from hudi_ops.services.session import Session
 from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.timeline.archived import load_history
@@ -67,8 +68,13 @@ class RecoverResult:
         return asdict(self)
 
 
-def recover_table(session: Session) -> RecoverResult:
+def recover_table(session: Session, *, abandoned: bool = False) -> RecoverResult:
     """Finish what was decided, and clear away what dead writers left.
+
+    Args:
+        session: the table.
+        abandoned: finish the pending rollbacks of Apache Hudi as well: whoever calls knows that its programs have ended. Pending
+            writes without a heartbeat and without a rollback stay: these are named one by one (`rollback_write`).
 
     Raises:
         Unsupported: the table cannot be written.
@@ -77,14 +83,24 @@ def recover_table(session: Session) -> RecoverResult:
     refuse_unwritable(session.loader.load().config)
     undone = recover(session)
     state = session.loader.load()
+    refused: dict[str, str] = {}
+    for one in left_rollbacks(session, state) if abandoned else ():
+        try:
+            undone.append(finish_left(session, state, one))
+        except (InvalidRequest, Unsupported, Busy, Conflict) as error:
+            refused[one.rollback.time] = error.what
+    state = session.loader.load() if abandoned else state
     left = (
-        Left(one.time, one.action, one.state.name.lower(), _why_left(session, one)) for one in state.timeline.pending
+        Left(one.time, one.action, one.state.name.lower(), refused.get(one.time) or _why_left(session, one))
+        for one in state.timeline.pending
     )
     return RecoverResult(state.config.name, tuple(undone), tuple(left))
 
 
 def rollback_write(session: Session, instant: str, *, abandoned: bool = False, dry_run: bool = False) -> RollbackResult:
     """Undo a pending write whose writer is dead.
+
+    Where Apache Hudi has begun to roll it back and did not get to the end, its rollback is finished, only if `abandoned`.
 
     Args:
         session: the table.
@@ -101,9 +117,13 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
     state = session.loader.load() if dry_run else finish_unfinished(session)
     refuse_unwritable(state.config)
     found = state.timeline.find(instant)
+    begun = list(left_rollbacks(session, state, instant))
+    if found is not None:
+        _refuse_other_kinds(state, found)
+    if begun:
+        return _finish(session, state, begun, abandoned=abandoned, dry_run=dry_run)
     if found is None:
         return _absent(session, state, instant)
-    _refuse_other_kinds(state, found)
     lease = read_lease(session.ctx.storage, instant)
     cancelled = session.was_cancelled(state, instant)
     is_plan = found.action == "compaction" and State.INFLIGHT not in found.states
@@ -111,9 +131,9 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
         refuse_alive(session, state, lease, instant, abandoned=abandoned)
     owner = _owner(lease)
     if dry_run:
-        paths = files_of(session, state, instant, foreign=lease is not None and is_foreign(lease))
+        paths = files_of(session, state, instant, foreign=may_be_foreign(found, lease))
         return RollbackResult(state.config.name, instant, found.kind, owner, None, tuple(paths), dry_run=True)
-    if not cancel_write(session, instant, "asked for by hand", _still(session, instant, lease)):
+    if not cancel_write(session, instant, "asked for by hand", still_silent(session, instant, lease)):
         raise Conflict(
             "the write completed, or its writer came back, meanwhile",
             table=state.config.name,
@@ -160,10 +180,33 @@ def refuse_alive(session: Session, state: TableState, lease: Lease | None, insta
         )
 
 
-def _still(session: Session, instant: str, lease: Lease | None) -> Callable[[], bool]:
-    if lease is not None:
-        return lambda: is_dead(session, instant)
-    return lambda: read_lease(session.ctx.storage, instant) is None
+def _finish(
+    session: Session, state: TableState, begun: Sequence[LeftRollback], *, abandoned: bool, dry_run: bool
+) -> RollbackResult:
+    """Finish what Apache Hudi has begun, every rollback of the write.
+
+    Raises:
+        InvalidRequest: `abandoned` was not said.
+    """
+    first, name = begun[0], state.config.name
+    lease = read_lease(session.ctx.storage, first.target.time)
+    if not abandoned:
+        raise InvalidRequest(
+            f"Apache Hudi has begun to undo this write (rollback {first.rollback.time}), and may be at it",
+            table=name,
+            instant=first.target.time,
+            expected="a finished rollback, or the word that its program is gone",
+            found=str(first.rollback),
+            next_step="a write of Apache Hudi finishes it; once its programs have surely ended, run the same call with --abandoned",
+        )
+    if dry_run:
+        paths = files_of(session, state, first.target.time, foreign=True, plan=first.plan)
+        return RollbackResult(
+            name, first.target.time, first.target.kind, _owner(lease), None, tuple(paths), dry_run=True
+        )
+    undone = [finish_left(session, state, one) for one in begun]
+    files = sorted({path for one in undone for path in one.files})
+    return RollbackResult(name, first.target.time, first.target.kind, _owner(lease), undone[0].rollback, tuple(files))
 
 
 def _refuse_other_kinds(state: TableState, found: Instant) -> None:
@@ -218,6 +261,8 @@ def _why_left(session: Session, instant: Instant) -> str:
     if instant.action == "compaction":
         begun = "begun and not completed" if lease is not None or State.INFLIGHT in instant.states else "planned"
         return f"a compaction that is {begun}: `hudi-ops compact TABLE --instant {instant.time}` executes it"
+    if instant.kind == "rollback" and lease is None:
+        return "a rollback of Apache Hudi's, which its next write finishes; if none comes, `hudi-ops recover TABLE --abandoned`"
     if instant.action not in WRITE_ACTIONS:
         return f"a pending {instant.action}, which its program finishes or rolls back"
     if lease is None:

@@ -84,8 +84,8 @@ def _check_rollback(subject: Subject, instant: Instant, plan: RollbackPlan, find
             path,
             "any write finishes it; `hudi-ops recover` does"
             if is_ours
-            else "a write of Apache Hudi finishes it; if none writes here any more, delete its inflight, then its requested file, "
-            f"and run `hudi-ops rollback` for {plan.target}",
+            else "a write of Apache Hudi finishes it; if its writes fail, or none comes, and its programs have surely ended: "
+            f"`hudi-ops rollback TABLE {plan.target} --abandoned`",
         )
 
 
@@ -106,8 +106,8 @@ def _check_owner(subject: Subject, instant: Instant, findings: Findings) -> None
             "pending-unowned",
             f"a pending {instant.action} that nobody's heartbeat claims",
             path,
-            "it may be alive, as a single writer of Apache Hudi makes no heartbeat, and rolls it back at its next start; "
-            f"if it is gone for good: `hudi-ops rollback TABLE {instant.time} --abandoned`",
+            "it may be alive, as a single writer of Apache Hudi makes no heartbeat, and rolls it back at its next start; until "
+            f"then writes of hudi-ops stop (Busy); if it is gone for good: `hudi-ops rollback TABLE {instant.time} --abandoned`",
         )
     else:
         owner = str(lease.owner) if lease.owner is not None else "a writer of Apache Hudi"

@@ -155,8 +155,10 @@ def test_what_a_foreign_archiver_took_away_may_have_completed(storage: MemorySto
     theirs = instant_of_ms(NOW_MS - 5_000)
     storage.put(f"{TIMELINE}/{theirs}.commit.requested", b"")
     storage.put(f"{TIMELINE}/{theirs}.inflight", b"")
+    storage.put(f".hoodie/.heartbeat/{theirs}", b"")
 
     def move() -> None:
+        storage.delete(f".hoodie/.heartbeat/{theirs}")
         # It completes, and is archived with all that is older but for one write that completed after it.
         for info in storage.list(TIMELINE):
             if info.name[:17] <= theirs:
@@ -342,8 +344,8 @@ def test_ingestion_whose_write_set_is_unknown_may_touch_everything(
     with pytest.raises(Conflict) as caught:
         rewrite(service, storage)
     assert caught.value.details["other"] == theirs
-    # Ingestion does not care: the first to complete wins.
-    once(process(storage, "writer", NOW_MS + 60_000), P1)
+    # Ingestion does not care: the first to complete wins. Without a heartbeat it is asked first whether it may.
+    once(process(storage, "writer", NOW_MS + 60_000, foreign_without_heartbeat="pass"), P1)
 
 
 # (10) (11) ---------------------------------------------------------------------------------------------------------------------

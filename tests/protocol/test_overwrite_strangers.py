@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.errors import Busy, Conflict, HudiOpsError
 from hudi_ops.services.batch import Batch
 from hudi_ops.services.ingest import ingest
@@ -121,7 +122,10 @@ def test_a_pending_replacement_of_hudi_is_left_to_it(storage: MemoryStorage, act
     path = f"part=p1/00000001-theirs-0_0-1-1_{theirs}.parquet"
     storage.put(path, b"rows that they are writing")
     storage.put(f".hoodie/.temp/{theirs}/{path}.marker.CREATE", b"")
-    table = Table(simulated_context(storage, ManualClock(NOW_MS), "second"))
-    table.ingest(P1, "insert_overwrite")
+    context = simulated_context(storage, ManualClock(NOW_MS), "second")
+    if not heartbeat and action == "replacecommit":
+        with pytest.raises(Busy, match="without a heartbeat"):
+            Table(context).ingest(P1, "insert_overwrite")
+    Table(context, conflicts=ConflictSettings(foreign_without_heartbeat="pass")).ingest(P1, "insert_overwrite")
     assert visible(storage, ManualClock(NOW_MS)) == NEW_P1
     assert all(storage.head(name) is not None for name in (*names, path))

@@ -41,7 +41,7 @@ class Resumes(Writes):
     def __call__(self, ctx: TableContext) -> Landed:
         """Do it; errors go through."""
         before = _written()[1]
-        session = Session(ctx, conflicts=ConflictSettings(early_detection=self.early))
+        session = Session(ctx, conflicts=ConflictSettings(early_detection=self.early, foreign_without_heartbeat="pass"))
         session.loader._log, session.loader._left = before.loader._log, before.loader._left
         session.commits._read, session.commits._put = dict(before.commits._read), before.commits._put
         session.is_clean, session.recovered_s = True, ctx.clock.monotonic_s() - self.idle_s

@@ -14,8 +14,11 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.concurrency.lease import lease_path
 from hudi_ops.context import Owner
+from hudi_ops.services.rollback_files import plan_bytes
 from hudi_ops.storage.paths import open_storage
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import State
 
 
 class _DiesBeforeItsSlot:
@@ -85,3 +88,38 @@ def test_what_cannot_be_rolled_back_says_what_to_do(trips: Path, call: Callable[
         assert told.code == 2
         assert said in told.err
         assert "Next:" in told.err
+
+
+@pytest.fixture
+def silent(dead: str, trips: Path) -> str:
+    """The dead write as Apache Hudi leaves one: nobody's heartbeat, and nothing that says that it is ours."""
+    (trips / lease_path(dead)).unlink()
+    (trips / ".hoodie" / "timeline" / f"{dead}.inflight").write_bytes(b"")
+    return dead
+
+
+def test_a_write_without_a_heartbeat_stops_an_ingest_which_names_the_command(
+    silent: str, call: Callable[..., Any], home: Path, tree: Callable[..., Any]
+) -> None:
+    before = tree(home)
+    told = call("delete-partition", "trips", "city=Oslo", "--yes")
+    assert told.code == 11
+    assert f"hudi-ops rollback TABLE {silent} --abandoned" in told.err
+    assert tree(home) == before
+    assert call("rollback", "trips", silent, "--abandoned").code == 0
+    assert call("delete-partition", "trips", "city=Oslo", "--yes").code == 0
+
+
+def test_a_rollback_of_apache_hudi_is_finished_by_recover_once_its_programs_have_ended(
+    silent: str, trips: Path, call: Callable[..., Any]
+) -> None:
+    storage = open_storage(str(trips))
+    later = f"{int(silent) + 1:017d}"
+    plan = plan_bytes(storage, Instant(silent, "commit", State.INFLIGHT), [])
+    storage.put(f".hoodie/timeline/{later}.rollback.requested", plan)
+    storage.put(f".hoodie/timeline/{later}.rollback.inflight", b"")
+    left = call("recover", "trips").out
+    assert f"{later} rollback (inflight) stays" in left
+    assert "--abandoned" in left
+    assert f"rolled back {silent} commit" in call("recover", "trips", "--abandoned").out
+    assert call("recover", "trips").out == "trips: nothing to recover\n"

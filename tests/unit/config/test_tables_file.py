@@ -61,18 +61,26 @@ def test_a_uri_is_left_alone_and_defaults_are_filled_in(folder: Path) -> None:
 
 def test_what_writers_that_meet_do_is_declared(folder: Path) -> None:
     text = FULL.replace(
-        "    type: mor", "    type: mor\n    conflicts: {strategy: first-committer, retries: 20, wait_s: 3}"
+        "    type: mor",
+        "    type: mor\n    conflicts: {strategy: first-committer, retries: 20, wait_s: 3, foreign_without_heartbeat: pass}",
     )
     write(folder, text)
     trips = locate_table("trips").conflicts
     assert trips is not None
     assert (trips.strategy, trips.retries, trips.wait_s, trips.early_detection) == ("first-committer", 20, 3.0, True)
+    assert trips.foreign_without_heartbeat == "pass"
+    assert ConflictSettings().foreign_without_heartbeat == "busy"
     assert locate_table("remote").conflicts == ConflictSettings()
     assert locate_table("./elsewhere").conflicts is None
 
 
 @pytest.mark.parametrize(
-    ("setting", "says"), [("retry: 3", "Did you mean 'retries'"), ("retries: -1", "conflicts.retries")]
+    ("setting", "says"),
+    [
+        ("retry: 3", "Did you mean 'retries'"),
+        ("retries: -1", "conflicts.retries"),
+        ("foreign_without_heartbeat: wait", "'busy' or 'pass'"),
+    ],
 )
 def test_a_wrong_setting_of_writers_that_meet_is_named(folder: Path, setting: str, says: str) -> None:
     write(folder, FULL.replace("    type: mor", f"    type: mor\n    conflicts: {{{setting}}}"))
