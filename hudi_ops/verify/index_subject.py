@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -11,7 +12,7 @@ from hashlib import blake2b
 import pyarrow as pa
 
 from hudi_ops.config.table import IndexKind
-from hudi_ops.errors import Unavailable
+from hudi_ops.errors import HudiOpsError, Unavailable
 from hudi_ops.files.base_file import stored_schema
 from hudi_ops.files.facts import FileFacts, WantedFacts
 from hudi_ops.files.facts_of_files import FactsTask, facts_of_file
@@ -31,6 +32,28 @@ from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import Slice, visible_slices
 
 logger = logging.getLogger(__name__)
+
+
+class DataUnread(Exception):
+    """A file of the table itself could not be read or merged, so that nothing was held against it; holds the error."""
+
+    def __init__(self, error: HudiOpsError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@contextmanager
+def reading_data() -> Iterator[None]:
+    """Tell errors of the table's own files from those of its metadata table.
+
+    Raises:
+        DataUnread: in the place of an error of reading.
+    """
+    try:
+        yield
+    except HudiOpsError as error:
+        raise DataUnread(error) from error
+
 
 SHOWN_MAX = 10
 """Differences of one kind that are reported one by one; the others are counted."""
@@ -128,9 +151,9 @@ class IndexSubject:
             return ()
         template = FactsTask(self.table.storage, "", 0, self.stored_schema, wanted)
         files = [file for one in self.sampled for file in files_of(one)]
-        return self.table.engine.map(
-            facts_of_file, [replace(template, path=file.path, size_bytes=file.size_bytes) for file in files]
-        )
+        tasks = [replace(template, path=file.path, size_bytes=file.size_bytes) for file in files]
+        with reading_data():
+            return self.table.engine.map(facts_of_file, tasks)
 
     def live_keys(self) -> Iterable[tuple[Slice, pa.Array]]:
         """Record keys of the sampled slices, a few slices at a time."""
@@ -138,11 +161,14 @@ class IndexSubject:
 
     def keys_of(self, slices: Sequence[Slice]) -> Iterable[tuple[Slice, pa.Array]]:
         """Record keys of slices, a few slices at a time."""
-        spec = MergeRules.of(self.table.config, self.schema).keys
+        with reading_data():
+            spec = MergeRules.of(self.table.config, self.schema).keys
         for start in range(0, len(slices), _AT_A_TIME):
             held = slices[start : start + _AT_A_TIME]
-            tasks = key_tasks(self.table.storage, self.table.config, self.table.timeline, self.schema, spec, held)
-            yield from zip(held, self.table.engine.map(keys_of_slice, tasks), strict=True)
+            with reading_data():
+                tasks = key_tasks(self.table.storage, self.table.config, self.table.timeline, self.schema, spec, held)
+                keys = self.table.engine.map(keys_of_slice, tasks)
+            yield from zip(held, keys, strict=True)
 
 
 _AT_A_TIME = 64

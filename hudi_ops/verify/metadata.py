@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from hudi_ops.config.table import IndexKind
-from hudi_ops.errors import HudiOpsError
+from hudi_ops.errors import HudiOpsError, Unsupported
 from hudi_ops.metadata.partitions import FOLDER, MetadataPartition, build_again
 from hudi_ops.timeline.active import Timeline, timeline_of
 from hudi_ops.timeline.names import parse_file_name
 from hudi_ops.verify.index_files import check_files_index
 from hudi_ops.verify.index_keys import check_record_index
 from hudi_ops.verify.index_stats import check_bloom_filters, check_column_stats, check_partition_stats
-from hudi_ops.verify.index_subject import IndexSubject
+from hudi_ops.verify.index_subject import DataUnread, IndexSubject
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
 
@@ -71,10 +71,19 @@ def check_index(subject: Subject, index: IndexKind | None, sample: int | None, f
             continue
         try:
             _CHECKS[partition](indexed, findings)
+        except DataUnread as unread:
+            _report_unread(name, unread.error, findings)
         except HudiOpsError as error:
             findings.error(
                 "metadata-broken", f"{partition} cannot be read: {error.what}", f"{FOLDER}/{name}", build_again(name)
             )
+
+
+def _report_unread(name: str, error: HudiOpsError, findings: Findings) -> None:
+    """A data file was not read, which says nothing of the metadata table; what is damaged is an error of its own."""
+    what = f"{name} was not compared with the files: {error.what}" + (f": {error.found}" if error.found else "")
+    report = findings.warning if isinstance(error, Unsupported) else findings.error
+    report("index-not-compared", what, str(error.details.get("path", "")), error.next_step)
 
 
 def _timeline(subject: Subject) -> Timeline:

@@ -10,6 +10,7 @@ import pytest
 
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats.hfile import write_hfile
+from hudi_ops.formats.log_blocks import BlockKind, HeaderKey, encode_block
 from hudi_ops.metadata.column_stats import range_values
 from hudi_ops.metadata.file_lists import listed_files, listing_records
 from hudi_ops.metadata.partitions import FOLDER, MetadataPartition
@@ -208,6 +209,42 @@ def test_a_partition_that_cannot_be_read(table):
     (base,) = [info.path for info in table.list(f"{FOLDER}/{FILES}") if info.name.endswith(".hfile")]
     table.put(base, b"nothing")
     assert ("error", "metadata-broken") in {(one.severity, one.invariant) for one in found(table)}
+
+
+def unread(storage) -> list[Finding]:
+    """What says that something was not read."""
+    report = verify_table(storage, index=True, clock=CLOCK)
+    return [one for one in report.findings if one.invariant in {"metadata-broken", "index-not-compared"}]
+
+
+def test_a_data_file_that_cannot_be_read_is_not_blamed_on_the_metadata_table(table):
+    damaged = {info.path for info in table.list("part=p0") if info.name.endswith(".parquet")}
+    for path in damaged:
+        table.put(path, bytes(table.get(path))[:-40] + bytes(40))
+    findings = unread(table)
+    assert {(one.severity, one.invariant) for one in findings} == {("error", "index-not-compared")}
+    assert all(any(path in one.what for path in damaged) for one in findings)
+
+
+def test_log_files_that_cannot_be_merged_are_not_blamed_on_the_metadata_table():
+    storage = make_table(MERGE_ON_READ)
+    build_metadata(table_of(storage, CLOCK, "builder")._session, EVERY)
+    log = next(info.path for info in storage.list("part=p0") if ".log." in info.name)
+    headers = {HeaderKey.INSTANT_TIME: parse_data_file(log.rpartition("/")[2]).instant, HeaderKey.IS_PARTIAL: "true"}
+    storage.put(log, encode_block(BlockKind.PARQUET_DATA, headers, b"some columns"))
+    findings = unread(storage)
+    assert {(one.severity, one.invariant) for one in findings} == {("warning", "index-not-compared")}
+    assert any(one.what.startswith("record_index") and "IS_PARTIAL" in one.what for one in findings)
+
+
+def test_keys_in_two_file_groups_are_counted_and_their_record_is_right():
+    storage = make_table(replace(DEFINITION, index="bloom"))
+    table = table_of(storage, CLOCK, "writer")
+    table.ingest(rows(("k0", "p0", 1, 9, None), ("k1", "p0", 1, 9, None)), "bulk_insert")
+    build_metadata(table._session, EVERY)
+    one = only(storage)
+    assert (one.severity, "2 keys lie in two file groups" in one.what) == ("warning", True)
+    assert all(other.severity == "warning" for other in found(storage, sample=1))
 
 
 def test_a_partition_of_a_kind_that_is_not_compared(table):
