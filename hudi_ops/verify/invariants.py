@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hudi_ops.clock import Clock, SystemClock
-from hudi_ops.config.table import TableConfig
+from hudi_ops.config.table import PROPERTIES_PATH, TableConfig
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Corrupt
 from hudi_ops.storage.protocol import Storage
@@ -51,7 +51,7 @@ def verify_table(
     try:
         config = _settings(storage)
     except Corrupt as error:
-        findings.error("properties-broken", error.what, next_step=error.next_step)
+        findings.error("properties-broken", error.what, PROPERTIES_PATH, error.next_step)
         return findings.report("", storage.uri, deep=deep)
     timeline = load_timeline(storage, config)
     listed = tuple(storage.list())

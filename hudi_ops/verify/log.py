@@ -209,7 +209,7 @@ def _check_applied(logged: LogSubject, slot: int, entry: Complete, findings: Fin
                 "decided-unfinished",
                 f"slot {slot} completed {entry.action} {entry.instant}; its file is not on the timeline yet",
                 slot_path(slot),
-                "any write finishes it, for example `hudi-ops ingest`",
+                "any write finishes it; `hudi-ops recover TABLE` does",
             )
         else:
             findings.error(

@@ -82,8 +82,11 @@ def check_index(subject: Subject, index: IndexKind | None, sample: int | None, f
 def _report_unread(name: str, error: HudiOpsError, findings: Findings) -> None:
     """A data file was not read, which says nothing of the metadata table; what is damaged is an error of its own."""
     what = f"{name} was not compared with the files: {error.what}" + (f": {error.found}" if error.found else "")
-    report = findings.warning if isinstance(error, Unsupported) else findings.error
-    report("index-not-compared", what, str(error.details.get("path", "")), error.next_step)
+    where = str(error.details.get("path", ""))
+    if isinstance(error, Unsupported):
+        findings.warning("index-not-compared", what, where, error.next_step)
+    else:
+        findings.error("index-not-compared", what, where, "repair that file, which has a finding of its own")
 
 
 def _timeline(subject: Subject) -> Timeline:
