@@ -239,7 +239,13 @@ def _absent(session: Session, state: TableState, instant: str) -> RollbackResult
     """
     done = rollback_of(session.ctx.storage, state.timeline, instant)
     if done is not None or session.was_cancelled(state, instant):
-        note = "it was rolled back before" if done is None else f"rollback {done.time} undid it before"
+        note = "it was rolled back before"
+        if done is not None:
+            note = f"rollback {done.time} undid it before"
+        if done is not None and not done.is_completed:
+            note = (
+                f"rollback {done.time} of it is under way; once its process has ended, `hudi-ops recover` finishes it"
+            )
         return RollbackResult(state.config.name, instant, "", "", done.time if done else None, (), note=note)
     fate = fate_of(session.ctx.storage, state, instant)
     archived = any(one.time == instant for one in load_history(session.ctx.storage, state.config).instants)

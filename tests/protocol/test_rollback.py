@@ -27,6 +27,7 @@ from tests.protocol.dead_writers import (
     LATER_MS,
     NOW_MS,
     DiesBefore,
+    DiesBehind,
     Moves,
     late_clock,
     make_dead,
@@ -372,3 +373,16 @@ def test_by_hand_recovery_says_what_it_did(dead: tuple[MemoryStorage, str]) -> N
     assert result.left == ()
     assert_undone(storage, late_clock(), "recovered")
     assert table_of(storage, late_clock(), "third").recover().rolled_back == ()
+
+
+def test_a_rollback_of_ours_that_is_not_finished_is_not_said_to_be(tmp_path: Path) -> None:
+    """Its target is off the timeline already; only its completed file is missing."""
+    storage, instant = make_dead(tmp_path / "source")
+    dies = DiesBehind("delete:.hoodie/timeline", "put:.hoodie/.commit_log/payload")
+    with contextlib.suppress(Crash):
+        recover(table_of(FaultyStorage(storage, dies), late_clock(), "first")._session)
+    assert timeline(storage).find(instant) is None
+    (begun,) = timeline(storage).pending
+    told = table_of(storage, late_clock(2 * LATER_MS), "second").rollback(instant)
+    assert told.note.startswith(f"rollback {begun.time} of it is under way")
+    assert "hudi-ops recover" in told.note
