@@ -21,13 +21,14 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from hudi_ops.clock import SystemClock
-from hudi_ops.errors import InvalidRequest, NotFound, Unavailable, Unsupported
+from hudi_ops.errors import InvalidRequest, NotFound, Unsupported
 from hudi_ops.files.scan import FileTask
 from hudi_ops.files.slice_scan import SliceTask, open_scan
 from hudi_ops.kernels import condition
 from hudi_ops.kernels.condition import Condition
 from hudi_ops.services.as_of import instant_meant
 from hudi_ops.services.changes import ChangesRequest, plan_changes
+from hudi_ops.services.lost_files import vanished
 from hudi_ops.services.read import ReadPlan, ReadRequest, plan_read, request_of
 from hudi_ops.storage.paths import open_storage
 from hudi_ops.storage.protocol import Storage
@@ -178,6 +179,7 @@ class HudiOpsReader(DataSourceReader):  # type: ignore[misc]
 
         Raises:
             Unavailable: a file was cleaned away since the query was planned.
+            Corrupt: a file is lost.
         """
         if partition is None:  # no file at all: Spark asks all the same
             return
@@ -196,7 +198,8 @@ class FilesToRead:
         """Their rows.
 
         Raises:
-            Unavailable: a file is gone.
+            Unavailable: a file was cleaned away.
+            Corrupt: a file is lost.
         """
         # Spark runs one task a core; pyarrow's own threads on top of that only make them fight.
         pa.set_cpu_count(1)
@@ -205,10 +208,8 @@ class FilesToRead:
                 for batch in open_scan(task, streaming=True).batches():
                     yield from pa.Table.from_batches([batch]).cast(self.schema).to_batches()
             except NotFound as error:
-                raise Unavailable(
-                    f"a file vanished while the table was read: {error.what}",
-                    next_step=self.if_gone,
-                ) from error
+                gone = vanished(task.storage, error, self.if_gone)
+                raise gone from error
 
 
 def _session() -> Any:

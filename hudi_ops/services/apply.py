@@ -14,6 +14,8 @@ from hudi_ops.errors import NotFound
 from hudi_ops.metadata.commit import apply_delta, undo_delta
 from hudi_ops.metadata.delta import MetadataDelta
 from hudi_ops.services.fold import fold_properties
+from hudi_ops.services.put_back import refuse_lost, was_applied
+from hudi_ops.services.undone import undone_by
 from hudi_ops.services.void import plan_undone, stale_beside_strangers, why_void
 from hudi_ops.storage.claim import claim, ensure
 from hudi_ops.timeline.commit_log import Log, refresh_log, slot_path
@@ -70,6 +72,8 @@ class TimelineApplier(Applier):
             found = state.timeline.find(entry.instant, entry.action)
             if (found is not None and found.is_completed) or is_archived(state.log, entry.instant):
                 return True
+            if was_applied(self._ctx, state, slot, entry):
+                return self.put_back(state, slot, entry)
             # Before the last look at the clock: between it and the put no storage is waited for.
             body = self._bytes(entry.payload)
             reason = why_void(self._ctx, self._commits, state, entry)
@@ -86,6 +90,27 @@ class TimelineApplier(Applier):
                 return False
             # The slot after the head we read was taken: what it says may change the verdict.
             state = self._loader.reload(state)
+
+    def put_back(self, state: TableState, slot: int, entry: Complete) -> bool:
+        """Put a completed file back that somebody deleted; what a rollback or restore undid is voided (docs/protocol.md §6.1).
+
+        Args:
+            state: read after the slot was, log before timeline, with the table lock held.
+            slot: number of the slot.
+            entry: what it says; its completed file was on the timeline before.
+
+        Returns:
+            False when it was voided instead.
+
+        Raises:
+            Corrupt: something stands against it.
+        """
+        while reason := undone_by(self._ctx.storage, state.config, state.timeline, entry.instant):
+            if self._void(state, slot, entry, f"{reason} undoes it: its writer does not know the commit log"):
+                return False
+            state = self._loader.reload(state)
+        refuse_lost(self._ctx.storage, self._commits, state, entry)
+        return self._put_completed(state, slot, entry, self._bytes(entry.payload))
 
     def _is_completed_by_now(self, state: TableState, entry: Complete) -> bool:
         """Whether a helper without the lock was faster: then the verdict is about something that is there already."""

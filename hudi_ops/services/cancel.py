@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hudi_ops.services.put_back import decided_before
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.cancelled import cancel_slot, fate_of, mark_cancelled
 from hudi_ops.timeline.entries import Cancel, Complete, Entry
@@ -24,11 +25,15 @@ def cancel_write(session: Session, instant: str, reason: str, still: Callable[[]
     """
     completed = alive = False
     cancelled = -1
+    # An instant whose completed file was deleted looks pending; its COMPLETE may lie below the loaded part of the log.
+    log = session.loader.known_log or session.loader.load().log
+    if decided_before(session.ctx.storage, log, instant) is not None:
+        return False
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         nonlocal completed, alive, cancelled
         found = state.timeline.find(instant)
-        # A COMPLETE of what the timeline shows cannot lie below the loaded part of the log: it would have been applied.
+        # A COMPLETE since the look before the lock lies in the loaded part of the log.
         fate = state.log.fate(instant) if found is not None else fate_of(session.ctx.storage, state, instant)
         completed = isinstance(fate[1] if fate else None, Complete) or (found is not None and found.is_completed)
         if completed:

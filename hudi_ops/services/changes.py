@@ -125,8 +125,9 @@ class Changes(Scan):
         return self._changes.checkpoint.encode()
 
     def _gone(self, error: NotFound) -> HudiOpsError:
-        if not self._changes.is_bounded:
-            return super()._gone(error)
+        why = super()._gone(error)
+        if not self._changes.is_bounded or isinstance(why, Corrupt):
+            return why
         return InvalidRequest(
             f"a file of these changes was cleaned away: {error.what}",
             table=self._plan.table,

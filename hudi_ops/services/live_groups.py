@@ -8,10 +8,12 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Unsupported
 from hudi_ops.index.simple_bucket import groups_by_bucket
 from hudi_ops.metadata.listing import open_listing
+from hudi_ops.metadata.table import MetadataTable
+from hudi_ops.services.moment import Moment
 from hudi_ops.services.pruning import with_metadata
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.slices import Slice, visible_slices
+from hudi_ops.view.slices import Slice
 
 
 def live_slices(session: Session, state: TableState, partitions: Sequence[str] | None = None) -> list[Slice]:
@@ -24,23 +26,23 @@ def live_slices(session: Session, state: TableState, partitions: Sequence[str] |
         session: the table.
         state: decides what is visible.
         partitions: paths to look into; None for all.
+
+    Raises:
+        Corrupt: a file is lost that a completed write names.
+        Conflict: a file was removed while the table was looked at.
     """
     storage, config = session.ctx.storage, state.config
     # Executors would not help: listing costs waiting, not work.
     engine = session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else None
+    moment = Moment(storage, config, state.timeline, session.commits, is_whole=partitions is None, is_writing=True)
     if partitions is not None:
-        listed = open_listing(storage, config, None, "storage", engine).files(partitions)
-    else:
-        listed = with_metadata(
-            storage,
-            config,
-            state.timeline,
-            "auto",
-            lambda metadata: open_listing(storage, config, metadata, engine=engine).walk().files,
-            engine,
-            session.commits.archived,
-        )
-    return visible_slices(config, state.timeline, session.commits, listed)
+        return moment.slices(open_listing(storage, config, None, "storage", engine).files(partitions), "storage")
+
+    def seen(metadata: MetadataTable | None) -> list[Slice]:
+        listing = open_listing(storage, config, metadata, engine=engine)
+        return moment.slices(listing.walk().files, listing.source)
+
+    return with_metadata(storage, config, state.timeline, "auto", seen, engine, session.commits.archived)
 
 
 def live_buckets(

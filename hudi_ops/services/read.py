@@ -21,7 +21,7 @@ from hudi_ops.kernels.condition import Condition, both, computed, possible_units
 from hudi_ops.metadata.listing import ListingChoice, listing_choice, open_listing
 from hudi_ops.metadata.table import MetadataTable
 from hudi_ops.services.fixed_keys import fixed_keys
-from hudi_ops.services.past_moment import PastMoment
+from hudi_ops.services.moment import Moment
 from hudi_ops.services.pruning import (
     NOTHING_LEFT_OUT,
     Chosen,
@@ -36,11 +36,10 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.logged_settings import open_config
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import Keep
 from hudi_ops.view.partition_values import PartitionPaths
 from hudi_ops.view.schema import table_schema
-from hudi_ops.view.slices import Slice, visible_slices
+from hudi_ops.view.slices import Slice
 
 QueryType = Literal["snapshot", "read_optimized"]
 """The newest state of all rows; or base files alone, as the last compactions left them: faster, and older."""
@@ -209,6 +208,8 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
     Raises:
         InvalidRequest: an unknown column, a filter that does not fit its columns, or an instant from before the timeline's start,
             or one that needs files which a clean removed.
+        Corrupt: a file is lost that a completed write names.
+        Unavailable: a file was removed while the table was looked at.
         Unsupported: rows lie in log files, and how they are merged is not known here; or a column is not in the files.
     """
     opened = Opened.of(storage, commits)
@@ -218,18 +219,25 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
     wanted = Wanted.of(config, plain, request)
     sought = wanted.sought(config, is_newest=request.as_of is None)
 
-    def visible(listed: dict[str, list[DataFile]]) -> list[Slice]:
-        if request.as_of is not None:
-            moment = PastMoment(storage, config, opened.timeline, opened.commits, request.as_of)
-            moment.refuse_cleaned(listed, sought.by_path, with_logs=request.query == "snapshot")
-        return visible_slices(config, opened.timeline, opened.commits, listed, request.as_of)
+    moment = Moment(
+        storage,
+        config,
+        opened.timeline,
+        opened.commits,
+        request.as_of,
+        sought.by_path,
+        is_whole=True,
+        with_logs=request.query == "snapshot",
+    )
 
     def why_unused() -> str:
         return why_index_unused(storage, config, opened.timeline, opened.commits)
 
     def choose(metadata: MetadataTable | None) -> Chosen:
         listing = open_listing(storage, config, metadata, request.listing)
-        return choose_slices(listing, visible, sought, metadata, why_unused)
+        return choose_slices(
+            listing, lambda listed: moment.slices(listed, listing.source), sought, metadata, why_unused
+        )
 
     archived = opened.commits.archived
     chosen = with_metadata(storage, config, opened.timeline, request.listing, choose, archived=archived)

@@ -14,9 +14,11 @@ from hudi_ops.concurrency.transaction import unfinished
 from hudi_ops.services.boundary import clear_archived
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import is_dead, is_foreign
+from hudi_ops.services.put_back import decided_before, may_be_lost
 from hudi_ops.services.rollback import Undone, mend_plan, roll_back
 from hudi_ops.services.session import Session
 from hudi_ops.services.sweep import clear_risen, sweep
+from hudi_ops.services.undone import undone_by
 from hudi_ops.services.void import clear_voided
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State
@@ -79,6 +81,8 @@ def _recover(session: Session, state: TableState | None) -> tuple[list[Undone], 
     undone = _finish_rollbacks(session, state)
     if undone:
         state = session.loader.load()
+    if _put_back_lost(session, state):
+        state = session.loader.load()
     for instant in state.timeline.pending:
         if instant.action in REWRITING_ACTIONS and (done := _undo_cancelled(session, state, instant)) is not None:
             undone.append(done)
@@ -113,6 +117,30 @@ def finish_unfinished(session: Session) -> TableState:
         return state
     with hold_lock(session.ctx, "finish decided instants"):
         return session.finish_decided()
+
+
+def _put_back_lost(session: Session, state: TableState) -> bool:
+    """Put completed files back that were deleted of instants below the loaded part of the log.
+
+    Returns:
+        Whether one was.
+
+    Raises:
+        Corrupt: one of them cannot be put back.
+    """
+    found = False
+    for instant in state.timeline.pending:
+        if not may_be_lost(instant) or read_lease(session.ctx.storage, instant.time) is not None:
+            continue
+        decided = decided_before(session.ctx.storage, state.log, instant.time)
+        if decided is None or undone_by(session.ctx.storage, state.config, state.timeline, instant.time):
+            continue  # what a rollback or restore takes away is theirs to finish
+        with hold_lock(session.ctx, f"put back the completed file of {instant.time}"):
+            now = session.finish_decided()
+            still = now.timeline.find(instant.time, instant.action)
+            if still is not None and not still.is_completed:
+                found = session.applier.put_back(now, *decided) or found
+    return found
 
 
 def _undo_cancelled(session: Session, state: TableState, plan: Instant) -> Undone | None:

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.stream import in_order
-from hudi_ops.errors import HudiOpsError, InvalidRequest, NotFound, Unavailable
+from hudi_ops.errors import HudiOpsError, InvalidRequest, NotFound
 from hudi_ops.files.scan import FileTask
 from hudi_ops.files.slice_scan import SliceTask, open_scan
 from hudi_ops.services.checkpoints import checkpoint_of_all
+from hudi_ops.services.lost_files import vanished
 from hudi_ops.services.read import ReadPlan
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class Scan:
 
         Raises:
             Unavailable: a file was cleaned away meanwhile, or the storage did not answer.
-            Corrupt: a file cannot be read.
+            Corrupt: a file cannot be read, or is lost.
             InvalidRequest: the filter cannot be computed, for example a division by zero.
         """
         left = self._plan.limit
@@ -253,11 +254,8 @@ class Scan:
             )
 
     def _gone(self, error: NotFound) -> HudiOpsError:
-        return Unavailable(
-            f"a file vanished while the table was read: {error.what}",
-            table=self._plan.table,
-            next_step="read again; the cleaner removed an old slice. If it repeats, run `hudi-ops verify`",
-        )
+        again = "read again; the cleaner removed an old slice. If it repeats, run `hudi-ops verify`"
+        return vanished(self._plan.tasks[0].storage, error, again, self._plan.table)
 
     def _stream(self, batch_rows: int | None, threads: int) -> Iterator[pa.RecordBatch]:
         def produce(task: FileTask | SliceTask) -> Iterator[pa.RecordBatch]:

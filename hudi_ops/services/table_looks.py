@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.metadata.file_lists import FileChanges
+from hudi_ops.services.moment import Moment
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.completed import changing
 from hudi_ops.timeline.instant import Instant
@@ -14,7 +15,7 @@ from hudi_ops.timeline.plans import CleanResult, read_result
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import StorageListing
-from hudi_ops.view.slices import Slice, is_partitioned, visible_slices
+from hudi_ops.view.slices import Slice, is_partitioned
 from hudi_ops.view.snapshot import TableView
 
 Group = tuple[str, str]
@@ -72,6 +73,10 @@ def look(session: Session, state: TableState, before: Look | None = None) -> Loo
         session: the table.
         state: decides what counts; read before.
         before: an earlier look; then only partitions that were touched since are listed.
+
+    Raises:
+        Corrupt: a file is lost that a completed write names.
+        Conflict: a file was removed while the table was looked at.
     """
     engine = session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else None
     listing = StorageListing(session.ctx.storage, is_partitioned=is_partitioned(state.config), engine=engine)
@@ -81,10 +86,10 @@ def look(session: Session, state: TableState, before: Look | None = None) -> Loo
     files: dict[str, dict[str, int]] = {path: {} for path in listed}
     for file in view.committed_files():
         files[file.partition_path][file.name] = file.size_bytes
-    slices = {
-        (one.partition_path, one.file_id): one
-        for one in visible_slices(state.config, state.timeline, session.commits, listed)
-    }
+    moment = Moment(
+        session.ctx.storage, state.config, state.timeline, session.commits, is_whole=touched is None, is_writing=True
+    )
+    slices = {(one.partition_path, one.file_id): one for one in moment.slices(listed, listing.source)}
     if before is not None and touched is not None:
         kept = {group: one for group, one in before.slices.items() if group[0] not in touched}
         return Look(state, {**before.files, **files}, {**kept, **slices})

@@ -51,7 +51,7 @@ def fail_reading(error: OSError, path: str) -> NoReturn:
         Unavailable: the disk did not give it.
     """
     if error.errno in ABSENT:
-        raise NotFound(f"no file under {path}") from error
+        raise NotFound(f"no file under {path}", path=path) from error
     if error.errno in _BAD_NAME:
         fail_name(error, path)
     fail_untouched(error, path, "read")

@@ -54,7 +54,7 @@ class MemoryStorage:
         """
         held = self._files.get(check_path(path))
         if held is None:
-            raise NotFound(f"no file under {path}")
+            raise NotFound(f"no file under {path}", path=path)
         return held[0]
 
     def open_input(self, path: str) -> pa.NativeFile:

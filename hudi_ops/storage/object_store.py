@@ -239,7 +239,7 @@ class ObjectStorage:
         except FileNotFoundError as error:
             if bucket.is_bucket_missing(error):
                 bucket.fail_untouched(error, path, self.uri, "read")
-            raise NotFound(f"no file under {path} in {self.uri}") from error
+            raise NotFound(f"no file under {path} in {self.uri}", path=path) from error
         except (BaseError, OSError, ValueError) as error:
             bucket.fail_untouched(error, path, self.uri, "read")
 

@@ -31,6 +31,7 @@ class CommitReader:
     storage: Storage
     archived: ArchivedTimes = field(init=False)
     _read: dict[str, CommitMetadata] = field(default_factory=dict)
+    _named: dict[str, frozenset[str]] = field(default_factory=dict)
     _put: tuple[str, bytes] = ("", b"")
     _adopted: dict[str, bool] = field(default_factory=dict)
     settings: dict[int, Settings] = field(default_factory=dict)
@@ -66,7 +67,19 @@ class CommitReader:
             if len(self._read) > COMMITS_KEPT_MAX:
                 for oldest in list(self._read)[: COMMITS_KEPT_MAX // 2]:
                     del self._read[oldest]
+                    self._named.pop(oldest, None)
         return self._read[path]
+
+    def known(self, timeline: Timeline, instant: Instant) -> CommitMetadata | None:
+        """What a completed write says, if it was read before; None otherwise. No storage call."""
+        return self._read.get(timeline.path(instant.file_name))
+
+    def files_named(self, timeline: Timeline, instant: Instant) -> frozenset[str]:
+        """Paths of the files that a completed write names, if it was read before; none otherwise. No storage call."""
+        path = timeline.path(instant.file_name)
+        if path not in self._named and path in self._read:
+            self._named[path] = frozenset(stat.path.lstrip("/") for stat in self._read[path].stats)
+        return self._named.get(path, frozenset())
 
     def newest_with(self, timeline: Timeline, key: str) -> CommitMetadata | None:
         """The write that completed last among those whose extra metadata has `key`."""

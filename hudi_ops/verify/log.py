@@ -216,7 +216,7 @@ def _check_applied(logged: LogSubject, slot: int, entry: Complete, findings: Fin
                 "decided-lost",
                 f"slot {slot} completed {entry.action} {entry.instant}, and its completed file is gone from the timeline",
                 slot_path(slot),
-                f"restore it from {entry.payload}; the next write does",
+                f"run `hudi-ops recover`: it puts the file back from {entry.payload}, or names what stands against that",
             )
         return
     path = subject.timeline.path(found.file_name)

@@ -97,7 +97,8 @@ class TableView:
         if instant not in self._named:
             found = self.timeline.find(instant)
             metadata = self.commits.metadata(self.timeline, found) if found is not None and found.is_write else None
-            self._named[instant] = frozenset(stat.path.lstrip("/") for stat in metadata.stats) if metadata else None
+            is_read = found is not None and metadata is not None
+            self._named[instant] = self.commits.files_named(self.timeline, found) if found and is_read else None
         return self._named[instant]
 
     @cached_property

@@ -193,7 +193,11 @@ HOLES = [
     Hole(
         "H4 the boundary is read before the timeline",
         decided_and_archived,
-        both(off(apply, "is_archived", False), off(transaction, "_has_left", False)),
+        both(
+            off(apply, "is_archived", False),
+            off(apply, "was_applied", False),
+            off(transaction, "_has_left", False),
+        ),
     ),
     Hole(
         "H4 a VOID takes the next slot and no other",

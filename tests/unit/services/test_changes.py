@@ -11,9 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from hudi_ops.clock import SystemClock
 from hudi_ops.errors import Corrupt, InvalidRequest, Unavailable, Unsupported
 from hudi_ops.table import Table
+from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.active import load_timeline
+from tests.protocol.cleaning import clean
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("value", pa.int64())])
 
@@ -148,13 +151,24 @@ def test_new_columns_come_with_the_rows_of_before(table: Table) -> None:
     assert table.changes(completions(table)[1]).to_arrow()["note"].to_pylist() == ["a", "b"]
 
 
+def test_a_file_that_is_lost_is_named_whatever_the_interval(table: Table) -> None:
+    begin = table.scan().checkpoint
+    table.ingest(rows(range(1), 1))
+    scans = table.changes(None, begin), table.changes(), table.changes(begin)
+    for path in root(table).glob("part=p0/*.parquet"):
+        path.unlink()
+    for one in scans:
+        with pytest.raises(Corrupt, match="is missing"):
+            list(one.to_batches())
+
+
 def test_files_that_were_cleaned_away(table: Table) -> None:
     begin = table.scan().checkpoint
     table.ingest(rows(range(1), 1))
     bounded, unbounded = table.changes(None, begin), table.changes()
     whole = table.changes(begin)
-    for path in root(table).glob("part=p0/*.parquet"):
-        path.unlink()
+    taken = [f"part=p0/{path.name}" for path in root(table).glob("part=p0/*.parquet")]
+    clean(table.context.storage, ManualClock(SystemClock().now_ms()), taken)
     with pytest.raises(InvalidRequest, match="cleaned away") as caught:
         bounded.to_arrow()
     assert "without `until`" in caught.value.next_step

@@ -13,8 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from hudi_ops.clock import SystemClock
 from hudi_ops.errors import Corrupt, InvalidRequest, Unavailable, Unsupported
 from hudi_ops.table import Table
+from hudi_ops.testing.clock import ManualClock
+from tests.protocol.cleaning import clean
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("value", pa.float64())])
 
@@ -131,11 +134,16 @@ def test_a_filter_that_does_not_fit_is_refused_even_where_no_file_is_read(table:
 
 def test_errors_of_files_come_through_the_stream(table: Table) -> None:
     scan, files = table.scan(), base_files(table)
+    lost = files[5].read_bytes()
     files[5].unlink()
-    with pytest.raises(Unavailable, match="vanished"):
-        list(scan.to_batches())
-    with pytest.raises(Unavailable, match="vanished"):
-        scan.to_arrow()
+    for use in (lambda: list(scan.to_batches()), scan.to_arrow):
+        with pytest.raises(Corrupt, match="is missing"):
+            use()
+    files[5].write_bytes(lost)
+    clean(table.context.storage, ManualClock(SystemClock().now_ms()), [f"{files[5].parent.name}/{files[5].name}"])
+    for use in (lambda: list(scan.to_batches()), scan.to_arrow):
+        with pytest.raises(Unavailable, match="vanished"):
+            use()
     assert threads_of_streams() == []
 
 
