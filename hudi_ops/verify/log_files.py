@@ -73,7 +73,8 @@ def check_log_file(task: LogCheck) -> tuple[Finding, ...]:
         report.info("log-file-unread", f"{error.what}: {error.found}", task.path, error.next_step)
         return tuple(report.found)
     except HudiOpsError as error:
-        report.error("log-file-broken", f"{error.what}: {error.found or 'damaged'}", task.path, error.next_step)
+        what = f"{error.what}: {error.found or 'damaged'}"
+        report.error("log-file-broken", what, task.path, "restore the file from a copy of the table")
         return tuple(report.found)
     count = sum(map(len, keys))
     if task.entries is not None and count != task.entries and not reader.corrupt_blocks:

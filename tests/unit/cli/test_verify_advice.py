@@ -106,9 +106,10 @@ def one(path: Path, pattern: str) -> Path:
     return sorted(path.glob(pattern))[-1]
 
 
-def flip(file: Path) -> None:
+def blot(file: Path) -> None:
     body = bytearray(file.read_bytes())
-    body[len(body) // 8] ^= 0x55
+    middle = len(body) // 2
+    body[middle : middle + 200] = bytes(len(body[middle : middle + 200]))
     file.write_bytes(body)
 
 
@@ -152,13 +153,13 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "base file missing": lambda path: one(path, "city=*/[!.]*.parquet").unlink(),
     "base file cut off": lambda path: cut(one(path, "city=*/[!.]*.parquet")),
     "log file missing": lambda path: one(path, "city=*/.*.log.*").unlink(),
-    "log file damaged": lambda path: flip(one(path, "city=*/.*.log.*")),
+    "log file damaged": lambda path: blot(one(path, "city=*/.*.log.*")),
     "partition metadata missing": lambda path: (path / "city=c1/.hoodie_partition_metadata").unlink(),
     "partition metadata damaged": lambda path: (path / "city=c1/.hoodie_partition_metadata").write_bytes(b"?"),
     "stray file": lambda path: (path / "city=c0/notes.txt").write_text("hello"),
     "stray Parquet file": lambda path: shutil.copy2(one(path, "city=c0/[!.]*.parquet"), path / "city=c0/copy.parquet"),
     "completed file empty": lambda path: one(path, ".hoodie/timeline/*_*.deltacommit").write_bytes(b""),
-    "completed file damaged": lambda path: flip(one(path, ".hoodie/timeline/*_*.deltacommit")),
+    "completed file damaged": lambda path: blot(one(path, ".hoodie/timeline/*_*.deltacommit")),
     "completed file missing": lambda path: one(path, ".hoodie/timeline/*_*.deltacommit").unlink(),
     "slot damaged": lambda path: (path / slot_path(2)).write_bytes(b"{"),
     "slot missing": lambda path: (path / slot_path(2)).unlink(),
