@@ -72,21 +72,21 @@ def check_index(subject: Subject, index: IndexKind | None, sample: int | None, f
         try:
             _CHECKS[partition](indexed, findings)
         except DataUnread as unread:
-            _report_unread(name, unread.error, findings)
+            _report_unread(name, unread.error, indexed, findings)
         except HudiOpsError as error:
             findings.error(
                 "metadata-broken", f"{partition} cannot be read: {error.what}", f"{FOLDER}/{name}", build_again(name)
             )
 
 
-def _report_unread(name: str, error: HudiOpsError, findings: Findings) -> None:
-    """A data file was not read, which says nothing of the metadata table; what is damaged is an error of its own."""
+def _report_unread(name: str, error: HudiOpsError, indexed: IndexSubject, findings: Findings) -> None:
+    """Report that a data file could not be read, which says nothing of the metadata table."""
     what = f"{name} was not compared with the files: {error.what}" + (f": {error.found}" if error.found else "")
-    where = str(error.details.get("path", ""))
+    where = next((one.path for files in indexed.files.values() for one in files if one.path in error.what), "")
     if isinstance(error, Unsupported):
         findings.warning("index-not-compared", what, where, error.next_step)
     else:
-        findings.error("index-not-compared", what, where, "repair that file, which has a finding of its own")
+        findings.error("index-not-compared", what, where, "restore the file from a copy of the table")
 
 
 def _timeline(subject: Subject) -> Timeline:
