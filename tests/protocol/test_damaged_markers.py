@@ -81,6 +81,19 @@ def test_a_damaged_line_is_set_aside_and_named_and_the_files_are_found(
     assert verify_table(storage, deep=True, clock=late_clock()).findings == ()
 
 
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES.keys())
+def test_a_writer_without_a_heartbeat_and_with_a_damaged_line_is_rolled_back_on_a_word(
+    storage: MemoryStorage, line: bytes
+) -> None:
+    files = damage(storage, line)
+    storage.delete(f".hoodie/.heartbeat/{INSTANT}")
+    table = table_of(storage, late_clock(), "ours")
+    assert list(table.rollback(INSTANT, abandoned=True).files) == files
+    table.ingest(SECOND)
+    assert visible(storage, late_clock()) == NEW
+    assert timeline(storage).pending == ()
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_the_plan_of_a_rollback_that_names_such_a_path_is_replaced_before_it_is_executed(
     storage: MemoryStorage, path: str
