@@ -35,7 +35,7 @@ from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.paths import open_storage
 from hudi_ops.timeline.logged_settings import refuse_unopenable
 from hudi_ops.timeline.properties_file import load_config
-from hudi_ops.view.schema import table_schema
+from hudi_ops.view.schema import row_schema, table_schema
 
 R = TypeVar("R")
 
@@ -213,7 +213,7 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
     def schema(self) -> pa.Schema:
         """The table's columns as they are now, without meta columns."""
         opened = Opened.of(self._ctx.storage, self._session.commits)
-        return table_schema(opened.config, opened.timeline, opened.commits)
+        return row_schema(opened.config, table_schema(opened.config, opened.timeline, opened.commits))
 
     def spark_frame(
         self,

@@ -81,6 +81,11 @@ class TableConfig(BaseModel):
         return tuple(dict.fromkeys((*self.metadata_partitions, *self.metadata_partitions_inflight)))
 
     @property
+    def dropped_columns(self) -> tuple[str, ...]:
+        """Partition columns that no file holds: a row's value is what the path of its partition says (docs/format.md §6.10)."""
+        return self.partition_fields if self.drop_partition_columns else ()
+
+    @property
     def completed_write_action(self) -> str:
         """Action name of a completed ingestion: `commit` on copy-on-write tables, `deltacommit` on merge-on-read ones."""
         return "commit" if self.table_type == "COPY_ON_WRITE" else "deltacommit"

@@ -138,7 +138,9 @@ class LogSide:
             yield conform(picked(rows, pa.array(numbers)), schema, reader.path)
             return
         first = 0
-        for batch in reader.batches(block, schema.names):
+        # The key, which every block has: a batch without columns has no rows.
+        names = list(dict.fromkeys([*schema.names, *self._rules.of_base.names[:1]]))
+        for batch in reader.batches(block, names):
             start, end = np.searchsorted(numbers, [first, first + batch.num_rows])
             if start < end:
                 some = picked(pa.Table.from_batches([batch]), pa.array(numbers[start:end] - first))
@@ -193,4 +195,5 @@ def _refuse_other_writers(reader: LogFileReader, instants: BlockInstants, table:
 
 
 def _some_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    return rows.select([name for name in schema.names if name in rows.column_names])
+    """The columns of a schema that are there; one of the others where none is, since a table without columns has no rows."""
+    return rows.select([name for name in schema.names if name in rows.column_names] or rows.column_names[:1])

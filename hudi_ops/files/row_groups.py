@@ -16,8 +16,13 @@ from hudi_ops.kernels.bounds import ColumnBounds, bounds_table
 
 logger = logging.getLogger(__name__)
 
+Constants = tuple[tuple[str, Any], ...]
+"""Columns that have one value in all rows of a file, which does not hold them: names and plain values."""
 
-def row_group_bounds(file: pq.ParquetFile, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
+
+def row_group_bounds(
+    file: pq.ParquetFile, columns: Sequence[str], schema: pa.Schema, constants: Constants = ()
+) -> pa.Table:
     """Bounds of some columns in each row group, in the types of the table.
 
     Statistics that are cut short are bounds all the same. NaN is left out by writers; a bound that is NaN is none.
@@ -26,14 +31,20 @@ def row_group_bounds(file: pq.ParquetFile, columns: Sequence[str], schema: pa.Sc
         file: an open base file.
         columns: names in `schema`; one that the file lacks is null in all its rows.
         schema: the table's, with meta columns.
+        constants: columns of one value, whatever the file holds.
 
     Source: docs/format.md §6.3.
     """
     units = file.metadata.num_row_groups
     made = {}
-    paths = leaf_paths(file)
+    paths, fixed = leaf_paths(file), dict(constants)
     for name in columns:
         kind = schema.field(name).type
+        if name in fixed:
+            made[name] = ColumnBounds.exactly(
+                pa.array([fixed[name]] * units, kind), pa.array([True] * units, pa.bool_())
+            )
+            continue
         at = file.schema_arrow.get_all_field_indices(name)
         # None for a nested one, or when a dotted name could be either.
         leaf = paths.index(name) if paths.count(name) == 1 else None

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.files.base_file import conform, fail_reading
-from hudi_ops.files.row_groups import may_hold_keys, row_group_bounds
+from hudi_ops.files.row_groups import Constants, may_hold_keys, row_group_bounds
 from hudi_ops.kernels.condition import Condition, possible_units
 from hudi_ops.storage.protocol import Storage
 
@@ -38,6 +38,7 @@ class FileTask:
         columns: the columns wanted, in the order wanted; all in `schema`.
         condition: which rows are wanted; its columns are in `schema`.
         keys: record keys of which each wanted row has one; None when nothing is known.
+        constants: columns of `schema` that follow from the partition, with their values; the file is not asked for them.
     """
 
     storage: Storage
@@ -47,6 +48,7 @@ class FileTask:
     columns: tuple[str, ...]
     condition: Condition | None = None
     keys: tuple[str, ...] | None = None
+    constants: Constants = ()
 
 
 class FileScan:
@@ -156,11 +158,13 @@ class FileScan:
             return []
         if task.condition is None:
             return everything
-        bounds = row_group_bounds(self._file, task.condition.columns, task.schema)
+        bounds = row_group_bounds(self._file, task.condition.columns, task.schema, task.constants)
         return [int(number) for number in np.flatnonzero(possible_units(task.condition, bounds))]
 
     def _stored(self) -> list[str]:
-        return [name for name in self._task.schema.names if name in self._file.schema_arrow.names]
+        fixed, held = dict(self._task.constants), self._file.schema_arrow.names
+        # One column at least: a table without columns has no rows to be counted, kept or filled.
+        return [name for name in self._task.schema.names if name in held and name not in fixed] or held[:1]
 
     def _rows_of(self, size_bytes: int, names: list[str]) -> int:
         metadata, roots = self._file.metadata, set(names)
@@ -177,8 +181,17 @@ class FileScan:
 
     def _wanted(self, read: pa.Table) -> pa.Table:
         task = self._task
-        rows = conform(read, task.schema, task.path)
+        rows = with_constants(conform(read, task.schema, task.path), task.constants)
         return selected(rows, task.condition).select(task.columns)
+
+
+def with_constants(rows: pa.Table, constants: Constants) -> pa.Table:
+    """Rows with the values of columns that their files do not hold."""
+    for name, value in constants:
+        field = rows.schema.field(name)
+        column = pa.repeat(pa.scalar(value, field.type), rows.num_rows)
+        rows = rows.set_column(rows.schema.get_field_index(name), field, column)
+    return rows
 
 
 def selected(rows: pa.Table, condition: Condition | None) -> pa.Table:

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from hudi_ops.config.columns import COMMIT_TIME
 from hudi_ops.files.log_side import LogSide
 from hudi_ops.files.merge_rules import MergeRules
-from hudi_ops.files.scan import FileScan, FileTask, selected
+from hudi_ops.files.row_groups import Constants
+from hudi_ops.files.scan import FileScan, FileTask, selected, with_constants
 from hudi_ops.files.visible_blocks import BlockInstants
 from hudi_ops.kernels.condition import Condition
 from hudi_ops.kernels.log_merge import Meeting
@@ -44,6 +45,7 @@ class SliceTask:
         columns: as in `FileTask`.
         condition: which rows are wanted, of those that merging leaves.
         keys: as in `FileTask`.
+        constants: as in `FileTask`; of log files, too.
     """
 
     storage: Storage
@@ -56,6 +58,7 @@ class SliceTask:
     columns: tuple[str, ...]
     condition: Condition | None = None
     keys: tuple[str, ...] | None = None
+    constants: Constants = ()
 
     @property
     def path(self) -> str:
@@ -124,9 +127,8 @@ class SliceScan:
         self._task = task
         self._base: FileScan | None = None
         if task.base is not None:
-            base = FileTask(
-                task.storage, task.base, task.base_bytes, task.schema, task.columns, task.condition, task.keys
-            )
+            wanted = (task.schema, task.columns, task.condition, task.keys, task.constants)
+            base = FileTask(task.storage, task.base, task.base_bytes, *wanted)
             self._base = FileScan(base, streaming=streaming)
         self._logs = LogSide(
             task.storage,
@@ -192,7 +194,8 @@ class SliceScan:
 
     def _log_rows(self, merged: _Merged) -> Iterator[pa.Table]:
         for rows in self._logs.rows(merged.taken, self._task.schema):
-            yield selected(rows, self._task.condition).select(self._task.columns)
+            filled = with_constants(rows, self._task.constants)
+            yield selected(filled, self._task.condition).select(self._task.columns)
 
     @cached_property
     def _merged(self) -> _Merged:

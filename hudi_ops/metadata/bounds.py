@@ -6,7 +6,7 @@ held against.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -42,6 +42,8 @@ def possible_files(
     files: Sequence[DataFile],
     schema: pa.Schema,
     looked_up_max: int = LOOKED_UP_MAX,
+    *,
+    unasked: Collection[str] = (),
 ) -> _Flags:
     """Which files may hold a row that passes, as `column_stats` has it; one without a record may.
 
@@ -51,16 +53,22 @@ def possible_files(
         files: base and log files.
         schema: the table's, with meta columns.
         looked_up_max: so many records are looked up by key; of more, all of their columns are read.
+        unasked: columns of which nothing is believed.
     """
     keys = {
         column: [column_stats_key(column, file.partition_path, file.name) for file in files]
-        for column in _bounded(condition, schema)
+        for column in _bounded(condition, schema, unasked)
     }
     return _possible(metadata, MetadataPartition.COLUMN_STATS, condition, schema, keys, len(files), looked_up_max)
 
 
 def possible_partitions(
-    metadata: MetadataTable, condition: Condition, paths: Sequence[str], schema: pa.Schema
+    metadata: MetadataTable,
+    condition: Condition,
+    paths: Sequence[str],
+    schema: pa.Schema,
+    *,
+    unasked: Collection[str] = (),
 ) -> _Flags:
     """Which partitions may hold a row that passes, as `partition_stats` has it now; else as `possible_files`.
 
@@ -69,14 +77,16 @@ def possible_partitions(
         condition: its columns are in `schema`.
         paths: partition paths; of any other folder nothing is known.
         schema: the table's, with meta columns.
+        unasked: columns of which nothing is believed.
     """
-    keys = {column: [partition_stats_key(column, path) for path in paths] for column in _bounded(condition, schema)}
+    asked = _bounded(condition, schema, unasked)
+    keys = {column: [partition_stats_key(column, path) for path in paths] for column in asked}
     return _possible(metadata, MetadataPartition.PARTITION_STATS, condition, schema, keys, len(paths), LOOKED_UP_MAX)
 
 
-def _bounded(condition: Condition, schema: pa.Schema) -> list[str]:
+def _bounded(condition: Condition, schema: pa.Schema, unasked: Collection[str]) -> list[str]:
     # Of the bytes in log files Apache Hudi writes bounds in the order of signed bytes, which no one else has.
-    kinds = {name: schema.field(name).type for name in condition.columns}
+    kinds = {name: schema.field(name).type for name in condition.columns if name not in unasked}
     return [name for name, kind in kinds.items() if not (_is.is_nested(kind) or is_binary(kind))]
 
 

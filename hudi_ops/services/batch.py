@@ -22,6 +22,7 @@ from hudi_ops.services.operations import WriteOperation
 from hudi_ops.services.tag_tasks import SourceTask, TagSpec, read_and_tag
 from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.state import TableState
+from hudi_ops.view.schema import row_schema
 
 
 class KeptChunks:
@@ -82,7 +83,7 @@ def is_read_once(batch: Batch) -> bool:
 
 @contextmanager
 def tagged(engine: Engine, state: TableState, batch: Batch, schema: pa.Schema) -> Iterator[Scattered]:
-    """The batch, tagged and split by bucket; `schema` is the table's, without meta columns.
+    """The batch, tagged and split by bucket; `schema` is that of the table's files, without meta columns.
 
     Raises:
         InvalidRequest: the batch does not fit the table.
@@ -105,7 +106,8 @@ def tagged(engine: Engine, state: TableState, batch: Batch, schema: pa.Schema) -
 
 
 def tag_spec(state: TableState, batch: Batch, schema: pa.Schema) -> TagSpec:
-    """How rows are tagged for a table as it is now."""
+    """How rows are tagged for a table as it is now; `schema` is that of its files."""
+    schema, unstored = row_schema(state.config, schema), state.config.dropped_columns
     tagger = Tagger.of(state.config, state.log.properties.facts)
     facts = state.log.properties.facts
     looks_up: tuple[str, ...] = () if facts.has_buckets or not batch.operation.looks_keys_up else (RECORD_KEY,)
@@ -113,13 +115,13 @@ def tag_spec(state: TableState, batch: Batch, schema: pa.Schema) -> TagSpec:
     if batch.operation.kernel is Operation.DELETE:
         # Only what routes a row must be there; other columns may be, and are checked, but say nothing.
         routing = tuple(dict.fromkeys(state.config.record_key_fields + state.config.partition_fields))
-        return TagSpec(tagger, schema, routing, ordering, kept=routing, looks_up=looks_up)
+        return TagSpec(tagger, schema, routing, ordering, kept=routing, looks_up=looks_up, unstored=unstored)
     if looks_up and facts.index == "record_index" and ordering is not None:
         looks_up += (ordering,)  # of rows of one key in several partitions one stays
     required = tuple(schema.names)
     if batch.evolve:
         required = tuple(field.name for field in schema if not field.nullable or field.name in roles(state.config))
-    return TagSpec(tagger, schema, required, ordering, fill=batch.evolve, looks_up=looks_up)
+    return TagSpec(tagger, schema, required, ordering, fill=batch.evolve, looks_up=looks_up, unstored=unstored)
 
 
 def source_tasks(batch: Batch, spec: TagSpec) -> list[SourceTask]:

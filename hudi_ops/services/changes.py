@@ -45,7 +45,7 @@ from hudi_ops.timeline.logged_settings import open_config
 from hudi_ops.timeline.names import WRITE_ACTIONS
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.changes import CompletedWrite, changed_slices, resizes_named
-from hudi_ops.view.schema import table_schema
+from hudi_ops.view.schema import row_schema, table_schema
 from hudi_ops.view.slices import Slice
 
 
@@ -250,7 +250,7 @@ def _read_writes(storage: Storage, opened: Opened, chosen: Sequence[tuple[str, s
 
 def _plan_files(storage: Storage, opened: Opened, request: ReadRequest, writes: Sequence[CompletedWrite]) -> ReadPlan:
     config = opened.config
-    plain = table_schema(config, opened.timeline, opened.commits)
+    plain = row_schema(config, table_schema(config, opened.timeline, opened.commits))
     only = member(COMMIT_TIME, [one.time for one in writes]) if writes else None
     wanted = Wanted.of(config, plain, request, only)
     is_layout_1 = config.layout == 1

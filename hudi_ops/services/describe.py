@@ -25,7 +25,7 @@ from hudi_ops.timeline.names import WRITE_ACTIONS
 from hudi_ops.timeline.plans import read_plan, read_result, result_of
 from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.view.schema import table_schema
+from hudi_ops.view.schema import row_schema, table_schema
 from hudi_ops.view.slices import visible_slices
 
 LAST_INSTANTS = 5
@@ -268,7 +268,7 @@ def _newest(values: Any, limit: int | None) -> Any:
 
 def _columns(config: TableConfig, timeline: Timeline, commits: CommitReader) -> tuple[tuple[str, str], ...]:
     try:
-        schema = table_schema(config, timeline, commits)
+        schema = row_schema(config, table_schema(config, timeline, commits))
     except (Unsupported, Corrupt):
         # A table that nobody has written to, or a type we cannot read: everything else is still worth showing.
         return ()

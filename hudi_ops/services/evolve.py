@@ -15,7 +15,7 @@ from hudi_ops.services.batch import Batch, roles
 from hudi_ops.services.session import Session
 from hudi_ops.services.tag_tasks import GIVEN
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.schema import table_schema
+from hudi_ops.view.schema import file_schema, row_schema, table_schema
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,10 @@ def columns_after(session: Session, state: TableState, batch: Batch, engine: Eng
         InvalidRequest: the sources ask for a change that is not made, or a delete for any.
         HudiOpsError: an added column has a type that a table cannot hold.
     """
-    schema = table_schema(state.config, state.timeline, session.commits)
+    files = table_schema(state.config, state.timeline, session.commits)
     if not batch.evolve:
-        return ColumnChange(schema)
+        return ColumnChange(files)
+    schema = row_schema(state.config, files)
     if batch.operation.kernel is Operation.DELETE:
         raise InvalidRequest(
             "a delete changes no columns",
@@ -62,4 +63,4 @@ def columns_after(session: Session, state: TableState, batch: Batch, engine: Eng
     except HudiOpsError as error:
         raise error.at(table=state.config.name) from error
     widened = any(merged.field(one.name).type != one.type for one in schema)
-    return ColumnChange(merged, schema_changes(schema, merged), widened)
+    return ColumnChange(file_schema(state.config, merged), schema_changes(schema, merged), widened)

@@ -62,6 +62,7 @@ class Sought:
         by_path: which partitions, by their paths; None for all.
         may_prune_folders: whether `by_path` may be asked of folders above partitions.
         is_newest: whether the newest state of the table is wanted.
+        told_by_path: columns that no file need hold: what statistics say of them is not believed.
     """
 
     schema: pa.Schema
@@ -70,6 +71,7 @@ class Sought:
     by_path: Keep | None = None
     may_prune_folders: bool = False
     is_newest: bool = True
+    told_by_path: tuple[str, ...] = ()
 
     @property
     def bounded(self) -> Condition | None:
@@ -218,7 +220,7 @@ def by_statistics(
         return list(slices), left_out
     files = [file for one in slices for file in (*((one.base,) if one.base is not None else ()), *one.logs)]
     owner = np.repeat(np.arange(len(slices)), [(one.base is not None) + len(one.logs) for one in slices])
-    may_hold = possible_files(metadata, condition, files, sought.schema)
+    may_hold = possible_files(metadata, condition, files, sought.schema, unasked=sought.told_by_path)
     is_kept = np.zeros(len(slices), bool)
     is_kept[owner[may_hold]] = True
     kept, dropped = _split(slices, is_kept.tolist())
@@ -296,9 +298,11 @@ class _Partitions:
             self.by_record_index.update(set(kept) - set(found))
             kept = found
         if self._statistics is not None and self._condition is not None and kept:
-            found = list(
-                compress(kept, possible_partitions(self._statistics, self._condition, kept, self._sought.schema))
+            unasked = self._sought.told_by_path
+            may_hold = possible_partitions(
+                self._statistics, self._condition, kept, self._sought.schema, unasked=unasked
             )
+            found = list(compress(kept, may_hold))
             self.by_statistics.update(set(kept) - set(found))
             kept = found
         self.skipped.update(set(paths) - set(kept))

@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.config.table import TableConfig
-from hudi_ops.errors import InvalidRequest, Unsupported
+from hudi_ops.errors import InvalidRequest
 from hudi_ops.files.base_file import stored_schema
 from hudi_ops.files.merge_rules import MergeRules
+from hudi_ops.files.row_groups import Constants
 from hudi_ops.files.scan import FileTask, selected
 from hudi_ops.files.slice_scan import SliceTask
 from hudi_ops.files.visible_blocks import BlockInstants
@@ -38,7 +39,7 @@ from hudi_ops.timeline.logged_settings import open_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.listing import Keep
 from hudi_ops.view.partition_values import PartitionPaths
-from hudi_ops.view.schema import table_schema
+from hudi_ops.view.schema import row_schema, table_schema
 from hudi_ops.view.slices import Slice
 
 QueryType = Literal["snapshot", "read_optimized"]
@@ -137,12 +138,10 @@ class Wanted:
 
         Raises:
             InvalidRequest: an unknown column, or a filter that does not fit its columns.
-            Unsupported: a column is not in the files.
         """
         schema = stored_schema(plain, config.populate_meta_fields)
         condition = _condition_of(request, schema)
         needed = _needed(schema, request, condition, config.name)
-        _refuse_dropped(config, needed)
         selected(needed.empty_table(), condition)
         if only is not None:
             condition = only if condition is None else both(condition, only)
@@ -168,18 +167,28 @@ class Wanted:
 
         Raises:
             Unsupported: a slice has logs, and how they are merged is not known here.
+            Corrupt: the path of a partition does not tell the columns that no file holds.
         """
+        constants = self._constants(config, slices)
         rules = MergeRules.of(config, self._plain) if any(one.logs for one in slices) else None
         found: list[FileTask | SliceTask] = []
         for one in slices:
             base, logs = one.base, tuple((log.path, log.size_bytes) for log in one.logs)
-            wanted = (self.needed, self.columns, self.condition, self.keys)
+            wanted = (self.needed, self.columns, self.condition, self.keys, constants[one.partition_path])
             if logs and rules is not None:
                 path, size_bytes = (base.path, base.size_bytes) if base is not None else (None, 0)
                 found.append(SliceTask(storage, path, size_bytes, logs, rules, instants, *wanted))
             elif base is not None:
                 found.append(FileTask(storage, base.path, base.size_bytes, *wanted))
         return tuple(found)
+
+    def _constants(self, config: TableConfig, slices: Sequence[Slice]) -> dict[str, Constants]:
+        """For each partition, the needed columns whose values its path tells, where no file holds them."""
+        paths, names = PartitionPaths.of(config, self.schema), frozenset(self.needed.names)
+        partitions = dict.fromkeys(one.partition_path for one in slices)
+        if names.isdisjoint(config.dropped_columns):
+            return dict.fromkeys(partitions, ())
+        return {path: tuple((n, v) for n, v in paths.values(path).items() if n in names) for path in partitions}
 
     @property
     def _plain(self) -> pa.Schema:
@@ -199,7 +208,8 @@ class Wanted:
 
     def sought(self, config: TableConfig, *, is_newest: bool) -> Sought:
         """What indexes can tell of it; `is_newest`: the newest state of the table is wanted."""
-        return Sought(self.schema, self.condition, self.keys, *self.partitions(config), is_newest)
+        paths = self.partitions(config)
+        return Sought(self.schema, self.condition, self.keys, *paths, is_newest, config.dropped_columns)
 
 
 def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | None = None) -> ReadPlan:
@@ -208,14 +218,14 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
     Raises:
         InvalidRequest: an unknown column, a filter that does not fit its columns, or an instant from before the timeline's start,
             or one that needs files which a clean removed.
-        Corrupt: a file is lost that a completed write names.
+        Corrupt: a file is lost that a completed write names, or the path of a partition does not tell the columns that no file holds.
         Unavailable: a file was removed while the table was looked at.
-        Unsupported: rows lie in log files, and how they are merged is not known here; or a column is not in the files.
+        Unsupported: rows lie in log files, and how they are merged is not known here.
     """
     opened = Opened.of(storage, commits)
     config = opened.config
     _refuse_before_start(opened, request.as_of)
-    plain = table_schema(config, opened.timeline, opened.commits, request.as_of)
+    plain = row_schema(config, table_schema(config, opened.timeline, opened.commits, request.as_of))
     wanted = Wanted.of(config, plain, request)
     sought = wanted.sought(config, is_newest=request.as_of is None)
 
@@ -293,19 +303,6 @@ def _needed(schema: pa.Schema, request: ReadRequest, condition: Condition | None
         )
     wanted = {*(request.columns or schema.names), *used}
     return pa.schema([one for one in schema if one.name in wanted])
-
-
-def _refuse_dropped(config: TableConfig, needed: pa.Schema) -> None:
-    dropped = [name for name in config.partition_fields if name in needed.names]
-    if config.drop_partition_columns and dropped:
-        raise Unsupported(
-            f"the files of this table do not hold its partition column {dropped[0]}",
-            table=config.name,
-            expected="hoodie.datasource.write.drop.partition.columns=false",
-            found="true",
-            next_step="read the other columns by name; _hoodie_partition_path tells the partition",
-            field=dropped[0],
-        )
 
 
 def _refuse_before_start(opened: Opened, as_of: str | None) -> None:

@@ -27,7 +27,7 @@ from hudi_ops.timeline.log_head import newest_log
 from hudi_ops.timeline.logged_settings import kept_settings, repaired_config
 from hudi_ops.timeline.properties_file import read_properties
 from hudi_ops.timeline.state import TableState
-from hudi_ops.view.schema import table_schema
+from hudi_ops.view.schema import row_schema, table_schema
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ def _entry(session: Session, state: TableState, source: SettingsSource) -> Entry
 
 def _refuse_unknown_fields(session: Session, state: TableState) -> None:
     config: TableConfig = state.config
-    columns = table_schema(config, state.timeline, session.commits).names
+    columns = row_schema(config, table_schema(config, state.timeline, session.commits)).names
     for key, fields in (
         (RECORD_KEYS, config.record_key_fields),
         (PARTITION_FIELDS, config.partition_fields),

@@ -34,6 +34,7 @@ class TagSpec:
         kept: columns that go on to the second step; None for all.
         fill: columns that are not required may be missing, and are null then.
         looks_up: keys are looked up before rows are written: columns that come in chunks of their own too, the record key first.
+        unstored: partition columns, which route rows and are in no file.
     """
 
     tagger: Tagger
@@ -43,6 +44,7 @@ class TagSpec:
     kept: tuple[str, ...] | None = None
     fill: bool = False
     looks_up: tuple[str, ...] = ()
+    unstored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,8 @@ def _tag(run: Run, spec: TagSpec, where: str) -> Produced:
         if spec.kept is not None:
             rows = rows.select(spec.kept)
         parts = spec.tagger.split(rows)
+        if spec.unstored:
+            parts = [(path, bucket, part.drop_columns(list(spec.unstored))) for path, bucket, part in parts]
     except InvalidRequest as error:
         error.what = f"{where}: {error.what}"
         count_from(error, first)

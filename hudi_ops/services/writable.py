@@ -26,14 +26,14 @@ def refuse_unwritable(config: TableConfig) -> None:
             f"take them out with `hudi-ops metadata drop TABLE {' '.join(strange)}`, drop its whole metadata table with "
             "--drop-metadata-table, or write it with Apache Hudi alone"
         )
-    elif config.drop_partition_columns:
-        problem = "it drops partition columns from its files"
     elif config.merge_mode == "CUSTOM":
         problem = "it merges rows by a custom class"
     elif len(config.ordering_fields) > 1:
         problem = f"it orders by several fields ({', '.join(config.ordering_fields)})"
     elif config.key_generator not in WRITABLE_TYPES:
         problem = f"its keys are made by the key generator {config.key_generator}"
+    elif config.dropped_columns:
+        problem = _problem_of_dropped(config)
     elif config.key_generator == "TIMESTAMP":
         problem = _problem_of_times(config)
     if problem:
@@ -101,6 +101,14 @@ def _foreign_feature(config: TableConfig) -> str:
         return f"it merges rows field by field ({raw['hoodie.table.partial.update.mode']})"
     marked = sorted(key for key, value in raw.items() if key.startswith(_DELETE_MARKER) and value)
     return f"rows of it are merged by a setting of their own ({marked[0]})" if marked else ""
+
+
+def _problem_of_dropped(config: TableConfig) -> str:
+    """Keys and order are made of what files hold, and the value of a dropped column of what its path prints."""
+    if config.key_generator == "TIMESTAMP":
+        return "its files lack the partition column, of which the time-based key generator makes the path"
+    needed = {*config.record_key_fields, *config.ordering_fields} & {*config.dropped_columns}
+    return f"its files lack {min(needed)}, which keys or order are made of" if needed else ""
 
 
 def _problem_of_times(config: TableConfig) -> str:

@@ -9,7 +9,7 @@ from hudi_ops.formats import properties
 from hudi_ops.metadata.partitions import build_again, is_kept
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
-from hudi_ops.view.schema import table_schema
+from hudi_ops.view.schema import row_schema, table_schema
 
 _REQUIRED = (
     "hoodie.table.name",
@@ -80,7 +80,8 @@ def _check_values(raw: dict[str, str], findings: Findings) -> None:
 def _check_fields(subject: Subject, findings: Findings) -> None:
     config = subject.config
     try:
-        columns = {*META_COLUMNS, *table_schema(config, subject.timeline, subject.commits).names}
+        schema = table_schema(config, subject.timeline, subject.commits)
+        columns = {*META_COLUMNS, *row_schema(config, schema).names}
     except HudiOpsError as error:
         # Broken commits are reported where they lie.
         if not isinstance(error, Corrupt):

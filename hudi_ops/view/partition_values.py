@@ -1,7 +1,10 @@
-"""What a partition's path says of the partition columns of its rows, as bounds (docs/format.md §6.6).
+"""What a partition's path says of the partition columns of its rows: their values where no file holds them, else bounds.
 
-A path speaks only where nothing else could have made it: a plain key generator, as many levels as fields, and a text that prints
-from one value of the column's type. Of any other nothing is known, and such a partition is never left out.
+Where files hold the columns, a path speaks only where nothing else could have made it: a plain key generator, as many levels as
+fields, and a text that prints from one value of the column's type. Of any other nothing is known, and such a partition is never
+left out. Where no file holds them, the path is all there is.
+
+Source: docs/format.md §6.6, §6.10.
 """
 
 from __future__ import annotations
@@ -9,18 +12,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from hudi_ops.config.table import TableConfig
-from hudi_ops.errors import HudiOpsError
+from hudi_ops.errors import Corrupt, HudiOpsError
 from hudi_ops.kernels.bounds import ColumnBounds, bounds_table
 from hudi_ops.kernels.keys import DEFAULT_PARTITION, PartitionSpec, partition_paths
 
 _OLD_DEFAULT_PARTITION = "default"
 """The name before release 0.12, which says nothing: a text may be equal to it."""
 
-_PLAIN_GENERATORS = frozenset({"SIMPLE", "COMPLEX", "SIMPLE_AVRO", "COMPLEX_AVRO"})
+PLAIN_GENERATORS = frozenset({"SIMPLE", "COMPLEX", "SIMPLE_AVRO", "COMPLEX_AVRO"})
+"""Key generators whose paths print the values of the partition columns."""
+
 _PLAIN_CLASSES = ("SimpleKeyGenerator", "ComplexKeyGenerator", "SimpleAvroKeyGenerator", "ComplexAvroKeyGenerator")
 _ESCAPED = re.compile("%([0-9A-F]{2})")
 
@@ -33,11 +39,13 @@ class PartitionPaths:
         spec: how the table makes them.
         kinds: type of each partition field.
         speaking: for each field, whether its level prints the column's own value.
+        fills: no file holds the columns.
     """
 
     spec: PartitionSpec
     kinds: tuple[pa.DataType, ...]
     speaking: tuple[bool, ...]
+    fills: bool = False
 
     @classmethod
     def of(cls, config: TableConfig, schema: pa.Schema) -> PartitionPaths:
@@ -47,8 +55,8 @@ class PartitionPaths:
             schema.field(name).type if name in schema.names else pa.null() for name in config.partition_fields
         )
         plain = _prints_values(config)
-        speaking = tuple(p and _is_speaking(kind) for p, kind in zip(plain, kinds, strict=True))
-        return cls(spec, kinds, speaking)
+        speaking = tuple(p and is_read_from_paths(kind) for p, kind in zip(plain, kinds, strict=True))
+        return cls(spec, kinds, speaking, config.drop_partition_columns)
 
     @property
     def may_prune_folders(self) -> bool:
@@ -70,11 +78,49 @@ class PartitionPaths:
         made = {}
         for name in columns:
             kind, place = schema.field(name).type, _place(self.spec.fields, name)
-            if place is None or not self.speaking[place]:
+            if place is not None and self.fills:
+                made[name] = self._filled_bounds(name, kind, paths)
+            elif place is None or not self.speaking[place]:
                 made[name] = ColumnBounds.unknown(kind, len(paths))
             else:
                 made[name] = self._field_bounds(place, levels)
         return bounds_table(made, len(paths))
+
+    def values(self, path: str) -> dict[str, Any]:
+        """The values of the partition columns in all rows of a partition, where no file holds them; else none.
+
+        Raises:
+            Corrupt: the path does not tell them.
+        """
+        if not self.fills:
+            return {}
+        texts = self._texts(path)
+        found = {}
+        for name, kind, text in zip(self.spec.fields, self.kinds, texts, strict=True):
+            try:
+                found[name] = None if text is None else pa.scalar(text).cast(kind).as_py()
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+                raise Corrupt(**_untold(path, f"a value of type {kind} for {name}", f"{text!r}: {error}")) from error
+        return found
+
+    def _texts(self, path: str) -> list[str | None]:
+        """The text of each field in a path, None for null. Of one field all levels are its own.
+
+        Raises:
+            Corrupt: the path has other levels than the table has partition fields.
+        """
+        fields = self.spec.fields
+        folders = path.split("/") if len(fields) > 1 else [path]
+        if len(folders) != len(fields):
+            raise Corrupt(**_untold(path, f"{len(fields)} levels", f"{len(folders)}"))
+        texts: list[str | None] = []
+        for name, folder in zip(fields, folders, strict=True):
+            if self.spec.hive_style and not folder.startswith(f"{name}="):
+                raise Corrupt(**_untold(path, f"a level that begins with {name}=", folder))
+            text = folder[len(name) + 1 :] if self.spec.hive_style else folder
+            plain = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text) if self.spec.url_encode else text
+            texts.append(None if text == DEFAULT_PARTITION else plain)
+        return texts
 
     def _field_bounds(self, place: int, levels: Sequence[Sequence[str]]) -> ColumnBounds:
         kind, width = self.kinds[place], len(self.spec.fields)
@@ -83,6 +129,17 @@ class PartitionPaths:
         scalars = [read[folder] if folder is not None else None for folder in folders]
         values = pa.array([None if one is None else one.as_py() for one in scalars], kind)
         return ColumnBounds.exactly(values, pa.array([one is not None for one in scalars], pa.bool_()))
+
+    def _filled_bounds(self, name: str, kind: pa.DataType, paths: Sequence[str]) -> ColumnBounds:
+        """Exact for partitions; of a folder above partitions nothing is known."""
+        values = []
+        for path in paths:
+            try:
+                values.append(self.values(path))
+            except Corrupt:
+                values.append({})  # who reads the partition is told so
+        known = pa.array([name in one for one in values], pa.bool_())
+        return ColumnBounds.exactly(pa.array([one.get(name) for one in values], kind), known)
 
     def _value(self, place: int, folder: str) -> pa.Scalar | None:
         """The value that a folder is named for, a null scalar for null; None: it cannot be told."""
@@ -115,11 +172,21 @@ def _place(fields: Sequence[str], name: str) -> int | None:
     return fields.index(name) if fields.count(name) == 1 else None
 
 
+def _untold(path: str, expected: str, found: str) -> dict[str, str]:
+    return {
+        "what": f"the path of partition {path} does not tell the values of its partition columns, which no file holds",
+        "expected": expected,
+        "found": found,
+        "next_step": "run `hudi-ops verify`; another program may have put files there",
+    }
+
+
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _is_speaking(kind: pa.DataType) -> bool:
+def is_read_from_paths(kind: pa.DataType) -> bool:
+    """Whether a folder's name can be read as a value of a type."""
     is_kind = pa.types
     return bool(
         _is_text(kind)
@@ -133,10 +200,8 @@ def _is_speaking(kind: pa.DataType) -> bool:
 def _prints_values(config: TableConfig) -> list[bool]:
     """For each partition field, whether its level is the field's value as printed."""
     fields = config.partition_fields
-    if config.drop_partition_columns:
-        return [False] * len(fields)  # the files do not have what the path says
     generator = config.key_generator or config.raw.get("hoodie.table.keygenerator.class", "").rpartition(".")[2]
-    if generator in _PLAIN_GENERATORS or generator in _PLAIN_CLASSES:
+    if generator in PLAIN_GENERATORS or generator in _PLAIN_CLASSES:
         return [True] * len(fields)
     if generator in {"CUSTOM", "CUSTOM_AVRO", "CustomKeyGenerator", "CustomAvroKeyGenerator"}:
         declared = {part.strip() for part in config.raw.get("hoodie.table.partition.fields", "").split(",")}

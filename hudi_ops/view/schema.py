@@ -9,17 +9,50 @@ from hudi_ops.errors import Corrupt
 from hudi_ops.formats.avro_schema import to_arrow
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.partition_values import PLAIN_GENERATORS, is_read_from_paths
 
 _KEEPS_SCHEMA = frozenset({"COMPACT", "CLUSTER", "LOG_COMPACT", "INDEX"})
 
 
 def table_schema(config: TableConfig, timeline: Timeline, commits: CommitReader, as_of: str | None = None) -> pa.Schema:
-    """Columns of the table, without meta columns.
+    """Columns of the table's files, without meta columns; of its rows where no partition column is dropped: see `row_schema`.
 
     Raises:
         Corrupt: no commit and no property holds a schema, or one cannot be read.
     """
-    return to_arrow(*schema_text(config, timeline, commits, as_of))
+    return file_schema(config, to_arrow(*schema_text(config, timeline, commits, as_of)))
+
+
+def file_schema(config: TableConfig, schema: pa.Schema) -> pa.Schema:
+    """Those columns of a table's rows that its files hold."""
+    dropped = config.dropped_columns
+    return pa.schema([field for field in schema if field.name not in dropped]) if dropped else schema
+
+
+def row_schema(config: TableConfig, schema: pa.Schema) -> pa.Schema:
+    """Columns of the table's rows: those of its files, then the partition columns that no file holds.
+
+    These have the type that the table was made with, if a path can be read as one, and are text where nothing says so.
+
+    Args:
+        config: the table's settings.
+        schema: as `table_schema` gives it.
+
+    Source: docs/format.md §6.10.
+    """
+    dropped = config.dropped_columns
+    if not dropped:
+        return schema
+    made = to_arrow(config.create_schema, PROPERTIES_PATH) if config.create_schema else pa.schema([])
+    return pa.schema([*schema, *(pa.field(name, _dropped_type(config, made, name)) for name in dropped)])
+
+
+def _dropped_type(config: TableConfig, made: pa.Schema, name: str) -> pa.DataType:
+    # What another generator puts into the path is text, whatever it was made of.
+    known = (
+        name in made.names and config.key_generator in PLAIN_GENERATORS and is_read_from_paths(made.field(name).type)
+    )
+    return made.field(name).type if known else pa.string()
 
 
 def schema_text(

@@ -73,6 +73,22 @@ def test_a_condition_that_leaves_no_file(spark: Any, every_type: Table) -> None:
     assert frame.schema == every_type.spark_frame(spark).schema
 
 
+def test_partition_columns_that_no_file_holds(spark: Any, tmp_path: Path) -> None:
+    table = Table.create(
+        str(tmp_path / "t"), name="t", record_key=["id"], schema=SCHEMA, partition_by=["part"], table_type="mor"
+    )
+    properties = tmp_path / "t" / ".hoodie" / "hoodie.properties"
+    properties.write_text(properties.read_text().replace("drop.partition.columns=false", "drop.partition.columns=true"))
+    table.repair_properties("file")
+    rows = [{"id": number, "part": f"p/{number % 3}", "value": number} for number in range(9)]
+    table.ingest(pa.Table.from_pylist(rows, schema=SCHEMA))
+    table.ingest(table.spark_frame(spark, ["id", "part", "value"], "part != 'p/1'"))
+    frame = table.spark_frame(spark, ["part", "id"])
+    assert_same_rows(frame.toArrow(), pa.Table.from_pylist(rows, schema=SCHEMA).select(["part", "id"]))
+    assert frame.where("part = 'p/2'").count() == 3
+    assert table.spark_frame(spark, ["part"]).count() == 9
+
+
 def test_wrong_requests_are_told(spark: Any, every_type: Table, tmp_path: Path) -> None:
     for wrong in ({"columns": ["nope"]}, {"where": "nope = 1"}, {"as_of": "2000-01-01"}, {"where": 5}):
         with pytest.raises(InvalidRequest):

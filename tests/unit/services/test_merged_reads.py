@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops import Table
+from hudi_ops.config.write_settings import LogFormat
 from hudi_ops.errors import Corrupt, InvalidRequest
 from hudi_ops.files.slice_scan import SliceTask
 from tests.interop.compare import assert_same_rows
@@ -106,3 +107,20 @@ def test_a_block_whose_instant_is_damaged_is_told_and_not_passed_over(tmp_path: 
         table.read()
     log.write_bytes(whole)
     assert table.read(["id", "value"]).to_pylist() == [{"id": "a", "value": 2}]
+
+
+@pytest.mark.parametrize("log_format", ["parquet", "avro"])
+def test_rows_count_where_only_a_column_is_asked_for_that_their_files_lack(
+    tmp_path: Path, log_format: LogFormat
+) -> None:
+    schema = pa.schema([("id", pa.string()), ("ts", pa.int64())])
+    path = str(tmp_path / "t")
+    table = Table.create(
+        path, name="t", record_key=["id"], schema=schema, ordering="ts", table_type="mor", log_format=log_format
+    )
+    table.ingest(pa.table({"id": ["a", "b", "c"], "ts": [1, 1, 1]}))
+    table.ingest(pa.table({"id": ["a"], "ts": [2]}))
+    table.ingest(pa.table({"id": ["d"], "ts": [2], "more": [5]}), evolve=True)
+    assert sorted(table.read(["more"])["more"].to_pylist(), key=str) == [5, None, None, None]
+    assert sum(batch.num_rows for batch in table.scan(["more"]).to_batches()) == 4
+    assert table.read(["more"], "more is null").num_rows == 3
