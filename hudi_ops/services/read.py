@@ -218,7 +218,7 @@ def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | No
     Raises:
         InvalidRequest: an unknown column, a filter that does not fit its columns, or an instant from before the timeline's start,
             or one that needs files which a clean removed.
-        Corrupt: a file is lost that a completed write names, or the path of a partition does not tell the columns that no file holds.
+        Corrupt: a file is lost that a completed write names, or a partition's path does not tell the columns that no file holds.
         Unavailable: a file was removed while the table was looked at.
         Unsupported: rows lie in log files, and how they are merged is not known here.
     """
