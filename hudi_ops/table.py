@@ -31,7 +31,6 @@ from hudi_ops.services.repairable import RepairableTable
 from hudi_ops.services.retry import retried
 from hudi_ops.services.session import Session
 from hudi_ops.services.undo import RecoverResult, RollbackResult, recover_table, rollback_write
-from hudi_ops.services.writable import refuse_unwritable
 from hudi_ops.storage.paths import open_storage
 from hudi_ops.timeline.logged_settings import refuse_unopenable
 from hudi_ops.timeline.properties_file import load_config
@@ -326,7 +325,6 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
         return protect_lock(self._session, is_credential_shared=is_credential_shared)
 
     def _removed(self, operation: WriteOperation, wanted: Sequence[str], dry_run: bool) -> RemovalResult:
-        refuse_unwritable(self.config)
         if dry_run:
             return preview_removal(self._session, operation, wanted)
         return retried(self._session, lambda started_s: remove(self._session, operation, wanted, started_s))

@@ -10,7 +10,7 @@ from hudi_ops.services.drop_metadata import drop_metadata_table
 from hudi_ops.services.session import Session
 from hudi_ops.services.writable import refuse_unwritable, without_metadata_table
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.logged_settings import logged_config, parsed_config
 
 logger = logging.getLogger(__name__)
 
@@ -57,12 +57,15 @@ def adopt_table(session: Session, *, drop: bool = False, dry_run: bool = False, 
         Unsupported: the table cannot be written.
         Busy: the lock was not to be had, or the table's first write is under way.
         Conflict: the metadata table is being built again.
+        Corrupt: the table's properties contradict its commit log.
     """
     ctx = session.ctx
-    config = load_config(ctx.storage)
+    config = parsed_config(ctx.storage)
+    log = session.loader.find(config)
+    if log is not None:
+        config = logged_config(ctx.storage, config, log, session.commits.settings)
     wanted = without_metadata_table(config) if drop else config
     refuse_unwritable(wanted)
-    log = session.loader.find(config)
     entry = log.properties if log is not None else None
     dropped = config.metadata_partitions + config.metadata_partitions_inflight if drop else ()
     if entry is None:

@@ -7,8 +7,8 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.log_head import open_log
+from hudi_ops.timeline.logged_settings import parsed_config
 from hudi_ops.timeline.names import is_instant, parse_instant
-from hudi_ops.timeline.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
 
 
@@ -23,7 +23,7 @@ def instant_meant(storage: Storage, text: str, timezone: str | None = None) -> s
     Raises:
         InvalidRequest: no instant and no ISO time, or an ISO time for a table in local time whose zone nobody knows.
     """
-    config = None if is_instant(text) else load_config(storage)
+    config = None if is_instant(text) else parsed_config(storage)
     if config is None or not config.is_in_local_time:
         return parse_instant(text)
     newest = CommitReader(storage).newest_with(load_timeline(storage, config), POINTER_KEY)

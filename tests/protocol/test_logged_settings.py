@@ -80,7 +80,11 @@ def refuse_everything(storage: MemoryStorage, key: str, logged: str, found: str)
         lambda: visible(storage, CLOCK),
         lambda: opened(storage, CLOCK, "reader").changes().to_arrow(),
         lambda: write(storage),
+        lambda: opened(storage, CLOCK, "reader").read(as_of="2031-01-01"),
         lambda: opened(storage, CLOCK, "recoverer").recover(),
+        lambda: opened(storage, CLOCK, "adopter").adopt(),
+        lambda: opened(storage, CLOCK, "remover").truncate(),
+        lambda: opened(storage, CLOCK, "builder").build_metadata(),
     ):
         with pytest.raises(Corrupt, match=key) as caught:
             call()
