@@ -169,11 +169,11 @@ class Moment:
         yield from ((path, one) for path, one, _, _ in compress(named, needed))
 
     def _hidden(self) -> set[tuple[str, str]]:
-        """(partition path, file id) of groups that were replaced."""
+        """(partition path, file id) of groups that were replaced; these commits were read to know which files count."""
         return {
             (partition, file_id)
             for one in self._writes
-            if one.kind == "replacecommit" and (said := self.commits.known(self.timeline, one)) is not None
+            if one.kind == "replacecommit" and (said := self.commits.metadata(self.timeline, one)) is not None
             for partition, ids in (said.replaced or {}).items()
             for file_id in ids
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from hudi_ops.concurrency.lease import list_leases, read_lease, warn_other_lock
+from hudi_ops.concurrency.lease import Lease, list_leases, read_lease, warn_other_lock
 from hudi_ops.concurrency.locks import hold_lock
 from hudi_ops.concurrency.transaction import unfinished
 from hudi_ops.services.boundary import clear_archived
@@ -81,19 +81,24 @@ def _recover(session: Session, state: TableState | None) -> tuple[list[Undone], 
     undone = _finish_rollbacks(session, state)
     if undone:
         state = session.loader.load()
-    if _put_back_lost(session, state):
-        state = session.loader.load()
+    has_put_back = False
     for instant in state.timeline.pending:
-        if instant.action in REWRITING_ACTIONS and (done := _undo_cancelled(session, state, instant)) is not None:
-            undone.append(done)
-        if instant.action not in WRITE_ACTIONS:
+        if instant.action not in WRITE_ACTIONS | REWRITING_ACTIONS:
             continue
         lease = read_lease(session.ctx.storage, instant.time)
-        if lease is None:
+        is_left = lease is None or lease.is_dead(session.ctx.clock)
+        if is_left and may_be_lost(instant) and _put_back(session, state, instant):
+            has_put_back = True
+        elif instant.action in REWRITING_ACTIONS:
+            if (done := _undo_cancelled(session, state, instant, lease)) is not None:
+                undone.append(done)
+        elif lease is None:
             _clear_if_cancelled(session, state, instant.time)
-        elif lease.is_dead(session.ctx.clock) and (done := undo_dead(session, instant)) is not None:
+        elif is_left and (done := undo_dead(session, instant)) is not None:
             undone.append(done)
-    sweep(session, session.loader.load() if undone else state, dead)
+    if undone or has_put_back:
+        state = session.loader.load()
+    sweep(session, state, dead)
     return undone, state
 
 
@@ -119,33 +124,23 @@ def finish_unfinished(session: Session) -> TableState:
         return session.finish_decided()
 
 
-def _put_back_lost(session: Session, state: TableState) -> bool:
-    """Put completed files back that were deleted of instants below the loaded part of the log.
-
-    Returns:
-        Whether one was.
+def _put_back(session: Session, state: TableState, instant: Instant) -> bool:
+    """Put the completed file of an instant back, if it was completed and somebody deleted that.
 
     Raises:
-        Corrupt: one of them cannot be put back.
+        Corrupt: it cannot be put back.
     """
-    found = False
-    for instant in state.timeline.pending:
-        if not may_be_lost(instant) or read_lease(session.ctx.storage, instant.time) is not None:
-            continue
-        decided = decided_before(session.ctx.storage, state.log, instant.time)
-        if decided is None or undone_by(session.ctx.storage, state.config, state.timeline, instant.time):
-            continue  # what a rollback or restore takes away is theirs to finish
-        with hold_lock(session.ctx, f"put back the completed file of {instant.time}"):
-            now = session.finish_decided()
-            still = now.timeline.find(instant.time, instant.action)
-            if still is not None and not still.is_completed:
-                found = session.applier.put_back(now, *decided) or found
-    return found
+    decided = decided_before(session.ctx.storage, state.log, instant.time)
+    if decided is None or undone_by(session.ctx.storage, state.config, state.timeline, instant.time):
+        return False  # what a rollback or restore takes away is theirs to finish
+    with hold_lock(session.ctx, f"put back the completed file of {instant.time}"):
+        now = session.finish_decided()
+        still = now.timeline.find(instant.time, instant.action)
+        return still is None or still.is_completed or session.applier.put_back(now, *decided)
 
 
-def _undo_cancelled(session: Session, state: TableState, plan: Instant) -> Undone | None:
+def _undo_cancelled(session: Session, state: TableState, plan: Instant, lease: Lease | None) -> Undone | None:
     """Take a plan off that was cancelled and has no live executor; any other stays, for whoever executes it next."""
-    lease = read_lease(session.ctx.storage, plan.time)
     if lease is not None and not lease.is_dead(session.ctx.clock):
         return None
     return roll_back(session, plan) if session.was_cancelled(state, plan.time) else None
