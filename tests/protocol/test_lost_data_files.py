@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import pytest
 
+from hudi_ops.datasource import FilesToRead
 from hudi_ops.errors import Corrupt, Unavailable
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.services.create import create_table
@@ -253,3 +254,12 @@ def test_a_healthy_table_is_read_with_the_storage_calls_of_before(kind: str) -> 
     assert len(lists) == 1 + 1 + 3, lists
     commits = [point for point in counted.history if point.startswith("get:.hoodie/timeline/")]
     assert len(commits) == len(set(commits)) <= len(made.moments), "the empty first commit is not read"
+
+
+def test_a_task_on_an_executor_of_spark_names_a_lost_file() -> None:
+    made = Made("MERGE_ON_READ")
+    scan = made.handle().scan(["id", "value"])
+    path = min(made.needed())
+    made.storage.delete(path)
+    with pytest.raises(Corrupt, match=path):
+        list(FilesToRead(scan.tasks, scan.schema, "run the query again").batches())
