@@ -222,7 +222,7 @@ def read_lease(storage: Storage, instant: str) -> Lease | None:
             lock=str(said.get("lock", "")),
             has_ended=has_ended(storage.uri, instant, owner),
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return Lease(instant, None, "", info.modified_ms, info.modified_ms + EXPIRY_MS)
 
 
@@ -235,7 +235,7 @@ def list_leases(storage: Storage) -> list[str]:
 def _is_ours(storage: Storage, instant: str, facts: Mapping[str, Any]) -> bool:
     try:
         return bool(json.loads(storage.get(lease_path(instant)))["owner"] == facts["owner"])
-    except (NotFound, ValueError, KeyError, TypeError):
+    except (NotFound, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 

@@ -64,7 +64,7 @@ def from_node_data(data: bytes, created_ms: int) -> LockHolder:
         said = json.loads(text)
         texts = {field.name: str(said[field.name]) for field in fields(LockHolder) if field.name != "since_ms"}
         return LockHolder(since_ms=int(said["since_ms"]), **texts)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         pass
     try:
         host = str(ipaddress.ip_address(text))

@@ -309,6 +309,10 @@ def _parse(file: Path) -> Mapping[str, Any]:
         raise InvalidRequest(
             f"{file} cannot be read as YAML{where}: {error.problem or error.context}", next_step="correct the file"
         ) from None
+    except RecursionError:
+        raise InvalidRequest(
+            f"{file} cannot be read as YAML: its values are nested too deeply", next_step="correct the file"
+        ) from None
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise InvalidRequest(f"{file} cannot be read as YAML: {error}", next_step="correct the file") from error
     if not isinstance(content, dict):

@@ -44,6 +44,17 @@ class WriterSettings:
     """Columns written without dictionary, besides the record key and the sequence number."""
 
 
+BROKEN = (
+    pa.ArrowInvalid,
+    pa.ArrowNotImplementedError,
+    pa.ArrowTypeError,
+    pa.ArrowKeyError,
+    OSError,
+    UnicodeDecodeError,
+)
+"""What Arrow raises for broken bytes of a Parquet file, and for a disk that fails; `fail_reading` tells them apart."""
+
+
 class BaseFileReader:
     """One open base file.
 
@@ -64,7 +75,7 @@ class BaseFileReader:
             if keep_encoded and (names := repeated_columns(self._file)):
                 metadata = self._file.metadata
                 self._file = pq.ParquetFile(storage.open_input(path), metadata=metadata, read_dictionary=names)
-        except (pa.ArrowInvalid, OSError) as error:
+        except BROKEN as error:
             fail_reading(path, error)
 
     @property
@@ -106,7 +117,7 @@ class BaseFileReader:
         wanted = None if columns is None else [name for name in columns if name in self.schema.names]
         try:
             return self._file.read(columns=wanted)
-        except (pa.ArrowInvalid, OSError) as error:
+        except BROKEN as error:
             fail_reading(self._path, error)
 
     def head(self, rows: int, columns: Sequence[str]) -> pa.Table:
@@ -119,7 +130,7 @@ class BaseFileReader:
         wanted = [name for name in columns if name in self.schema.names]
         try:
             batch = next(self._file.iter_batches(batch_size=rows, columns=wanted), None)
-        except (pa.ArrowInvalid, OSError) as error:
+        except BROKEN as error:
             fail_reading(self._path, error)
         schema = pa.schema([self.schema.field(name) for name in wanted])
         return pa.Table.from_batches([batch]) if batch is not None else schema.empty_table()

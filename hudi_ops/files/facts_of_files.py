@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hudi_ops.errors import Internal
-from hudi_ops.files.base_file import conform, fail_reading
+from hudi_ops.files.base_file import BROKEN, conform, fail_reading
 from hudi_ops.files.column_ranges import Rows, merged_range, ranges_of_base, ranges_of_rows
 from hudi_ops.files.facts import ColumnRange, FileFacts, WantedFacts
 from hudi_ops.files.log_entries import entries_of_deletes, entries_of_rows
@@ -75,7 +75,7 @@ def facts_of_file(task: FactsTask) -> FileFacts:
         return _facts(task.path, task.size_bytes, is_log=True, added=none, removed=none)
     try:
         return _of_log(task) if name.is_log else _of_base(task)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+    except BROKEN as error:
         fail_reading(task.path, error)
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.files.base_file import conform, fail_reading
+from hudi_ops.files.base_file import BROKEN, conform, fail_reading
 from hudi_ops.files.row_groups import Constants, may_hold_keys, row_group_bounds
 from hudi_ops.kernels.condition import Condition, possible_units
 from hudi_ops.storage.protocol import Storage
@@ -64,7 +64,7 @@ class FileScan:
         try:
             source = task.storage.open_input(task.path)
             self._file = pq.ParquetFile(source, buffer_size=_READ_BUFFER_BYTES if streaming else 0, pre_buffer=False)
-        except (pa.ArrowInvalid, OSError) as error:
+        except BROKEN as error:
             fail_reading(task.path, error)
         keys = pa.array(task.keys, pa.string()) if task.keys is not None else None
         self.may_hold_keys = keys is None or may_hold_keys(self._file, keys, task.path)
@@ -99,7 +99,7 @@ class FileScan:
         """
         try:
             read = self._file.read_row_groups(self.row_groups, columns=self._stored())
-        except (pa.ArrowInvalid, OSError) as error:
+        except BROKEN as error:
             fail_reading(self._task.path, error)
         return self._wanted(read if keep is None else read.filter(pa.array(keep)))
 
@@ -145,7 +145,7 @@ class FileScan:
         while True:
             try:
                 batch = next(source, None)
-            except (pa.ArrowInvalid, OSError) as error:
+            except BROKEN as error:
                 fail_reading(self._task.path, error)
             if batch is None:
                 return

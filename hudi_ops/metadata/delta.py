@@ -63,10 +63,8 @@ class MetadataDelta:
             Corrupt: it is none.
         """
         try:
-            table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
-            instant = table.schema.metadata[b"instant"].decode()
-            paths, bodies = (table.column(field.name).to_pylist() for field in _COLUMNS)
-        except (pa.ArrowInvalid, KeyError, TypeError, UnicodeDecodeError) as error:
+            instant, paths, bodies = _read(data)
+        except (pa.ArrowException, OSError, KeyError, TypeError, UnicodeDecodeError, MemoryError) as error:
             raise Corrupt(
                 f"{path} is not a bundle for the metadata table: {error}",
                 expected="an Arrow file with the columns path and body",
@@ -77,6 +75,15 @@ class MetadataDelta:
             above = cls.from_bytes(bodies[-1], path)
             paths, bodies = paths[:-1], bodies[:-1]
         return cls(instant, tuple(zip(paths[:-1], bodies[:-1], strict=True)), bodies[-1], above)
+
+
+def _read(data: bytes) -> tuple[str, list[str], list[bytes]]:
+    table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
+    table.validate(full=True)  # Arrow takes offsets and lengths as they stand
+    if table.schema.types != _COLUMNS.types or not table.num_rows or any(one.null_count for one in table.columns):
+        raise pa.ArrowInvalid("other columns, no rows, or nulls")
+    paths, bodies = (table.column(field.name).to_pylist() for field in _COLUMNS)
+    return table.schema.metadata[b"instant"].decode(), paths, bodies
 
 
 def make_delta(

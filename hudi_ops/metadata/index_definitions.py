@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 
 from hudi_ops.config.table import INDEX_DEFINITIONS_PATH
 from hudi_ops.errors import Corrupt
+from hudi_ops.formats.json_text import load_json
 from hudi_ops.metadata.partitions import MetadataPartition, build_again
 
 _ROOT: Final = "indexDefinitions"
@@ -77,10 +78,7 @@ def decode_index_definitions(data: bytes, path: str = INDEX_DEFINITIONS_PATH) ->
     Raises:
         Corrupt: not what such a file is.
     """
-    try:
-        read = json.loads(data)
-    except ValueError:
-        _fail(path, "no JSON")
+    read = load_json(data, path, "JSON with index definitions", f"delete the file, then run {build_again()}")
     held = read.get(_ROOT) if isinstance(read, dict) else None
     if not isinstance(held, dict):
         _fail(path, f"no {_ROOT}")
@@ -137,7 +135,7 @@ def _pretty(value: Any, indent: str) -> str:
 
 def _fail(path: str, found: str) -> NoReturn:
     raise Corrupt(
-        "The index definitions are damaged",
+        f"The index definitions in {path} are damaged",
         expected=f"JSON with definitions by name under {_ROOT}",
         found=found,
         next_step=f"delete the file, then run {build_again()}",

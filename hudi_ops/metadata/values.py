@@ -88,13 +88,14 @@ def types_and_fields(
     """
     node = record_of(schema, where)
     field = _FIELDS[partition]
-    if field not in node.names:
+    if field not in node.names or "type" not in node.names:
         raise Corrupt(
             f"The schema of {where} lacks what records of {partition} consist of",
-            expected=field,
+            expected=f"type and {field}",
             found=", ".join(node.names),
             next_step=f"run {build_again(partition)}",
         )
+    _refuse_other_fields(node.children[node.names.index(field)], partition, where)
     parts = in_pieces(values)
     if len(parts) > 1:
         read = [types_and_fields(partition, part, schema, where) for part in parts]
@@ -111,6 +112,34 @@ def types_and_fields(
     names, arrays = Decoder(data, where).records(node, lanes, {"type", field})
     found = dict(zip(names, arrays, strict=True))
     return found["type"], found[field]
+
+
+def _refuse_other_fields(found: Node, partition: MetadataPartition, where: str) -> None:
+    """A flipped bit in a file's schema may leave it a schema, of other records.
+
+    Raises:
+        Corrupt: a field lacks of those that the partition's records have, or is of another type.
+    """
+    own = next((child for child in found.children if child.form is not Form.NULL), found)
+    known = [field_node(partition, version) for version in (8, 9)]
+    if any(own.arrow == one.arrow for one in known):
+        return
+    types: dict[str, list[pa.DataType]] = {}
+    for one in known:
+        for name, child in zip(one.names, one.children, strict=True):
+            types.setdefault(name, []).append(child.arrow)
+    held = {name: child.arrow for name, child in zip(own.names, own.children, strict=False)}
+    # Version 8 has the fewest fields; what a later one adds is passed over.
+    wrong = [name for name in known[0].names if name not in held]
+    wrong += [name for name, kind in held.items() if name in types and kind not in types[name]]
+    if not wrong and own.form is known[0].form is Form.RECORD:
+        return
+    raise Corrupt(
+        f"The schema of {where} is not that of records of {partition}",
+        expected=", ".join(known[0].names) or str(known[0].arrow),
+        found=f"another {', '.join(wrong)}" if wrong else str(own.arrow)[:200],
+        next_step=f"run {build_again(partition)}",
+    )
 
 
 def without_file_name(values: pa.BinaryArray) -> pa.BinaryArray:

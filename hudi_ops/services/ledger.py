@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from hudi_ops.errors import Corrupt, InvalidRequest
 from hudi_ops.files.source import SUFFIXES, source_format
+from hudi_ops.formats.json_text import load_json
 from hudi_ops.storage.protocol import FileInfo, Storage
 
 FOLDER = ".hoodie/.ingest"
@@ -130,19 +131,20 @@ def read_ledger(storage: Storage, extra: Mapping[str, str], uri: str) -> Ledger:
     path = extra.get(POINTER_PREFIX + source_id)
     if path is None:
         return Ledger(source_id, uri)
+    next_step = "restore it from a copy of the table; without it files would be taken twice"
+    record = load_json(storage.get(path), path, "a source ledger", next_step)
     try:
-        record = json.loads(storage.get(path))
         taken = {name: (size, changed) for name, (size, changed) in record["files"].items()}
         retaken = {
             name: tuple((size, changed) for size, changed in versions)
             for name, versions in record.get("retaken", {}).items()
         }
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Corrupt(
             f"{path} is not a source ledger",
             expected="JSON with the files that were taken",
             found=str(error),
-            next_step="restore it from a copy of the table; without it files would be taken twice",
+            next_step=next_step,
         ) from error
     return Ledger(source_id, uri, taken, retaken, read_from=path)
 

@@ -56,9 +56,17 @@ def parse_where(text: str) -> Condition:
         text: for example `origin = 'JFK' AND arr_delay IS NOT NULL`.
 
     Raises:
-        InvalidRequest: the text does not parse, or uses something else of SQL.
+        InvalidRequest: the text does not parse, is nested too deeply, or uses something else of SQL.
     """
-    return _condition(_tree(text), text)
+    try:
+        return _condition(_tree(text), text)
+    except RecursionError:
+        raise InvalidRequest(
+            f"the filter is nested too deeply: {text[:80]}…",
+            expected="parentheses, NOT and arithmetic within each other at most some dozens of times",
+            found=f"{text.count('(')} opening parentheses in {len(text)} characters",
+            next_step="leave out parentheses that change nothing; write column IN (…) for many values of one column",
+        ) from None
 
 
 def _tree(text: str) -> exp.Expression:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Corrupt, NotFound, Unavailable
+from hudi_ops.formats.json_text import load_json
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.names import WRITE_ACTIONS
 
@@ -20,6 +20,7 @@ READS_MAX = 5
 """How often a manifest is read again when files it named were merged away meanwhile."""
 
 _VERSION_FILE = "_version_"
+_PART = re.compile(r"[^/\x00-\x1f]*[^/.\x00-\x1f][^/\x00-\x1f]*")
 _MANIFEST = re.compile(r"manifest_(\d+)")
 _COLUMNS = ("instantTime", "completionTime", "action")
 _CONTENT = ("metadata", "plan")
@@ -159,21 +160,26 @@ def _newest_manifest(storage: Storage, folder: str) -> str | None:
 
 
 def _file_names(storage: Storage, manifest: str) -> list[str]:
+    next_step = "restore it from a copy; the active timeline is not affected"
+    record = load_json(storage.get(manifest), manifest, 'a manifest: JSON with "files"', next_step)
     try:
-        return [str(entry["fileName"]) for entry in json.loads(storage.get(manifest))["files"]]
-    except (ValueError, KeyError, TypeError) as error:
+        names = [str(entry["fileName"]) for entry in record["files"]]
+        if wrong := [name for name in names if not _PART.fullmatch(name)]:
+            raise ValueError(f"{wrong[0]!r} is no name of a file")
+    except (KeyError, TypeError, ValueError) as error:
         raise Corrupt(
             f"{manifest} is not a manifest of the archived timeline: {error}",
             expected='JSON with "files"',
             next_step="restore it from a copy of the table",
         ) from error
+    return names
 
 
 def _read_file(storage: Storage, path: str, with_content: bool, wanted: pc.Expression | None) -> list[ArchivedInstant]:
     columns = [*_COLUMNS, *(_CONTENT if with_content else ())]
     try:
         rows = pq.read_table(storage.open_input(path), columns=columns, filters=wanted)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
         raise Corrupt(
             f"{path} cannot be read: {error}",
             expected="a Parquet file of archived instants",

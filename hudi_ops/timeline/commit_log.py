@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
-from hudi_ops.errors import NotFound
+from hudi_ops.errors import Corrupt, NotFound
+from hudi_ops.formats.json_text import load_json
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.entries import Archive, Complete, Entry, Properties, Takeover, Void, decode_entry
 
 FOLDER = ".hoodie/.commit_log"
+_SLOT_MAX = 10**12 - 1
 POINTER_KEY = "hudi_ops.commit_log"
 """Key of a completed commit's extra metadata that holds its `Pointer`."""
 
@@ -49,11 +51,39 @@ class Pointer:
         })
 
     @classmethod
-    def decode(cls, extra: Mapping[str, str]) -> Pointer | None:
-        """The pointer in a commit's extra metadata, or None in a foreign commit. What a later release adds to it is passed over."""
+    def decode(cls, extra: Mapping[str, str], path: str = "") -> Pointer | None:
+        """The pointer in a commit's extra metadata, or None in a foreign commit. What a later release adds to it is passed over.
+
+        Args:
+            extra: the metadata.
+            path: of the commit's file, for errors.
+
+        Raises:
+            Corrupt: the commit has something else there.
+        """
         text = extra.get(POINTER_KEY)
+        if not text:
+            return None
+        where, expected = f"{POINTER_KEY} in {path or 'the metadata of a commit'}", "a pointer into the commit log"
+        said = load_json(text, where, expected) if isinstance(text, str) else None
         known = {one.name for one in fields(cls)}
-        return cls(**{name: said for name, said in json.loads(text).items() if name in known}) if text else None
+        try:
+            found = cls(**{name: value for name, value in said.items() if name in known})
+        except (AttributeError, TypeError):
+            found = None
+        if found is None or not found.is_sound:
+            next_step = "run `hudi-ops verify`; restore the file from a copy of the table"
+            raise Corrupt(f"{where} is damaged", expected=expected, found=repr(text)[:80], next_step=next_step)
+        return found
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether each field is of its type."""
+        slots = (self.slot, self.properties_slot, self.archive_slot)
+        texts = (self.table_id, self.stranger or "")
+        return all(type(slot) is int and -1 <= slot <= _SLOT_MAX for slot in slots) and all(
+            isinstance(text, str) for text in texts
+        )
 
 
 def slot_path(slot: int) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from hudi_ops.errors import Corrupt
 from hudi_ops.formats import avro
+from hudi_ops.formats.json_text import load_json
 from hudi_ops.formats.timeline_schemas import COMMIT_METADATA, REPLACE_COMMIT_METADATA
 
 
@@ -49,6 +49,8 @@ _SNAKE_TO_FORMAT = {
     if f.name != "other"
 }
 _FORMAT_TO_SNAKE = {value: key for key, value in _SNAKE_TO_FORMAT.items()}
+_NUMBERS = [f.name for f in fields(WriteStat) if str(f.type).startswith("int")]
+_TEXTS = [f.name for f in fields(WriteStat) if str(f.type).startswith("str")]
 # In the writers' own words: statistics that a base file written in one go does not have are zero, not null.
 _ZEROS = (
     "totalLogRecords",
@@ -116,10 +118,12 @@ class CommitMetadata:
                 for stat in written
             )
             replaced = record.get("partitionToReplaceFileIds")
+            extra = {key: value for key, value in (record.get("extraMetadata") or {}).items() if value is not None}
+            _refuse_other_than_text(extra.values(), *(replaced or {}).values())
             return cls(
                 operation=str(record.get("operationType") or "UNKNOWN").upper(),
                 stats=stats,
-                extra={key: value for key, value in (record.get("extraMetadata") or {}).items() if value is not None},
+                extra=extra,
                 replaced=None if replaced is None else {key: tuple(ids) for key, ids in replaced.items()},
                 compacted=bool(record.get("compacted")),
             )
@@ -128,10 +132,7 @@ class CommitMetadata:
 
 
 def _json_record(data: bytes, path: str) -> dict[str, Any]:
-    try:
-        record = json.loads(data)
-    except ValueError as error:
-        raise Corrupt(f"{path or 'commit metadata'} is not JSON: {error}", expected="JSON (layout 1)") from error
+    record = load_json(data, path or "commit metadata", "JSON (layout 1)")
     if not isinstance(record, dict):
         raise Corrupt(f"{path or 'commit metadata'} is not a JSON object", expected="an object")
     return record
@@ -147,6 +148,19 @@ def _stat_record(stat: WriteStat) -> dict[str, Any]:
     return record
 
 
+def _are(values: Mapping[str, Any], names: Iterable[str], kind: type) -> bool:
+    return all(isinstance(values[name], kind) for name in names if name in values)
+
+
+def _refuse_other_than_text(*groups: Iterable[Any]) -> None:
+    if not all(_all(values, str) for values in groups):
+        raise TypeError("extra metadata or replaced file ids that are no texts")
+
+
+def _all(values: Iterable[Any], kind: type) -> bool:
+    return all(isinstance(value, kind) for value in values)
+
+
 def _stat_of(record: Mapping[str, Any], partition: str) -> WriteStat:
     known = {snake: record[key] for key, snake in _FORMAT_TO_SNAKE.items() if record.get(key) is not None}
     known["file_id"] = record.get("fileId") or ""
@@ -154,5 +168,7 @@ def _stat_of(record: Mapping[str, Any], partition: str) -> WriteStat:
     known.setdefault("partition_path", partition)
     if "log_files" in known:
         known["log_files"] = tuple(known["log_files"])
+    if not (_are(known, _NUMBERS, int) and _are(known, _TEXTS, str) and _all(known.get("log_files") or (), str)):
+        raise TypeError(f"statistics of {known['path']!r} with texts for numbers, or numbers for texts")
     known["other"] = {key: value for key, value in record.items() if key not in _FORMAT_TO_SNAKE and value is not None}
     return WriteStat(**known)

@@ -208,5 +208,5 @@ def decode_footprint(text: str) -> Footprint | None:
             looked=frozenset(said.get("looked", ())),
             looks_everywhere=bool(said.get("everywhere")),
         )
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return None

@@ -6,13 +6,13 @@ layout 1 are. Paths come as bare names, absolute paths or URIs, by action and ve
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.formats import avro
+from hudi_ops.formats.json_text import load_json
 from hudi_ops.storage.paths import is_path
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
@@ -209,7 +209,8 @@ def _decoded(decode: Callable[[Mapping[str, Any]], T] | None, data: bytes, path:
     if decode is None:
         return None
     try:
-        record = json.loads(data) if data[:1] == b"{" else avro.read_one(data, path)
+        what = "the record that Apache Hudi writes for its action"
+        record = load_json(data, path or "a plan", what) if data[:1] == b"{" else avro.read_one(data, path)
         return decode(record)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Corrupt(
@@ -243,7 +244,7 @@ def _replace(record: Mapping[str, Any]) -> ReplacePlan:
 
 def _children(extra: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The file groups that a resize makes of an input group: nodes of the hash ring, as JSON in the group's extra metadata."""
-    for node in json.loads(extra.get(_CHILD_NODES) or "[]"):
+    for node in load_json(extra.get(_CHILD_NODES) or "[]"):
         yield extra.get(_CHILD_PARTITION) or "", node["fileIdPrefix"]
 
 

@@ -63,7 +63,9 @@ class CommitReader:
                 body = self._put[1] if path == self._put[0] else self.storage.get(path)
             except NotFound:
                 return None
-            self._read[path] = CommitMetadata.from_bytes(body, path)
+            metadata = CommitMetadata.from_bytes(body, path)
+            Pointer.decode(metadata.extra, path)  # a damaged one is told here, where its file is known
+            self._read[path] = metadata
             if len(self._read) > COMMITS_KEPT_MAX:
                 for oldest in list(self._read)[: COMMITS_KEPT_MAX // 2]:
                     del self._read[oldest]

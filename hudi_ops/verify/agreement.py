@@ -126,7 +126,7 @@ def _check_ledgers(subject: Subject, findings: Findings) -> None:
                     "restore it from a copy of the table before the next ingest",
                 )
             continue
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             files = None
         if not isinstance(files, dict):
             findings.error(

@@ -1,0 +1,53 @@
+"""JSON as it lies on storage: a value, or one error that names the file, however the bytes are broken."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hudi_ops.errors import Corrupt
+
+DEPTH_MAX = 200
+"""Levels of nesting. Nothing that is written has more than a tenth; what walks through a value recurses."""
+
+
+def load_json(data: bytes | str, path: str, expected: str, next_step: str = "restore the file from a copy") -> Any:
+    """The value of JSON text.
+
+    Args:
+        data: the whole text.
+        path: where it came from, for errors.
+        expected: what it should be, for errors.
+        next_step: what to do about a broken one.
+
+    Raises:
+        Corrupt: no JSON, no UTF-8, or nested more deeply than `DEPTH_MAX`.
+    """
+    try:
+        value = json.loads(data)
+    except RecursionError:
+        found = "values that are nested too deeply"
+    except ValueError as error:
+        found = str(error)
+    else:
+        openings = data.count(b"[") + data.count(b"{") if isinstance(data, bytes) else data.count("[") + data.count("{")
+        if openings <= DEPTH_MAX or not is_too_deep(value):
+            return value
+        found = f"values that are nested more than {DEPTH_MAX} levels deep"
+    raise Corrupt(f"{path} is not JSON that can be read", expected=expected, found=found, next_step=next_step)
+
+
+def is_too_deep(value: Any) -> bool:
+    """Whether a value of JSON is nested more deeply than `DEPTH_MAX`; found without recursion."""
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
