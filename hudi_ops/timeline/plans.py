@@ -244,7 +244,7 @@ def _replace(record: Mapping[str, Any]) -> ReplacePlan:
 
 def _children(extra: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The file groups that a resize makes of an input group: nodes of the hash ring, as JSON in the group's extra metadata."""
-    for node in load_json(extra.get(_CHILD_NODES) or "[]"):
+    for node in load_json(extra.get(_CHILD_NODES) or "[]", _CHILD_NODES, "nodes of a hash ring"):
         yield extra.get(_CHILD_PARTITION) or "", node["fileIdPrefix"]
 
 
