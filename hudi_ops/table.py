@@ -32,8 +32,8 @@ from hudi_ops.services.retry import retried
 from hudi_ops.services.session import Session
 from hudi_ops.services.undo import RecoverResult, RollbackResult, recover_table, rollback_write
 from hudi_ops.storage.paths import open_storage
-from hudi_ops.timeline.logged_settings import refuse_unopenable
 from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.settings_check import refuse_unopenable
 from hudi_ops.view.schema import row_schema, table_schema
 
 R = TypeVar("R")

@@ -10,7 +10,7 @@ from hudi_ops.services.drop_metadata import drop_metadata_table
 from hudi_ops.services.session import Session
 from hudi_ops.services.writable import refuse_unwritable, without_metadata_table
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.logged_settings import logged_config, parsed_config
+from hudi_ops.timeline.settings_check import logged_config, parsed_config
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from hudi_ops.metadata.commit import apply_delta, undo_delta
 from hudi_ops.metadata.delta import MetadataDelta
 from hudi_ops.services.fold import fold_properties
 from hudi_ops.services.put_back import refuse_lost, was_applied
-from hudi_ops.services.undone import undone_by
+from hudi_ops.services.undoing import undone_by
 from hudi_ops.services.void import plan_undone, stale_beside_strangers, why_void
 from hudi_ops.storage.claim import claim, ensure
 from hudi_ops.timeline.commit_log import Log, refresh_log, slot_path

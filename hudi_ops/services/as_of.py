@@ -7,8 +7,8 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.log_head import open_log
-from hudi_ops.timeline.logged_settings import parsed_config
 from hudi_ops.timeline.names import is_instant, parse_instant
+from hudi_ops.timeline.settings_check import parsed_config
 from hudi_ops.timeline.state import CommitReader
 
 

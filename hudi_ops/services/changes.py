@@ -41,8 +41,8 @@ from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.archived import History, load_history
 from hudi_ops.timeline.checkpoint import Checkpoint
 from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.logged_settings import open_config
 from hudi_ops.timeline.names import WRITE_ACTIONS
+from hudi_ops.timeline.settings_check import open_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.changes import CompletedWrite, changed_slices, resizes_named
 from hudi_ops.view.schema import row_schema, table_schema

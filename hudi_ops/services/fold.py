@@ -27,8 +27,8 @@ from hudi_ops.timeline.commit_log import POINTER_KEY, Log, refresh_log
 from hudi_ops.timeline.completed import changing, digest_of
 from hudi_ops.timeline.entries import Properties
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.logged_settings import entries_above, with_entry
 from hudi_ops.timeline.properties_file import FOLDED_KEY, folded_slot, read_properties, write_properties
+from hudi_ops.timeline.settings_check import entries_above, with_entry
 from hudi_ops.timeline.state import CommitReader
 
 logger = logging.getLogger(__name__)

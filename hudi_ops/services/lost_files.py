@@ -8,7 +8,7 @@ from hudi_ops.errors import Corrupt, HudiOpsError, NotFound, Unavailable
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.services.cleaned import files_of_cleans
 from hudi_ops.services.moment import lost_file
-from hudi_ops.services.undone import undone_by
+from hudi_ops.services.undoing import undone_by
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.properties_file import load_config

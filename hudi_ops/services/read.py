@@ -35,7 +35,7 @@ from hudi_ops.services.pruning import (
 from hudi_ops.services.where import parse_where
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.logged_settings import open_config
+from hudi_ops.timeline.settings_check import open_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.listing import Keep
 from hudi_ops.view.partition_values import PartitionPaths

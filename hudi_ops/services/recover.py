@@ -18,7 +18,7 @@ from hudi_ops.services.put_back import decided_before, may_be_lost
 from hudi_ops.services.rollback import Undone, mend_plan, roll_back
 from hudi_ops.services.session import Session
 from hudi_ops.services.sweep import clear_risen, sweep
-from hudi_ops.services.undone import undone_by
+from hudi_ops.services.undoing import undone_by
 from hudi_ops.services.void import clear_voided
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State

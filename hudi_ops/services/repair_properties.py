@@ -24,8 +24,8 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.session import Session
 from hudi_ops.timeline.entries import Entry, Properties
 from hudi_ops.timeline.log_head import newest_log
-from hudi_ops.timeline.logged_settings import kept_settings, repaired_config
 from hudi_ops.timeline.properties_file import read_properties
+from hudi_ops.timeline.settings_check import kept_settings, repaired_config
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import row_schema, table_schema
 

@@ -36,9 +36,9 @@ from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Complete, Plan, Void
 from hudi_ops.timeline.footprint import Footprint
 from hudi_ops.timeline.log_head import older_entries
-from hudi_ops.timeline.logged_settings import kept_settings
 from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.reserve import next_after
+from hudi_ops.timeline.settings_check import kept_settings
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 
 logger = logging.getLogger(__name__)

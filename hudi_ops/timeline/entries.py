@@ -110,7 +110,7 @@ class Properties(_Entry):
 
     `settings` are the values that `hoodie.properties` is held against from this slot on; they are never folded onto it. Slot 0 of
     a table of ours lacks them, as `set` holds all of its properties; so do entries of earlier releases, which pass over the field
-    (`timeline.logged_settings`).
+    (`timeline.settings_check`).
 
     `doubled_keys` counts record keys that lay in more than one file group, of all writes that had completed by `counted_until`;
     None: nobody counted them.

@@ -50,7 +50,7 @@ def read_properties(storage: Storage) -> dict[str, str]:
 
 
 def load_config(storage: Storage) -> TableConfig:
-    """The table's settings, as the file says; who reads or writes rows holds them against the log (`timeline.logged_settings`).
+    """The table's settings, as the file says; who reads or writes rows holds them against the log (`timeline.settings_check`).
 
     Raises:
         InvalidRequest: the path is not a table.

@@ -17,7 +17,7 @@ from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.entries import Entry, Properties, decision_id_of, encode_entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log_head import open_log
-from hudi_ops.timeline.logged_settings import logged_config, parsed_config, repaired_config
+from hudi_ops.timeline.settings_check import logged_config, parsed_config, repaired_config
 
 ENTRIES_KEPT_MAX = 1024
 COMMITS_KEPT_MAX = 4096

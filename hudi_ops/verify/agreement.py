@@ -17,7 +17,7 @@ from hudi_ops.services.ledger import pointers
 from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.entries import Complete, Properties
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.logged_settings import settings_in
+from hudi_ops.timeline.settings_check import settings_in
 from hudi_ops.verify.log import LogSubject
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject

@@ -8,8 +8,8 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Corrupt
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.logged_settings import repaired_config
 from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.settings_check import repaired_config
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.verify.agreement import check_agreement
 from hudi_ops.verify.base_files import check_base_files
