@@ -65,7 +65,8 @@ class ContenderReader:
             metadata = self.commits.metadata(now.timeline, one)
             if mine.role == "ingest" and metadata is not None and metadata.is_merge:
                 continue
-            pointer = Pointer.decode(metadata.extra) if metadata is not None else None
+            path = now.timeline.path(one.file_name)
+            pointer = Pointer.decode(metadata.extra, path) if metadata is not None else None
             found = Contender(
                 one.time,
                 one.action,

@@ -62,7 +62,7 @@ def newest_stranger(commits: CommitReader, state: TableState) -> str:
         metadata = commits.metadata(state.timeline, instant) if instant.time not in ours else None
         if metadata is None:
             continue
-        pointer = Pointer.decode(metadata.extra)
+        pointer = Pointer.decode(metadata.extra, state.timeline.path(instant.file_name))
         if pointer is None:
             return instant.completion_time
         if pointer.stranger is not None:

@@ -63,9 +63,7 @@ class CommitReader:
                 body = self._put[1] if path == self._put[0] else self.storage.get(path)
             except NotFound:
                 return None
-            metadata = CommitMetadata.from_bytes(body, path)
-            Pointer.decode(metadata.extra, path)  # a damaged one is told here, where its file is known
-            self._read[path] = metadata
+            self._read[path] = CommitMetadata.from_bytes(body, path)
             if len(self._read) > COMMITS_KEPT_MAX:
                 for oldest in list(self._read)[: COMMITS_KEPT_MAX // 2]:
                     del self._read[oldest]
@@ -88,6 +86,8 @@ class CommitReader:
         for instant in sorted(timeline.completed_writes, key=lambda one: one.completion_time, reverse=True):
             metadata = self.metadata(timeline, instant)
             if metadata is not None and key in metadata.extra:
+                if key == POINTER_KEY:
+                    Pointer.decode(metadata.extra, timeline.path(instant.file_name))  # here its file is known
                 return metadata
         return None
 

@@ -9,7 +9,7 @@ import json
 
 from hudi_ops.config.logged_settings import Settings, differences
 from hudi_ops.config.table import PROPERTIES_PATH
-from hudi_ops.errors import HudiOpsError, NotFound
+from hudi_ops.errors import Corrupt, HudiOpsError, NotFound
 from hudi_ops.formats import properties
 from hudi_ops.services.adopter import ADOPTS
 from hudi_ops.services.drop_metadata import KEYS as METADATA_KEYS
@@ -37,7 +37,7 @@ def _check_pointers(logged: LogSubject, findings: Findings) -> None:
         findings.looked("slot pointers")
         try:
             pointer = Pointer.decode(metadata.extra)
-        except (ValueError, TypeError):
+        except Corrupt:
             findings.error("slot-pointer", f"{POINTER_KEY} cannot be read", path, "restore the file from its payload")
             continue
         if pointer is None:

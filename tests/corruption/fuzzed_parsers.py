@@ -12,6 +12,7 @@ import pyarrow as pa
 from hudi_ops.concurrency.lease import read_lease
 from hudi_ops.concurrency.lock_nodes import from_node_data, to_node_data
 from hudi_ops.concurrency.locks import LockHolder
+from hudi_ops.concurrency.markers import read_markers
 from hudi_ops.config.table import PROPERTIES_PATH
 from hudi_ops.files.base_file import BaseFileReader
 from hudi_ops.files.log_file import LogFileReader
@@ -54,6 +55,13 @@ class Parser:
 
     read: Callable[[bytes, str], object]
     whole: tuple[tuple[str, bytes], ...]
+
+
+MARKERS = ".hoodie/.temp/20300317174000000/MARKERS0"
+MARKER_LINES = "".join(
+    f"part=p{n}/1111111{n}-1111-4111-8111-111111111111-0_0-1-2_20300317174000000.parquet.marker.CREATE\n"
+    for n in range(4)
+)
 
 
 @cache
@@ -130,6 +138,13 @@ def _commit(data: bytes, path: str) -> object:
     return Pointer.decode(found.extra, path), footprint_of(found)
 
 
+def _markers(data: bytes, path: str) -> object:
+    """Markers, and the paths of data files that they name: whoever rolls the write back asks the storage for them."""
+    storage = alone(path, data)
+    announced = read_markers(storage, path.split("/")[2])
+    return [storage.head(marker.data_path) for marker in announced.markers]
+
+
 def _timeline(*words: str) -> Callable[[str], bool]:
     return lambda path: path.startswith(".hoodie/") and "/metadata/" not in path and path.endswith(words)
 
@@ -177,6 +192,7 @@ def parsers() -> dict[str, Parser]:
             lambda data, path: read_lease(alone(path, data), path.rpartition("/")[2]),
             tuple((lease, data) for _, data in files(lambda path: ".heartbeat/" in path)),
         ),
+        "markers": Parser(_markers, ((MARKERS, MARKER_LINES.encode()),)),
         "lock node": Parser(lambda data, _: from_node_data(data, 1), (("node", holder),)),
         "intent": Parser(
             lambda data, _: decode_footprint(data.decode("utf-8", "replace")), (("intent", footprint.encode()),)

@@ -26,7 +26,19 @@ OF_A_PARSER = 4_000 if SOAK else 200
 OF_A_TABLE = 400 if SOAK else 3
 FINDINGS = Path(__file__).parent / "corpus" / "findings"
 PARSERS = (
-    *("properties", "commit", "plan", "result", "slot", "lease", "lock node", "intent", "ledger", "index definitions"),
+    *(
+        "properties",
+        "commit",
+        "plan",
+        "result",
+        "slot",
+        "lease",
+        "markers",
+        "lock node",
+        "intent",
+        "ledger",
+        "index definitions",
+    ),
     *("partition metadata", "delta", "history", "metadata table", "base file", "log file"),
 )
 
@@ -64,7 +76,7 @@ def test_a_parser_gives_a_value_or_an_error_of_ours(name: str) -> None:
             error.add_note(f"parser {name}, {path}, damaged({kind!r}, {seed})")
             raise
     # A lease, a lock node and an intent that cannot be read say nothing, which is a value.
-    assert refused > OF_A_PARSER // 10 or name in {"lease", "lock node", "intent"}
+    assert refused > OF_A_PARSER // 10 or name in {"lease", "markers", "lock node", "intent"}
 
 
 @pytest.mark.parametrize("file", sorted(FINDINGS.iterdir()), ids=lambda file: file.name)
