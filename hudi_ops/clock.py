@@ -72,4 +72,4 @@ class ToldTimes:
     def ahead_ms(self, clock: Clock) -> dict[str, int]:
         """How far a clock is ahead of each of them, by who told; negative where it is behind."""
         now_ms, now_s = clock.now_ms(), clock.monotonic_s()
-        return {one.by: round(now_ms - one.wall_ms - (now_s - one.asked_s) * 1000) for one in self._told.values()}
+        return {one.by: round(now_ms - one.wall_ms - (now_s - one.asked_s) * 1000) for one in list(self._told.values())}

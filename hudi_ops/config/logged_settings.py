@@ -118,6 +118,8 @@ def differences(logged: Settings, raw: Settings, *, with_type: bool = True) -> t
     found: list[Difference] = []
     for key, meaning in _MEANING.items() if logged else ():
         said, now = meaning(logged), meaning(raw)
+        if key == ORDERING_FIELDS and _merge_mode(logged) == "CUSTOM":
+            continue  # an upgrade names the fields by which the old payload class ordered rows
         if said not in {now, _NOT_HELD_AGAINST.get(key)} and (with_type or key != TABLE_TYPE):
             found.append(Difference(key, said, _ordering_fields(raw) if key == ORDERING_FIELDS else raw.get(key, "")))
     found += [

@@ -18,6 +18,7 @@ from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import is_dead, is_foreign
 from hudi_ops.services.rollback import Undone, roll_back
 from hudi_ops.services.session import Session
+from hudi_ops.timeline.archived import is_archived_write
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import WRITE_ACTIONS, State
 from hudi_ops.timeline.plans import RollbackPlan, read_plan
@@ -26,7 +27,10 @@ from hudi_ops.timeline.state import TableState
 
 @dataclass(frozen=True)
 class LeftRollback:
-    """A pending rollback of Apache Hudi's without a live heartbeat; the write that it undoes may be off the timeline already."""
+    """A pending rollback of Apache Hudi's without a live heartbeat; the write that it undoes may be off the timeline already.
+
+    It may have completed and been archived, as archiving does not wait for such a rollback.
+    """
 
     rollback: Instant
     plan: RollbackPlan
@@ -47,7 +51,9 @@ def left_rollbacks(session: Session, state: TableState, target: str = "") -> Ite
             continue
         if isinstance(plan, RollbackPlan) and target in {"", plan.target}:
             found = state.timeline.find(plan.target)
-            undone = found or Instant(plan.target, plan.target_action, State.INFLIGHT)
+            is_archived = found is None and is_archived_write(session.ctx.storage, state.config, plan.target)
+            last = State.COMPLETED if is_archived else State.INFLIGHT
+            undone = found or Instant(plan.target, plan.target_action, last)
             yield LeftRollback(instant, plan, undone)
 
 
@@ -69,7 +75,7 @@ def finish_left(session: Session, state: TableState, left: LeftRollback) -> Undo
         Conflict: the write completed, or its writer came back, meanwhile.
     """
     target = left.target
-    _refuse_other_kinds(state, left)
+    refuse_other_kinds(state, left)
     lease = read_lease(session.ctx.storage, target.time)
     if lease is not None and not is_dead(session, target.time):
         raise Busy(
@@ -78,7 +84,13 @@ def finish_left(session: Session, state: TableState, left: LeftRollback) -> Undo
             instant=target.time,
             next_step="stop that process, or wait until its heartbeat is dead",
         )
-    if not cancel_write(session, target.time, "asked for by hand", still_silent(session, target.time, lease)):
+    silent = still_silent(session, target.time, lease)
+
+    def still() -> bool:
+        # Completed and archived since the state was read: this history is read under the lock, in this case alone.
+        return silent() and not is_archived_write(session.ctx.storage, state.config, target.time)
+
+    if not cancel_write(session, target.time, "asked for by hand", still):
         raise Conflict(
             "the write completed, or its writer came back, meanwhile",
             table=state.config.name,
@@ -103,7 +115,13 @@ def still_silent(session: Session, instant: str, lease: Lease | None) -> Callabl
     return lambda: read_lease(session.ctx.storage, instant) is None
 
 
-def _refuse_other_kinds(state: TableState, left: LeftRollback) -> None:
+def refuse_other_kinds(state: TableState, left: LeftRollback) -> None:
+    """Refuse rollbacks of what is not to be undone here.
+
+    Raises:
+        InvalidRequest: of a completed write, archived or not.
+        Unsupported: of a service's action, or within a restore.
+    """
     if left.target.is_completed:
         raise InvalidRequest(
             f"rollback {left.rollback.time} would undo a completed {left.target.kind}: its rows are the table's",

@@ -33,6 +33,7 @@ from hudi_ops.services.session import Session
 from hudi_ops.services.sweep import clear_risen, settle_undone
 from hudi_ops.services.takeover import take_over
 from hudi_ops.storage.claim import ensure
+from hudi_ops.timeline.archived import is_archived_write
 from hudi_ops.timeline.cancelled import mark_cancelled, refuse_uncancelled
 from hudi_ops.timeline.entries import Complete, Entry
 from hudi_ops.timeline.instant import Instant
@@ -164,6 +165,9 @@ def mend_plan(session: Session, state: TableState, rollback: Instant) -> None:
         return  # passed over: somebody may be writing it
     if not isinstance(plan, RollbackPlan) or not plan.strange or plan.target_action not in WRITE_ACTIONS:
         return
+    target = state.timeline.find(plan.target)
+    if target.is_completed if target is not None else is_archived_write(storage, state.config, plan.target):
+        return  # its files are the table's rows: no plan of ours may name them
     paths = files_of(session, state, plan.target, foreign=True, plan=plan)
     body = plan_bytes(storage, Instant(plan.target, plan.target_action, State.INFLIGHT), paths)
     with hold_lock(session.ctx, f"mend the plan of rollback {rollback.time}"):

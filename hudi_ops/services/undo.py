@@ -11,7 +11,7 @@ from hudi_ops.errors import Busy, Conflict, InvalidRequest, Unsupported
 from hudi_ops.services.cancel import cancel_write
 from hudi_ops.services.dead_writers import is_dead
 from hudi_ops.services.left_files import files_of
-from hudi_ops.services.left_rollbacks import LeftRollback, finish_left, left_rollbacks, still_silent
+from hudi_ops.services.left_rollbacks import LeftRollback, finish_left, left_rollbacks, refuse_other_kinds, still_silent
 from hudi_ops.services.recover import finish_unfinished, recover
 from hudi_ops.services.rollback import Undone, may_be_foreign, roll_back
 from hudi_ops.services.session import Session
@@ -199,6 +199,7 @@ def _finish(
             found=str(first.rollback),
             next_step="a write of Apache Hudi finishes it; once its programs have surely ended, run the same call with --abandoned",
         )
+    refuse_other_kinds(state, first)
     if dry_run:
         paths = files_of(session, state, first.target.time, foreign=True, plan=first.plan)
         return RollbackResult(

@@ -83,6 +83,16 @@ def load_history(
     return History(_read_history(storage, config.history_folder, wanted, with_content=with_content))
 
 
+def is_archived_write(storage: Storage, config: TableConfig, time: str) -> bool:
+    """Tell whether a write of that request time completed and left the active timeline.
+
+    Raises:
+        Corrupt: the history cannot be read.
+        Unavailable: it is rewritten faster than it can be read.
+    """
+    return any(one.action in WRITE_ACTIONS for one in load_history(storage, config, only=frozenset({time})).instants)
+
+
 @dataclass
 class ArchivedTimes:
     """When archived writes of a table and of its metadata table completed; each is looked up once.

@@ -7,7 +7,7 @@ keys without looking for them since they were counted. A table of ours begins wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.commit_log import Log, Pointer
@@ -63,8 +63,8 @@ def why_doubtful(commits: CommitReader, timeline: Timeline, counted: Callable[[]
             continue
         if pointer is not None and pointer.may_double is False:
             return ""
-        return _of_count(counted(), one, metadata.operation)
-    return _of_count(counted()) if len(newest) <= WRITES_MAX else _NOBODY
+        return _of_count(counted(), newest, one, metadata.operation)
+    return _of_count(counted(), newest) if len(newest) <= WRITES_MAX else _NOBODY
 
 
 def newest_count(log: Log) -> Properties | None:
@@ -79,11 +79,18 @@ def counted_until(timeline: Timeline) -> str:
 
 
 def _brings_doubt(metadata: CommitMetadata) -> bool:
+    """Whether a write of another program may have doubled a key: by which index it looked for its keys is not stored."""
+    if metadata.operation.startswith("UPSERT"):
+        return any(stat.num_inserts for stat in metadata.stats)
     return bool(metadata.stats) and may_double(metadata.operation, is_ours=False)
 
 
-def _of_count(count: Properties | None, one: Instant | None = None, operation: str = "") -> str:
-    if count is None or (one is not None and one.completion_time > count.counted_until):
+def _of_count(
+    count: Properties | None, newest: Sequence[Instant], one: Instant | None = None, operation: str = ""
+) -> str:
+    """Believe a count only while the newest write that it covers is on the timeline: neither archived nor restored away since."""
+    is_covered = count is not None and any(write.completion_time == count.counted_until for write in newest)
+    if count is None or (newest and not is_covered) or (one is not None and one.completion_time > count.counted_until):
         found = f"{operation} {one.time} may have put keys into a second file group" if one is not None else ""
         return f"{found}, and {_NOBODY} since" if found else _NOBODY
     return f"{count.doubled_keys} record keys lie in more than one file group" if count.doubled_keys else ""

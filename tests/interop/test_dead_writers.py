@@ -186,7 +186,7 @@ def test_what_our_killed_writer_left_apache_hudi_rolls_back_and_ours_voids(
 
 
 @pytest.mark.parametrize(
-    "point", ["rollback.inflight", "delete:part=", "delete:.hoodie/timeline", ".hoodie/.commit_log/payload"]
+    "point", ["rollback.inflight", "delete:part=", "delete:.hoodie/timeline", "put:.hoodie/.commit_log/payload"]
 )
 def test_a_rollback_of_ours_that_died_is_finished_by_apache_hudi(
     tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: Callable[..., pa.Table], point: str

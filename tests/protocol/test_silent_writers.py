@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,12 @@ from hudi_ops.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.timeline.commit_metadata import CommitMetadata
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, instant_of_ms
 from hudi_ops.timeline.plans import RolledBack, read_result
 from hudi_ops.verify import verify_table
+from tests.protocol.archived_history import TIMELINE, archive
 from tests.protocol.crash_table import NEW, OLD, SECOND, make_base, unaccounted, visible
 from tests.protocol.dead_writers import (
     LATER_MS,
@@ -220,7 +223,9 @@ def test_a_pending_rollback_that_completes_before_the_lock_is_left_as_it_is(stor
     assert all(storage.head(path) for path in files)
 
 
-@pytest.mark.parametrize("point", ["delete:part=p1", f"delete:.hoodie/timeline/{instant_of_ms(NOW_MS)}", "/payload/"])
+@pytest.mark.parametrize(
+    "point", ["delete:part=p1", f"delete:.hoodie/timeline/{instant_of_ms(NOW_MS)}", "put:.hoodie/.commit_log/payload"]
+)
 def test_who_dies_while_finishing_it_leaves_what_the_next_recovery_finishes(storage: MemoryStorage, point: str) -> None:
     instant, files = kill_foreign(storage, None, markers="none")
     begin_their_rollback(storage, instant, files)
@@ -233,3 +238,34 @@ def test_who_dies_while_finishing_it_leaves_what_the_next_recovery_finishes(stor
     assert not [one for one in files if storage.head(one)]
     assert visible(storage, clock) == NEW
     assert unaccounted(storage) == []
+
+
+def test_their_rollback_of_a_write_that_completed_and_was_archived_deletes_nothing(storage: MemoryStorage) -> None:
+    """An eager writer took a live one for dead, and died itself; the other completed, and its commit was archived."""
+    template = [CommitMetadata.from_bytes(storage.get(path)) for path in _completed(storage)][-1]
+    instant, files = kill_foreign(storage, None)
+    begin_their_rollback(storage, instant, files)
+    stats = tuple(
+        replace(stat, path=path, partition_path=path.rpartition("/")[0])
+        for stat, path in zip(template.stats, files, strict=False)
+    )
+    body = CommitMetadata(operation="INSERT", stats=stats, extra={"schema": template.extra["schema"]}).to_bytes()
+    storage.put(f"{TIMELINE}/{instant}_{instant_of_ms(NOW_MS + 65_000)}.commit", body)
+    later, done = instant_of_ms(NOW_MS + 70_000), instant_of_ms(NOW_MS + 71_000)
+    for name in (f"{later}.commit.requested", f"{later}.inflight"):
+        storage.put(f"{TIMELINE}/{name}", b"")
+    last = CommitMetadata(operation="UPSERT", stats=(), extra={"schema": template.extra["schema"]})
+    storage.put(f"{TIMELINE}/{later}_{done}.commit", last.to_bytes())
+    archive(storage, TIMELINE, [one for one in timeline(storage).completed_writes if one.time <= instant])
+    table = table_of(storage, late_clock(2 * LATER_MS), "ours")
+    result = table.recover(abandoned=True)
+    assert (result.rolled_back, "completed" in result.left[0].reason) == ((), True)
+    for dry_run in (True, False):
+        with pytest.raises(InvalidRequest, match="would undo a completed"):
+            table.rollback(instant, abandoned=True, dry_run=dry_run)
+    assert all(storage.head(path) is not None for path in files)
+
+
+def _completed(storage: MemoryStorage) -> list[str]:
+    now = timeline(storage)
+    return [now.path(one.file_name) for one in now.completed_writes]
