@@ -28,11 +28,13 @@ from hudi_ops.metadata.schema import record_schema
 from hudi_ops.services.read import Opened
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.commit_log import read_slot, slot_path
 from hudi_ops.timeline.entries import Properties, encode_entry
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.properties_file import load_config, read_properties, write_properties
+from hudi_ops.timeline.unique_keys import counted_until
 from hudi_ops.view.schema import table_schema
 
 GROUPS: Mapping[MetadataPartition, int] = {
@@ -83,7 +85,7 @@ def say_index(path: Path, index: IndexKind) -> None:
         at_ms=0,
         facts=facts,
         doubled_keys=0,
-        counted_until="99999999999999999",
+        counted_until=counted_until(load_timeline(storage, load_config(storage))),
     )
     held = read_slot(storage, 0)
     said = held.model_copy(update={"facts": facts}) if held is not None else first

@@ -23,7 +23,7 @@ def at(number: int) -> str:
 
 
 def history(*writes: tuple[str, int | None], first: int = 1) -> tuple[CommitReader, Timeline]:
-    """Completed writes: (operation, inserts) of another program; of ours with `None`, whose pointers say if a key may be doubled."""
+    """Completed writes as (operation, inserts); `None` for inserts: of ours, whose pointers say if a key may be doubled."""
     storage = MemoryStorage()
     instants = []
     for number, (operation, inserts) in enumerate(writes, first):
