@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.local import LocalEngine
+from hudi_ops.errors import Corrupt
 from hudi_ops.files.names import data_path, parse_data_file
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
@@ -54,20 +55,60 @@ def files_of_cleans(storage: Storage, config: TableConfig, since: str = "") -> d
     return found
 
 
-def _of_active(storage: Storage, timeline: Timeline, since: str) -> Iterator[_Removed]:
+def paths_of_cleans(storage: Storage, config: TableConfig) -> frozenset[str]:
+    """Read the paths of all files that cleans removed, are removing or found gone, as far as cleans can be read.
+
+    `hudi-ops verify` asks this of tables in which cleans may be damaged, and reports those by themselves.
+
+    Args:
+        storage: the table.
+        config: its settings.
+
+    Returns:
+        The paths, those of replaced groups included; of a clean or a history that cannot be read, none.
+
+    Raises:
+        Unavailable: storage did not answer, or the history is rewritten faster than it can be read.
+    """
+    timeline = load_timeline(storage, config)
+    try:
+        history = load_history(storage, config, with_content=True, actions=frozenset({_CLEAN})).instants
+    except Corrupt:
+        history = ()
+    removed = chain(_of_active(storage, timeline, skips_broken=True), _of_archived(history, skips_broken=True))
+    return frozenset(data_path(partition, name) for _, partition, name in removed)
+
+
+def _of_active(
+    storage: Storage, timeline: Timeline, since: str = "", *, skips_broken: bool = False
+) -> Iterator[_Removed]:
     cleans = [one for one in timeline if one.kind == _CLEAN and (not one.is_completed or one.completion_time >= since)]
 
     def said(one: Instant) -> Plan | Result | None:
-        return read_result(storage, timeline, one) or read_plan(storage, timeline, one)
+        try:
+            return read_result(storage, timeline, one) or read_plan(storage, timeline, one)
+        except Corrupt:
+            if skips_broken:
+                return None
+            raise
 
     for one, told in zip(cleans, LocalEngine().map(said, cleans), strict=True):
         yield from _files_of(one.time, told)
 
 
-def _of_archived(history: Sequence[ArchivedInstant], since: str) -> Iterator[_Removed]:
+def _of_archived(
+    history: Sequence[ArchivedInstant], since: str = "", *, skips_broken: bool = False
+) -> Iterator[_Removed]:
     for one in history:
-        if one.action == _CLEAN and one.completion_time >= since and one.metadata:
-            yield from _files_of(one.time, result_of(_CLEAN, one.metadata, f"archived {one.time}"))
+        if one.action != _CLEAN or one.completion_time < since or not one.metadata:
+            continue
+        try:
+            told = result_of(_CLEAN, one.metadata, f"archived {one.time}")
+        except Corrupt:
+            if skips_broken:
+                continue
+            raise
+        yield from _files_of(one.time, told)
 
 
 def _files_of(clean: str, said: Plan | Result | None) -> Iterator[_Removed]:

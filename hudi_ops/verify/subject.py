@@ -6,7 +6,7 @@ must be listed, and what was cleaned or begun meanwhile is known from the second
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Corrupt, HudiOpsError
 from hudi_ops.files.names import DataFileName, parse_data_file
+from hudi_ops.services.cleaned import paths_of_cleans
 from hudi_ops.services.sweep import notes_of
 from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.active import Timeline
@@ -24,7 +25,7 @@ from hudi_ops.timeline.archived import History, load_history
 from hudi_ops.timeline.commit_log import FOLDER as LOG_FOLDER
 from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.plans import CleanPlan, CleanResult, RestorePlan, RolledBack, read_plan, read_result
+from hudi_ops.timeline.plans import RestorePlan, RolledBack, read_result
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.slices import METADATA_TABLE_KEYS
 
@@ -161,21 +162,8 @@ class Subject:
 
     @cached_property
     def removed(self) -> frozenset[str]:
-        """Paths that a clean deleted, or is about to, or found gone."""
-        return frozenset(self._removed())
-
-    def _removed(self) -> Iterator[str]:
-        for timeline in (self.timeline, self.later):
-            for instant in timeline:
-                if instant.action != "clean":
-                    continue
-                try:
-                    said = read_result(self.storage, timeline, instant) or read_plan(self.storage, timeline, instant)
-                except Corrupt:
-                    continue
-                if isinstance(said, CleanPlan | CleanResult):
-                    for partition, names in (said.files if isinstance(said, CleanPlan) else said.named).items():
-                        yield from (f"{partition}/{name}" if partition else name for name in names)
+        """Paths that a clean, active or archived, deleted, or is about to, or found gone; read after the listing."""
+        return paths_of_cleans(self.storage, self.config)
 
     @cached_property
     def undone(self) -> Mapping[str, str]:

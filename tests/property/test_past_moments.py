@@ -137,6 +137,8 @@ def test_a_clean_that_was_archived_counts(kind: str) -> None:
     time = clean(played.storage, played.clock, gone)
     archive(played.storage, TIMELINE, [one for one in timeline_of(played.storage) if one.kind == "clean"])
     assert played.check(dict.fromkeys(gone, time))["refused"] > 0
+    found = verify_table(played.storage, deep=True, clock=played.clock).findings
+    assert [one for one in found if one.severity == "error"] == []
 
 
 def test_the_newest_clean_that_removed_nothing_hides_no_older_one() -> None:
@@ -212,3 +214,15 @@ def test_verify_takes_a_file_that_a_clean_found_gone_for_cleaned() -> None:
     clean(played.storage, played.clock, played.superseded(), told="failed")
     found = verify_table(played.storage, deep=True, clock=played.clock).findings
     assert [one for one in found if one.invariant == "file-missing"] == []
+
+
+def test_verify_still_knows_what_the_other_cleans_removed_where_one_cannot_be_read() -> None:
+    played = Played(1, "COPY_ON_WRITE")
+    gone = played.superseded()
+    clean(played.storage, played.clock, gone[1:])
+    broken = clean(played.storage, played.clock, gone[:1])
+    (path,) = [info.path for info in played.storage.list(TIMELINE) if info.name.startswith(f"{broken}_")]
+    played.storage.put(path, b"?")
+    found = verify_table(played.storage, deep=True, clock=played.clock).findings
+    assert {one.where for one in found if one.invariant == "file-missing"} <= set(gone[:1])
+    assert [one.where for one in found if one.invariant == "completed-undecodable"] == [path]
