@@ -22,6 +22,8 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
+from hudi_ops.timeline.commit_log import FOLDER as LOG_FOLDER
+from hudi_ops.timeline.commit_log import slot_path
 from tests.protocol.cleaning import clean
 from tests.protocol.crash_table import DEFINITION, START_MS, rows
 from tests.protocol.log_actors import timeline_of
@@ -244,16 +246,30 @@ def test_changes_name_a_lost_file() -> None:
 
 
 @KINDS
-def test_a_healthy_table_is_read_with_the_storage_calls_of_before(kind: str) -> None:
-    """Settings, timeline, root, three partitions, the commits that the files lead to; no file is looked for."""
+def test_looking_for_lost_files_asks_storage_for_nothing_more_on_a_healthy_table(kind: str) -> None:
+    """Without a commit log nothing is looked for, and all calls are the same: those of a first read, and those of a second one."""
     made = Made(kind)
-    counted = FaultyStorage(made.storage)
-    table_of(counted, made.clock, "reader").scan(listing="storage")
-    assert not [point for point in counted.history if point.startswith("head:")]
-    lists = [point for point in counted.history if point.startswith("list")]
-    assert len(lists) == 1 + 1 + 3, lists
-    commits = [point for point in counted.history if point.startswith("get:.hoodie/timeline/")]
-    assert len(commits) == len(set(commits)) <= len(made.moments), "the empty first commit is not read"
+    plain = made.storage.copy()
+    for info in list(plain.list(LOG_FOLDER)):
+        plain.delete(info.path)
+    first, second = calls_of_two_reads(made.storage, made.clock)
+    assert (first, second) == calls_of_two_reads(plain, made.clock)
+    assert [call for call in first if call.startswith(f"get:{LOG_FOLDER}/")] == [f"get:{slot_path(0)}"]
+    assert len(first) == len(set(first)), "nothing is asked for twice"
+    assert sorted(set(first) - set(second)) == [
+        call for call in first if call.startswith(("get:.hoodie/.c", "get:.hoodie/t"))
+    ]
+    assert set(second) < set(first)
+
+
+def calls_of_two_reads(storage: MemoryStorage, clock: ManualClock) -> tuple[list[str], list[str]]:
+    """What one handle asks of storage to plan a read, and to plan it again; commits are read side by side, so in no order."""
+    counted = FaultyStorage(storage)
+    reader = table_of(counted, clock, "reader")
+    reader.scan(listing="storage")
+    first = len(counted.history)
+    reader.scan(listing="storage")
+    return sorted(counted.history[:first]), sorted(counted.history[first:])
 
 
 def test_a_task_on_an_executor_of_spark_names_a_lost_file() -> None:
