@@ -96,7 +96,7 @@ def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findi
         findings.looked("base files read", sum(result.keys is not None for result in results))
         findings.looked("record keys", sum(len(result.keys) for result in results if result.keys is not None))
         if subject.deep:
-            _check_across(batch, results, findings)
+            _check_across(subject, batch, results, findings)
 
 
 def _doubles(metadata: CommitMetadata, facts: TableFacts | None) -> bool:
@@ -233,7 +233,9 @@ def _check_buckets(files: Sequence[LiveFile], facts: TableFacts | None, findings
             )
 
 
-def _check_across(batch: Sequence[FileCheck], results: Sequence[FileResult], findings: Findings) -> None:
+def _check_across(
+    subject: Subject, batch: Sequence[FileCheck], results: Sequence[FileResult], findings: Findings
+) -> None:
     """No record key in two live file groups of a partition; whole partitions only."""
     grouped: dict[str, list[tuple[FileCheck, pa.ChunkedArray]]] = defaultdict(list)
     for task, result in zip(batch, results, strict=True):
@@ -242,19 +244,19 @@ def _check_across(batch: Sequence[FileCheck], results: Sequence[FileResult], fin
     for partition, members in grouped.items():
         keys = pa.concat_arrays([keys.cast(pa.string()) for _, keys in members])
         findings.looked("partitions compared")
-        twice = len(keys) - pc.count_distinct(keys).as_py()
-        if not twice:
-            continue
         counted = pc.value_counts(keys)
-        first = counted.field("values").filter(pc.greater(counted.field("counts"), 1))[0]
+        twice = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
+        if not len(twice):
+            continue
+        first = twice[0]
         holders = [task.path for task, held in members if pc.is_in(first, value_set=held).as_py()]
         # As within a file: legal in what Apache Hudi inserted, and in what anybody did in bulk.
         facts, may_double = members[0][0].facts, members[0][0].may_double
         (findings.warning if facts is None or (may_double and not facts.has_buckets) else findings.error)(
             "key-in-two-groups",
-            f"{twice} record keys lie in several live file groups, the first {first.as_py()!r} in {' and '.join(holders)}",
+            f"{len(twice)} record keys lie in several live file groups, the first {first.as_py()!r} in {' and '.join(holders)}",
             partition or ".",
-            "find out which of the rows is right; delete the key and upsert it again",
+            subject.undouble(partition),
         )
 
 

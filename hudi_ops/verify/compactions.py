@@ -11,7 +11,7 @@ from hudi_ops.errors import Corrupt
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import MERGING_ACTIONS
 from hudi_ops.timeline.plans import CompactionPlan, read_plan
-from hudi_ops.verify.report import Findings
+from hudi_ops.verify.report import Findings, compact_command
 from hudi_ops.verify.subject import NamedFile, Subject
 
 
@@ -72,7 +72,8 @@ def check_archived_writers(subject: Subject, findings: Findings) -> None:
             f"its writer {file.name.instant} {told} base file {base} of file group {file.name.file_id}: this library and Apache "
             "Hudi read it upon that base file by the archived timeline, the `hudi` package 0.5.0 leaves its rows out",
             file.info.path,
-            "compact its file group; until then read the table with this library or Apache Hudi, and keep the history folder",
+            f"{compact_command(file.partition_path)} merges it; until then read the table with this library or Apache Hudi, "
+            "and keep the history folder",
         )
 
 

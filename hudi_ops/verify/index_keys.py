@@ -84,7 +84,7 @@ class _Elsewhere:
                 "warning",
                 "keys in two file groups",
                 f"{len(self._doubled)} keys lie in two file groups or more, of which the index names one, the first {some}",
-                next_step="reads show all their rows; find out which is right, delete the key and upsert it again",
+                next_step=self._subject.table.undouble(),
             )
 
 

@@ -19,7 +19,7 @@ from hudi_ops.files.names import parse_data_file
 from hudi_ops.index.simple_bucket import bucket_of
 from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.verify.report import Finding, Findings
+from hudi_ops.verify.report import Finding, Findings, compact_command
 from hudi_ops.verify.subject import FoundFile, Subject
 
 SAMPLED_FILES = 16
@@ -119,7 +119,7 @@ def _check_blocks(report: Findings, task: LogCheck, reader: LogFileReader) -> No
             "log-block-instant",
             f"it holds blocks of {', '.join(others[:3])}, which its name does not say: a rollback would not find them",
             task.path,
-            "compact its file group",
+            f"{compact_command(task.path.rpartition('/')[0])} merges it",
         )
 
 

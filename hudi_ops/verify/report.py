@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from shlex import quote
 from typing import Any, Literal
 
 Severity = Literal["error", "warning", "info"]
@@ -93,3 +94,8 @@ class Findings:
         """All of it, worst first, then by invariant and place."""
         ordered = sorted(self.found, key=lambda one: (_RANK[one.severity], one.invariant, one.where, one.what))
         return Report(table, uri, tuple(ordered), dict(sorted(self.checks.items())), deep)
+
+
+def compact_command(partition: str | None = None) -> str:
+    """The command that merges the log files of a partition, or of the whole table, into base files; for a next step."""
+    return f"`hudi-ops compact TABLE --partition {quote(partition)}`" if partition else "`hudi-ops compact TABLE`"

@@ -17,6 +17,7 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Corrupt, HudiOpsError
 from hudi_ops.files.names import DataFileName, parse_data_file
+from hudi_ops.metadata.partitions import build_again
 from hudi_ops.services.cleaned import paths_of_cleans
 from hudi_ops.services.sweep import notes_of
 from hudi_ops.storage.protocol import FileInfo, Storage
@@ -27,6 +28,7 @@ from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.plans import RestorePlan, RolledBack, read_result
 from hudi_ops.timeline.state import CommitReader
+from hudi_ops.verify.report import compact_command
 from hudi_ops.view.slices import METADATA_TABLE_KEYS
 
 
@@ -206,6 +208,22 @@ class Subject:
             for partition, ids in (metadata.replaced or {}).items()
             for file_id in ids
         )
+
+    def undouble(self, partition: str | None = None) -> str:
+        """What leaves one row of keys that lie in two file groups or more.
+
+        Args:
+            partition: the one in which they lie; None: not known, or several.
+        """
+        # A write finds the one copy that the record index names; the other indexes find them all.
+        if "record_index" in self.config.metadata_partitions:
+            again = build_again("record_index")
+            steps = f"delete the key once for each of its rows, and run {again} after each deletion; then upsert the right row"
+        else:
+            steps = "delete the key, which removes all its rows; then upsert the right one"
+        if self.config.table_type == "MERGE_ON_READ":
+            steps += f"; at last run {compact_command(partition)}, until which base files hold what log files deleted"
+        return f"reads show all rows of such a key: find out which is right, and keep a copy of it; {steps}"
 
     @cached_property
     def live_base_files(self) -> list[LiveFile]:
