@@ -307,13 +307,11 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
         """
         return recover_table(self._session, abandoned=abandoned)
 
-    def protect_lock(self, *, is_credential_shared: bool = False) -> str:
-        """Keep everybody without our credentials from deleting the nodes of the table's lock in ZooKeeper.
+    def protect_lock(self) -> str:
+        """Restrict the table's lock in ZooKeeper to clients with the configured credentials.
 
-        New locks are protected when they are made; this is for those that are open to all.
-
-        Args:
-            is_credential_shared: writers of Apache Hudi, where there are any, have our credentials.
+        New locks are protected when they are made; this is for those that are open to all. A table that writers of Apache Hudi
+        share needs `shares_credentials` among the lock's settings.
 
         Returns:
             The lock's address.
@@ -322,7 +320,7 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
             InvalidRequest: no credentials are configured, or Apache Hudi's writers would be kept from the lock.
             Unsupported: a lock without nodes.
         """
-        return protect_lock(self._session, is_credential_shared=is_credential_shared)
+        return protect_lock(self._session)
 
     def _removed(self, operation: WriteOperation, wanted: Sequence[str], dry_run: bool) -> RemovalResult:
         if dry_run:

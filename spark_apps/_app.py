@@ -93,6 +93,11 @@ class StoppableLocks:
         if isinstance(self._locks, Guarded):
             self._locks.has_strangers = has_any
 
+    @property
+    def shares_credentials(self) -> bool:
+        """Whether writers of Apache Hudi are declared to use the lock's credentials."""
+        return isinstance(self._locks, Guarded) and self._locks.shares_credentials
+
     def protect(self) -> None:
         """As the lock itself does."""
         if isinstance(self._locks, Guarded):

@@ -65,18 +65,15 @@ def stop(data: _Data = Path(".zookeeper"), as_json: JsonOption = False) -> None:
 
 @app.command()
 def protect(table: TableArgument, as_json: JsonOption = False) -> None:
-    """Let nobody delete the nodes of a table's lock who has not the credentials that are configured.
+    """Restrict a table's lock to clients with the configured credentials.
 
     Locks that hudi-ops makes are protected from the start, where credentials are configured and no writer of Apache Hudi
     shares the table. This is for locks that are there already and open to all. Writers without the credentials cannot
     take the lock afterwards.
     """
-    from hudi_ops.config.zookeeper_settings import zookeeper_settings
-
     location = locate(table)
-    settings = zookeeper_settings(location.zookeeper, location.folder)
     with open_table(location) as opened:
-        address = opened.protect_lock(is_credential_shared=settings.shares_credentials)
+        address = opened.protect_lock()
     if as_json:
         write_json({"table": location.name, "lock": address, "is_protected": True})
     else:

@@ -76,6 +76,11 @@ class Guarded(Protocol):
 
     has_strangers: bool | None
 
+    @property
+    def shares_credentials(self) -> bool:
+        """Whether writers of Apache Hudi, where there are any, are declared to use our credentials."""
+        ...
+
     def protect(self) -> None:
         """Keep those without our credentials from the lock, also where it is open to all now."""
         ...

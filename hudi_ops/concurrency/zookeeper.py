@@ -119,6 +119,11 @@ class ZooKeeperLock:
         """`zookeeper://host:port/base/path/key`."""
         return f"zookeeper://{self.hosts}{self.path}"
 
+    @property
+    def shares_credentials(self) -> bool:
+        """Whether the settings declare that writers of Apache Hudi use the same credentials."""
+        return self._settings.shares_credentials
+
     def holder(self) -> LockHolder | None:
         """Who holds the lock now, or None.
 
@@ -138,7 +143,7 @@ class ZooKeeperLock:
         return self._line(None)
 
     def protect(self) -> None:
-        """Let nobody delete lock nodes who has not our credentials, also where the node above them is there already.
+        """Restrict the lock to clients with the configured credentials, also where the node above its nodes exists already.
 
         Raises:
             InvalidRequest: no credentials are configured, or others have protected it.
@@ -299,7 +304,7 @@ class ZooKeeperLock:
         end_session(client)
 
     def _access_list(self) -> list[Any] | None:
-        is_shared = self.has_strangers is not False and not self._settings.shares_credentials
+        is_shared = self.has_strangers is not False and not self.shares_credentials
         return None if is_shared or not self._settings.has_credentials else OURS
 
     def _unauthorised(self) -> InvalidRequest:

@@ -1,4 +1,4 @@
-"""Protecting a table's lock: nobody without our credentials may delete its nodes, and with them a lock that somebody holds."""
+"""Restricting a table's lock to clients with the configured credentials: others cannot delete a lock that is held."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.services.session import Session
 
 
-def protect_lock(session: Session, *, is_credential_shared: bool) -> str:
+def protect_lock(session: Session) -> str:
     """Set the access list of the node under which the table's lock nodes lie.
 
     Args:
         session: the table.
-        is_credential_shared: writers of Apache Hudi, where there are any, have our credentials.
 
     Returns:
         The lock's address.
@@ -33,7 +32,7 @@ def protect_lock(session: Session, *, is_credential_shared: bool) -> str:
             next_step="declare `lock: zookeeper://…` in tables.yaml",
         )
     state = session.loader.load()
-    if not is_credential_shared and is_shared_with_strangers(session.ctx.storage, session.commits, state):
+    if not lock.shares_credentials and is_shared_with_strangers(session.ctx.storage, session.commits, state):
         raise InvalidRequest(
             "writers of Apache Hudi share this table: without our credentials they could not take its lock any more",
             table=state.config.name,

@@ -25,6 +25,7 @@ class GuardedLock(InProcessLock):
 
     has_strangers: bool | None = None
     is_protected = False
+    shares_credentials = False
 
     def protect(self) -> None:
         self.is_protected = True
@@ -56,7 +57,8 @@ def test_a_lock_that_apache_hudi_takes_is_protected_only_if_it_has_the_credentia
     with pytest.raises(InvalidRequest, match="writers of Apache Hudi share this table"):
         table.protect_lock()
     assert not lock.is_protected
-    table.protect_lock(is_credential_shared=True)
+    lock.shares_credentials = True
+    assert table.protect_lock() == lock.address
     assert lock.is_protected
 
 
