@@ -10,9 +10,18 @@ from urllib.parse import quote
 
 MASK = "***"
 
-# A user and a password before a host. A port and a path look alike: `host:2181/path@x` has a number in the password's place.
-_USER_AND_PASSWORD = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.\-]*://)[^\s/@:'\"]+:(?!\d{1,5}[/,])[^\s'\"]*@")
+_USER = r"://[^\s/@:'\"\[]+:"
+# Only these schemes have ports: elsewhere `KEY:1234/SECRET@bucket` is no host with a port and a path.
+CREDENTIALS = (
+    rf"(?:(?<!zookeeper)(?<!hdfs)(?<!http)(?<!https){_USER}[^\s'\"]*@"
+    rf"|{_USER}[^\s/'\"]*@"
+    rf"|{_USER}(?!\d{{1,5}}[/,])[^\s'\"]*@)"
+)
+"""Regular expression for the user and the password of a URI, from `://` to the `@`. Forms use it as well."""
+
+_USER_AND_PASSWORD = re.compile(CREDENTIALS)
 _SHORTEST = 4
+_LONG = 8
 _known: set[str] = set()
 
 
@@ -20,7 +29,8 @@ def remember_secret(secret: str) -> None:
     """Have a secret of this process masked wherever `redacted` meets it, also as JSON and URLs write it.
 
     Args:
-        secret: one of fewer than four characters is ignored: it would mask parts of common words.
+        secret: one of fewer than eight characters is masked as a whole word only, and one of fewer than four is ignored: they
+            would mask common words, and parts of them.
     """
     if len(secret) >= _SHORTEST:
         _known.update((secret, json.dumps(secret)[1:-1], quote(secret, safe="")))
@@ -38,9 +48,12 @@ def redacted(text: str) -> str:
     "no lock for 'zookeeper://***@host:2181/locks'"
     """
     if "://" in text:
-        text = _USER_AND_PASSWORD.sub(rf"\g<scheme>{MASK}@", text)
+        text = _USER_AND_PASSWORD.sub(f"://{MASK}@", text)
     for secret in sorted(_known, key=len, reverse=True):
-        text = text.replace(secret, MASK)
+        if len(secret) >= _LONG:
+            text = text.replace(secret, MASK)
+        elif secret in text:
+            text = re.sub(rf"(?<![\w-]){re.escape(secret)}(?![\w-])", MASK, text)
     return text
 
 

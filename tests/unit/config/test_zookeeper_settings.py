@@ -50,6 +50,13 @@ def test_what_cannot_be_used_is_refused_by_name_without_its_value(declared: dict
     [
         ("zookeeper://user:pw@host:2181/locks", "zookeeper://***@host:2181/locks"),
         ("s3://KEY:SEC/RET@bucket/t", "s3://***@bucket/t"),
+        ("s3://KEY:1234/SECRET@b/x", "s3://***@b/x"),
+        ("s3a://KEY:12,34/S@CRET@b/x", "s3a://***@b/x"),
+        ("zookeeper://me:pa/ss@host:2181/locks", "zookeeper://***@host:2181/locks"),
+        ("zookeeper://me:12,34@host:2181/me@home", "zookeeper://***@host:2181/me@home"),
+        ("https://user:8080@host/x", "https://***@host/x"),
+        ("hdfs://nn:8020/data@2024", "hdfs://nn:8020/data@2024"),
+        ("http://[::1]:9000/bucket/x@y", "http://[::1]:9000/bucket/x@y"),
         ("AWS_ENDPOINT_URL=http://user:p@w@host:9000/x", "AWS_ENDPOINT_URL=http://***@host:9000/x"),
         ("('http://user:pw@h', 's3://a:b@c')", "('http://***@h', 's3://***@c')"),
         ("abfss://container@account.dfs.core.windows.net/t", "abfss://container@account.dfs.core.windows.net/t"),
@@ -61,6 +68,15 @@ def test_what_cannot_be_used_is_refused_by_name_without_its_value(declared: dict
 )
 def test_passwords_in_uris_are_masked_and_nothing_else(text: str, shown: str) -> None:
     assert redacted(text) == shown
+
+
+def test_a_short_secret_is_masked_as_a_whole_word_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hudi_ops.redaction._known", set())
+    remember_secret("hudi")
+    remember_secret("word-of-eight")
+    remember_secret("the")
+    said = redacted("hudi-ops, hudi_ops and the Ahudis: (user:hudi), 'hudi'. xword-of-eighty")
+    assert said == "hudi-ops, hudi_ops and the Ahudis: (user:***), '***'. x***y"
 
 
 def test_errors_mask_what_they_are_given_in_every_field() -> None:
