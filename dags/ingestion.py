@@ -11,9 +11,12 @@ from hudi_ops_submit import HudiOpsSubmitOperator
 
 from hudi_ops.config.tables_file import ENVIRONMENT_VARIABLE, FILE_NAME, load_tables
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.redaction import CREDENTIALS
 
 HOME = Path(os.environ.get("HUDI_OPS_HOME") or Path(__file__).resolve().parent.parent)
 TABLES_FILE = Path(os.environ.get(ENVIRONMENT_VARIABLE) or HOME / FILE_NAME)
+# No user and password, which would be kept and shown.
+WITHOUT_CREDENTIALS = rf"(?![\s\S]*{CREDENTIALS})"
 
 tables = load_tables(TABLES_FILE).tables
 if not tables:
@@ -36,7 +39,8 @@ file twice.
 the partitions that the rows touch, `insert_overwrite_table` the whole table |
 | evolve | whether the table takes new columns and wider types from the files; off: such files are refused |
 | max_files, max_bytes | at most so much in one commit; the next run takes the rest. Empty: everything |
-| retake | a file that was corrected after it was taken: its path below the source. It is taken again; `upsert` only |
+| retake | files that were corrected after they were taken, one a line: their paths below the source. They are taken again; \
+`upsert` only |
 | engine | `auto` chooses by the size of the work; `local` uses one process, `spark` the executors |
 
 The task's result (XCom `return_value`) says what was done: instant, rows inserted, updated and deleted, engine and why.
@@ -67,8 +71,8 @@ with DAG(
         "source": Param(
             "",
             type=["null", "string"],
-            # Not an option of the application in disguise, one line, and no user and password, which would be kept and shown.
-            pattern=r"^(?![^/]*://[^/@:]+:[^@]*@)([^\s\-][^\r\n\t]*)?$",
+            # Not an option of the application in disguise, and one line.
+            pattern=rf"^{WITHOUT_CREDENTIALS}([^\s\-][^\r\n\t]*)?$",
             maxLength=1000,
             title="Source",
             description="Folder or URI with CSV, JSON or Parquet files. Empty: the source declared in tables.yaml.",
@@ -108,12 +112,12 @@ with DAG(
             description="Take files of at most so many bytes in this commit, one at least. Empty: all.",
         ),
         "retake": Param(
-            "",
-            type=["null", "string"],
-            pattern=r"^([^\s\-][^\r\n\t]*)?$",
-            maxLength=1000,
+            [],
+            type=["null", "array"],
+            items={"type": "string", "pattern": rf"^{WITHOUT_CREDENTIALS}[^\s\-][^\r\n\t]*$", "maxLength": 1000},
+            maxItems=1000,
             title="Take again",
-            description="A file that was corrected after it was taken: its path below the source. Upsert only. Empty: none.",
+            description="Files that were corrected after they were taken, one a line: their paths below the source. Upsert only.",
         ),
     },
 ) as dag:
@@ -128,7 +132,7 @@ with DAG(
             "--evolve={{ 'true' if params.evolve else 'false' }}",
             "--max-files={{ params.max_files or '' }}",
             "--max-bytes={{ params.max_bytes or '' }}",
-            "--retake={{ params.retake or '' }}",
+            "--retake={{ (params.retake or []) | join('\\n') }}",
             f"--tables={TABLES_FILE}",
         ],
         name="hudi-ops ingest {{ params.table }}",

@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
         "--retake",
         action="append",
         default=[],
-        help="path, below the source, of a corrected file to take again; upsert only; may be given several times",
+        help="path, below the source, of a corrected file to take again, or several, one a line; upsert only",
     )
     parser.add_argument(
         "--accept-future-instants",
@@ -117,7 +117,7 @@ def work() -> dict[str, Any]:
             evolve=options.evolve == "true",
             max_files=options.max_files,
             max_bytes=options.max_bytes,
-            retake=[path for path in options.retake if path],
+            retake=[path for given in options.retake for path in given.split("\n") if path],
         )
     finally:
         table.close()

@@ -11,8 +11,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from hudi_ops import Table
 from hudi_ops.concurrency.lease import lease_facts
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
@@ -52,6 +54,23 @@ def test_a_path_that_is_no_table_is_named(tables_file: Path) -> None:
     code, line = run("--table=trips", folder=tables_file.parent)
     assert (code, line["ok"]) == (2, False)
     assert str(tables_file.parent / "trips") in line["message"]
+
+
+def test_several_files_are_taken_again_from_one_argument(tables_file: Path) -> None:
+    home = tables_file.parent
+    schema = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
+    Table.create(
+        str(home / "trips"), name="trips", record_key=["id"], partition_by=["city"], ordering="ts", schema=schema
+    )
+    (home / "landing").mkdir()
+    files = [home / "landing" / name for name in ("a.csv", "b, c.csv")]
+    for file in files:
+        file.write_text(f"id,city,ts\n{file.stem[0]},oslo,1\n")
+    assert run("--table=trips", "--engine=local", "--retake=", folder=home)[1]["files"] == 2
+    for file in files:
+        file.write_text(f"id,city,ts\n{file.stem[0]},oslo,22\n")
+    code, line = run("--table=trips", "--engine=local", "--retake=a.csv\nb, c.csv", folder=home)
+    assert (code, line["files"], line["updated"]) == (0, 2, 2)
 
 
 def test_a_stop_request_ends_it_before_it_begins(tables_file: Path, tmp_path: Path) -> None:

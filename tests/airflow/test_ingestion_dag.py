@@ -83,12 +83,14 @@ def test_the_form_offers_every_operation(tables_file: Path, load_dag) -> None:
         {"source": "landing/2026"},
         {"source": "/data/landing with space"},
         {"source": "s3://bucket/landing"},
+        {"source": "hdfs://nn:8020/data@2024"},
         {"source": None},
         {"operation": "delete", "engine": "spark"},
         {"operation": "insert_overwrite_table"},
         {"max_files": 10, "max_bytes": 2_000_000_000},
         {"max_files": None},
-        {"retake": "2026/01/trips.csv"},
+        {"retake": ["2026/01/trips.csv", "old, and new.csv"]},
+        {"retake": []},
         {"retake": None},
     ],
 )
@@ -109,8 +111,13 @@ def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) ->
         ("source", "a\nb"),
         ("source", 7),
         ("source", "s3://KEY:SECRET@bucket/landing"),
+        ("source", "s3://KEY:1234/SECRET@bucket/landing"),
         ("max_files", 0),
-        ("retake", "--evolve"),
+        ("retake", "trips.csv"),
+        ("retake", ["trips.csv", "--evolve"]),
+        ("retake", ["a\nb"]),
+        ("retake", [""]),
+        ("retake", ["s3://KEY:1234/SECRET@bucket/trips.csv"]),
         ("max_bytes", "2 GB"),
     ],
 )
@@ -118,6 +125,23 @@ def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, val
     params = load_dag().dag.params
     with pytest.raises(ParamValidationError, match=name):
         params[name] = value
+
+
+@pytest.mark.parametrize(
+    ("given", "argument"),
+    [
+        (["2026/a.csv", "old, and new.csv"], "--retake=2026/a.csv\nold, and new.csv"),
+        ([], "--retake="),
+        (None, "--retake="),
+    ],
+)
+def test_files_to_take_again_are_one_argument(
+    tables_file: Path, load_dag, given: list[str] | None, argument: str
+) -> None:
+    task = load_dag().dag.get_task("ingest")
+    params = load_dag().dag.params
+    params.update({"retake": given})
+    assert argument in task.render_template(task.application_args, {"params": params.dump()})
 
 
 def test_the_command_starts_with_a_local_master(tables_file: Path, load_dag, airflow_home: Path) -> None:
