@@ -36,6 +36,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--engine", default="auto", choices=["auto", "local", "spark"])
     parser.add_argument("--memory-bytes", type=bound, help="what one file group may take of memory")
     parser.add_argument("--tables", help="the tables.yaml to use")
+    parser.add_argument(
+        "--accept-future-instants",
+        nargs="?",
+        const="true",
+        default="false",
+        choices=["true", "false"],
+        help="go on behind an instant that a wrong clock put into the future; new instants lie there, too",
+    )
     parser.add_argument("--stop-file", help="end as soon as this file exists; the plan stays")
     return parser.parse_args()
 
@@ -65,7 +73,7 @@ def work() -> dict[str, Any]:
         buckets=location.declared_buckets,
         locks=locks,
         engine=engine,
-        conflicts=location.conflicts,
+        conflicts=location.conflicts_with(options.accept_future_instants == "true"),
         metadata_compact_after=location.metadata_compact_after,
     )
     chosen = {

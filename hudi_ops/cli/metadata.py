@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudi_ops.cli.arguments import (
+    AcceptFutureOption,
     EngineOption,
     JsonOption,
     TableArgument,
@@ -125,11 +126,15 @@ def build(
     again: AgainOption = False,
     engine: EngineOption = "auto",
     dry_run: DryRunOption = False,
+    accept_future_instants: AcceptFutureOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Build partitions of the metadata table."""
     location = locate(table)
-    with open_table(location) as opened, working(f"building the metadata table of {location.name}"):
+    with (
+        open_table(location, accept_future=accept_future_instants) as opened,
+        working(f"building the metadata table of {location.name}"),
+    ):
         done = opened.build_metadata(
             partitions or None,
             engine=engine,  # type: ignore[arg-type]  # checked where it is chosen
@@ -145,12 +150,13 @@ def drop(
     table: TableArgument,
     partitions: NamesArgument = None,
     dry_run: DryRunOption = False,
+    accept_future_instants: AcceptFutureOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Drop the metadata table, or partitions of it."""
     location = locate(table)
-    with open_table(location) as opened:
+    with open_table(location, accept_future=accept_future_instants) as opened:
         done = opened.drop_metadata(partitions or None, dry_run=True)
         if not dry_run:
             if done.dropped or done.files:
@@ -161,10 +167,18 @@ def drop(
 
 
 @app.command(help=as_help(COMPACT_HELP))
-def compact(table: TableArgument, dry_run: DryRunOption = False, as_json: JsonOption = False) -> None:
+def compact(
+    table: TableArgument,
+    dry_run: DryRunOption = False,
+    accept_future_instants: AcceptFutureOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Merge the log files of the metadata table."""
     location = locate(table)
-    with open_table(location) as opened, working(f"compacting the metadata table of {location.name}"):
+    with (
+        open_table(location, accept_future=accept_future_instants) as opened,
+        working(f"compacting the metadata table of {location.name}"),
+    ):
         done = opened.compact_metadata(dry_run=dry_run)
     write_json(done.as_dict()) if as_json else write(_compacted_text(done))
 

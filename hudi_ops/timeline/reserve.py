@@ -52,7 +52,9 @@ def next_after(times: frozenset[str], now_ms: int, table: str, zone: str, *, fol
             expected=f"a clock at or after {newest}",
             found=f"{now}, in zone {zone}",
             next_step="set this machine's clock (NTP), or wait until it has passed that instant; where a writer's clock was wrong "
-            "and no writer of Apache Hudi shares the table, --accept-future-instants goes on behind it",
+            "and no writer of Apache Hudi shares the table, --accept-future-instants goes on behind it, and so does "
+            "accept_future_instants: true under `conflicts` of the table in tables.yaml (in Python, of ConflictSettings)",
+            setting="conflicts.accept_future_instants",
         )
     return instant_of_ms(ms_of_instant(newest) + 1)
 
@@ -77,7 +79,8 @@ def refuse_future_beside_strangers(times: frozenset[str], now_ms: int, table: st
             instant=newest,
             expected="a table that only hudi-ops writes",
             found="a table that was adopted, or that another program writes",
-            next_step="leave --accept-future-instants out, and wait until the clocks have passed that instant",
+            next_step="leave --accept-future-instants out, and accept_future_instants out of `conflicts` of the table in "
+            "tables.yaml; wait until the clocks have passed that instant",
             setting="conflicts.accept_future_instants",
         )
 

@@ -15,7 +15,11 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
+from hudi_ops.clock import SystemClock
+from hudi_ops.concurrency.in_process import InProcessLock
 from hudi_ops.concurrency.lease import lease_facts
+from hudi_ops.context import TableContext
+from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
@@ -47,6 +51,45 @@ def test_a_wrong_call_exits_with_2(tables_file: Path, arguments: list[str], says
     assert code == 2
     assert (line["app"], line["ok"], line["error"], line["exit_code"]) == ("ingest", False, "InvalidRequest", 2)
     assert says in line["message"]
+
+
+@pytest.mark.parametrize("app", ["ingest", "compact", "metadata"])
+def test_every_application_can_go_on_behind_an_instant_in_the_future(tables_file: Path, app: str) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, str(APPLICATION.with_name(f"{app}.py")), "--table=trips"),
+            *("--source=landing",) * (app == "ingest"),
+            *("--engine=local", "--accept-future-instants"),
+        ],
+        cwd=future_table(tables_file),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (done.returncode, json.loads(done.stdout.splitlines()[-1])["ok"]) == (0, True), done.stdout
+
+
+def future_table(tables_file: Path) -> Path:
+    """The folder of a merge-on-read table with an instant in the future, log files, and a file to take."""
+    home = tables_file.parent
+    schema = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
+    Table.create(
+        str(home / "trips"),
+        name="trips",
+        record_key=["id"],
+        partition_by=["city"],
+        ordering="ts",
+        schema=schema,
+        table_type="mor",
+        metadata=False,
+    )
+    ahead = ManualClock(SystemClock().now_ms() + 400 * 86_400_000)
+    table = Table(TableContext(storage=LocalStorage(home / "trips"), locks=InProcessLock("t"), clock=ahead))
+    for ts in (1, 2):
+        table.ingest(pa.table({"id": ["a"], "city": ["oslo"], "ts": [ts]}, schema=schema))
+    (home / "landing").mkdir()
+    (home / "landing" / "a.csv").write_text("id,city,ts\na,oslo,3\n")
+    return home
 
 
 def test_a_path_that_is_no_table_is_named(tables_file: Path) -> None:
