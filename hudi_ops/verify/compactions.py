@@ -50,15 +50,16 @@ def check_archived_writers(subject: Subject, findings: Findings) -> None:
         if file.is_log and not file.name.is_cdc and subject.timeline.find(file.name.instant) is None
         if file.name.instant < (base := bases.get((file.partition_path, file.name.file_id), ""))
     ]
-    if below and subject.history is None:
+    if subject.history is None:
         findings.error(
             "history-broken",
-            f"the archived timeline cannot be read, and {len(below)} log files are read or not by what it says: reads fail",
+            "the archived timeline cannot be read, and what it explains is not judged"
+            + (f"; {len(below)} log files are read or not by what it says: reads fail" if below else ""),
             subject.config.history_folder,
             "restore the folder from a copy of the table",
         )
         return
-    completed = {one.time: one.completion_time for one in subject.history.instants} if subject.history else {}
+    completed = {one.time: one.completion_time for one in subject.history.instants}
     for file, base in below:
         findings.looked("log files of archived writers")
         since = completed.get(file.name.instant, "")

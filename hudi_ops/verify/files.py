@@ -98,12 +98,16 @@ def _check_single(subject: Subject, findings: Findings) -> None:
     for (_, file_id, instant), files in grouped.items():
         if len(files) > 1:
             names = ", ".join(sorted(file.info.name for file in files))
+            unnamed = [file for file in files if file.info.path not in subject.named]
+            is_told = 0 < len(unnamed) < len(files)
             findings.error(
                 "two-base-files",
                 f"file group {file_id} has {len(files)} base files of {instant}: {names}. Some readers refuse the table, "
                 "others read either",
-                files[0].info.path,
-                "delete the ones that the completed instant does not name",
+                (unnamed if is_told else files)[0].info.path,
+                "delete it: the completed instant names another one"
+                if is_told
+                else "find out which one its instant wrote, for example by a copy of the table, and delete the others",
             )
 
 

@@ -40,6 +40,8 @@ def _check_unnamed(subject: Subject, file: FoundFile, findings: Findings) -> Non
     if any(one is not None and not one.is_completed for one in (before, after)):
         return
     if before is not None:
+        if before.is_write and subject.metadata(before) is None:
+            return  # what it names is not known; that it cannot be read is reported by itself
         _leftover_of_completed(subject, path, str(before), findings)
     elif time in subject.undone:
         _check_undone(subject, path, time, findings)
@@ -52,7 +54,7 @@ def _check_unnamed(subject: Subject, file: FoundFile, findings: Findings) -> Non
             path,
             "delete it, if no writer runs",
         )
-    elif subject.is_ours and time not in subject.archived_times:
+    elif subject.is_ours and subject.history is not None and time not in subject.archived_times:
         _leftover_of_completed(subject, path, f"{time}, which never completed", findings)
 
 
@@ -129,5 +131,5 @@ def _is_settled(subject: Subject, time: str) -> bool:
 
 
 def _is_abandoned(subject: Subject, time: str) -> bool:
-    unknown = subject.timeline.find(time) is None and subject.later.find(time) is None
+    unknown = subject.timeline.find(time) is None and subject.later.find(time) is None and subject.history is not None
     return unknown and time not in subject.archived_times and not subject.is_beating(time)

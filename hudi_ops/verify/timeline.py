@@ -62,20 +62,25 @@ def _check_names(subject: Subject, findings: Findings) -> list[TimelineFile]:
 def _check_single(subject: Subject, files: list[TimelineFile], findings: Findings) -> None:
     """One request time, one action (a savepoint shares its commit's), completed once."""
     completed: dict[tuple[str, str], list[str]] = defaultdict(list)
-    kinds: dict[str, set[str]] = defaultdict(set)
+    kinds: dict[str, dict[str, TimelineFile]] = defaultdict(dict)
+    """Request time -> completed word -> its file of the furthest state."""
     # The plain `I.inflight` may stand for a commit or a compaction, which complete alike; for nothing else.
-    for file in files:
+    for file in sorted(files, key=lambda one: one.state):
         if file.action != "savepoint":
-            kinds[file.time].add(completes_as(file.action))
+            kinds[file.time][completes_as(file.action)] = file
         if file.state is State.COMPLETED:
             completed[file.time, file.action].append(file.name)
     for time, used in kinds.items():
         if len(used) > 1:
+            pending = [file for file in used.values() if file.state is not State.COMPLETED]
+            is_told = len(pending) == len(used) - 1
             findings.error(
                 "instant-twice",
                 f"one request time is used by {' and '.join(sorted(used))}",
-                time,
-                "find out which one readers should see; remove the other after a backup",
+                subject.timeline.path(pending[0].name) if is_told else time,
+                "delete it, if no program is at work on it: the other one is completed"
+                if is_told
+                else "find out which one readers should see, for example by a copy of the table, and remove the other",
             )
     for (time, action), names in completed.items():
         if len(names) > 1 and action == "rollback":
@@ -89,8 +94,8 @@ def _check_single(subject: Subject, files: list[TimelineFile], findings: Finding
             findings.error(
                 "completed-twice",
                 f"{action} has {len(names)} completed files: {', '.join(sorted(names))}",
-                time,
-                "keep the one that the commit log or its other files confirm; remove the other after a backup",
+                subject.timeline.path(max(names)),
+                "delete the one that a copy of the table lacks; the commit log of a table of ours has the right completion time",
             )
     if subject.timeline.layout == 2:
         _check_completion_times(subject, findings)

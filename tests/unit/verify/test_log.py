@@ -106,6 +106,13 @@ def test_decided_and_its_payload_gone(ours):
     assert found(ours) == errors("payload-missing")
 
 
+def test_decided_and_its_payload_damaged(ours):
+    last = writes(ours)[-1]
+    ours.put(complete_of(ours, last.time)[1].payload, b"{")
+    hide(ours, last)
+    assert found(ours) == errors("payload-broken")
+
+
 def test_completed_at_another_time_than_decided(ours):
     last = writes(ours)[-1]
     body = ours.get(path_of(ours, last))
@@ -131,14 +138,14 @@ def test_pointer_to_another_slot(ours, slot):
     assert found(ours) == errors("slot-pointer")
 
 
-@pytest.mark.parametrize("text", [None, "not json"])
-def test_pointer_gone_or_broken(ours, text):
+@pytest.mark.parametrize(("text", "finding"), [(None, "slot-pointer"), ("not json", "completed-undecodable")])
+def test_pointer_gone_or_broken(ours, text, finding):
     def change(metadata):
         extra = {key: value for key, value in metadata.extra.items() if key != POINTER_KEY}
         return replace(metadata, extra=extra if text is None else {**extra, POINTER_KEY: text})
 
     rewrite_commit(ours, writes(ours)[-2], change)
-    assert found(ours) == errors("slot-pointer")
+    assert found(ours) == errors(finding)
 
 
 def test_write_without_a_slot(ours):
