@@ -12,9 +12,10 @@ from hudi_ops.cli.output import counted, working, write, write_json, write_table
 from hudi_ops.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from hudi_ops.config.logged_settings import SettingsSource
     from hudi_ops.services.repair_properties import PropertiesRepair
 
-REPAIR_PROPERTIES_HELP = """Say which is right where hoodie.properties contradicts the commit log.
+REPAIR_PROPERTIES_HELP = """Choose between hoodie.properties and the commit log where they differ.
 
 The log keeps the settings that say where a row lies and which of two rows wins: with other values, writers and readers stop.
 --from-log puts the values of the log back into the file. --accept-file records those of the file, for somebody who changed them on
@@ -39,21 +40,22 @@ def repair_properties(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say which is right where hoodie.properties contradicts the commit log.
+    """Choose between hoodie.properties and the commit log where they differ.
 
     Raises:
         InvalidRequest: the call names neither of the two, or both.
     """
     if (from_log and accept_file) or not (from_log or accept_file or dry_run):
         raise InvalidRequest(
-            "which is right, the log or the file?",
+            f"repair-properties of table {locate(table).name} needs --from-log or --accept-file",
             expected="one of --from-log and --accept-file",
             found="both" if from_log else "neither",
             next_step="look at the difference with --dry-run",
         )
     location = locate(table)
+    source: SettingsSource | None = "file" if accept_file else "log" if from_log else None
     with open_table(location) as opened:
-        result = opened.repair_properties("file" if accept_file else "log", dry_run=True)
+        result = opened.repair_properties(source, dry_run=True)
         if not dry_run:
             if result.differences:
                 target = "the commit log" if accept_file else "hoodie.properties"
@@ -67,13 +69,18 @@ def repair_properties(
                     verb="change",
                 )
             with working(f"repairing properties of {location.name}"):
-                result = opened.repair_properties(result.source)
+                result = opened.repair_properties(source)
     if as_json:
         write_json(result.as_dict())
         return
     _show(result)
     if result.slot is not None:
-        write(f"{result.table}: as the {result.source} says, recorded in slot {result.slot}")
+        done = (
+            "hoodie.properties has the log's values again"
+            if result.source == "log"
+            else "the log has the values of hoodie.properties now"
+        )
+        write(f"{result.table}: {done}; slot {result.slot} records this")
     elif result.note:
         write(f"{result.table}: {result.note}")
 

@@ -34,10 +34,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PropertiesRepair:
-    """What a repair did, or would do. `slot` records the choice; None: nothing was decided."""
+    """What a repair did, or would do. `source` None: nobody chose yet. `slot` records the choice; None: nothing was decided."""
 
     table: str
-    source: SettingsSource
+    source: SettingsSource | None
     differences: tuple[Difference, ...]
     slot: int | None = None
     dry_run: bool = False
@@ -48,12 +48,12 @@ class PropertiesRepair:
         return asdict(self)
 
 
-def repair_properties(session: Session, source: SettingsSource, *, dry_run: bool = False) -> PropertiesRepair:
+def repair_properties(session: Session, source: SettingsSource | None, *, dry_run: bool = False) -> PropertiesRepair:
     """Put the values of the commit log back into `hoodie.properties`, or take those of the file for right.
 
     Args:
         session: the table.
-        source: which of the two is right.
+        source: which of the two is right; None, with `dry_run` only: not chosen yet.
         dry_run: say where they differ; change nothing.
 
     Raises:
@@ -61,8 +61,10 @@ def repair_properties(session: Session, source: SettingsSource, *, dry_run: bool
         Corrupt: the file cannot be read, or cannot be understood with these values.
         Busy: the lock was not to be had in time.
     """
-    if source not in get_args(SettingsSource):
-        raise InvalidRequest(f"properties cannot be repaired from {source!r}", expected="log or file", found=source)
+    if source not in get_args(SettingsSource) and not (source is None and dry_run):
+        raise InvalidRequest(
+            f"properties cannot be repaired from {source!r}", expected="log or file", found=str(source)
+        )
     storage = session.ctx.storage
     log = newest_log(storage)
     if log is None:
@@ -76,7 +78,7 @@ def repair_properties(session: Session, source: SettingsSource, *, dry_run: bool
     name = repaired_config(storage).name
     kept = kept_settings(storage, log.properties_slot, log.properties)
     wrong = differences(kept, read_properties(storage))
-    if dry_run:
+    if dry_run or source is None:
         return PropertiesRepair(name, source, wrong, dry_run=True, note=_note(source, wrong, is_kept=bool(kept)))
     session.loader.repairs = source
     try:
@@ -132,11 +134,14 @@ def _refuse_unknown_fields(session: Session, state: TableState) -> None:
                 )
 
 
-def _note(source: SettingsSource, wrong: tuple[Difference, ...], *, is_kept: bool) -> str:
+def _note(source: SettingsSource | None, wrong: tuple[Difference, ...], *, is_kept: bool) -> str:
     if wrong:
         return ""
     if is_kept:
         return "hoodie.properties agrees with the commit log: there is nothing to repair"
-    if source == "log":
-        return "the commit log keeps no values of hoodie.properties: the table was adopted by an earlier release"
+    if source != "file":
+        return (
+            "the commit log keeps no values of hoodie.properties: the table was adopted by an earlier release; check the file, "
+            "then record its values with `hudi-ops repair-properties TABLE --accept-file`"
+        )
     return "the commit log keeps no values of hoodie.properties yet: those of the file are recorded"

@@ -12,11 +12,12 @@ class RepairableTable:
 
     _session: Session
 
-    def repair_properties(self, source: SettingsSource, *, dry_run: bool = False) -> PropertiesRepair:
+    def repair_properties(self, source: SettingsSource | None, *, dry_run: bool = False) -> PropertiesRepair:
         """Say which is right where `hoodie.properties` contradicts the commit log; until then writers and readers stop.
 
         Args:
-            source: `log`: its values are written into the file; `file`: its values are recorded in the log.
+            source: `log`: its values are written into the file; `file`: its values are recorded in the log; None: not
+                chosen yet, with `dry_run` only.
             dry_run: say where they differ; change nothing.
 
         Raises:

@@ -240,6 +240,9 @@ def test_a_table_adopted_by_an_earlier_release_has_nothing_to_compare_until_the_
     damage(storage, ORDERING, "value")
     assert visible(storage, CLOCK) == OLD
     write(storage)
+    told = opened(storage, CLOCK, "person").repair_properties(None, dry_run=True)
+    assert told.source is None
+    assert "--accept-file" in told.note
     assert repair(storage, "file").slot is not None
     damage(storage, ORDERING, "ts")
     refuse_everything(storage, ORDERING, "value", "ts")

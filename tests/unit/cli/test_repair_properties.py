@@ -27,6 +27,8 @@ def test_both_values_are_shown_and_the_log_is_put_back(
     assert (refused.code, refused.json["error"]) == (20, "Corrupt")
     assert "hudi-ops repair-properties" in refused.json["message"]
     assert call("ingest", "trips", "--json").code == 20
+    assert call("repair-properties", "trips", "--dry-run", "--json").json["source"] is None
+    assert call("repair-properties", "trips", "--dry-run", "--accept-file", "--json").json["source"] == "file"
     told = call("repair-properties", "trips", "--dry-run")
     assert (told.code, told.err) == (0, "")
     assert [word for word in (HIVE, "true", "false") if word not in told.out] == []
@@ -43,7 +45,7 @@ def test_both_values_are_shown_and_the_log_is_put_back(
 def test_what_the_file_says_is_recorded(edited: Path, call: Callable[..., Any]) -> None:
     done = call("repair-properties", "trips", "--accept-file", "--yes")
     assert (done.code, done.err) == (0, "")
-    assert "as the file says, recorded in slot" in done.out
+    assert "the log has the values of hoodie.properties now; slot" in done.out
     assert f"{HIVE}=false" in edited.read_text()
     assert call("read", "trips", "--json").code == 0
 
@@ -51,7 +53,7 @@ def test_what_the_file_says_is_recorded(edited: Path, call: Callable[..., Any]) 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ((), "--from-log and --accept-file"),
+        ((), "repair-properties of table trips needs --from-log or --accept-file"),
         (("--from-log", "--accept-file"), "--from-log and --accept-file"),
         (("--from-log",), "--yes"),
     ],
