@@ -190,7 +190,7 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
                 and they are to go first. Apache Hudi's writers build it again unless `hoodie.metadata.enable=false`.
             dry_run: check everything, change nothing.
             count_keys: read the keys of all files of a table without buckets, and count those that lie in several file groups.
-                Without a count of none, reads do not ask the record index where a key lies.
+                Reads use the record index only after a count found no key in two file groups.
 
         Raises:
             InvalidRequest: buckets, hash fields or time zone are missing, or do not fit the table.

@@ -72,8 +72,8 @@ def adopt(
     count_keys: Annotated[
         bool,
         typer.Option(
-            help="Read the keys of all files of a table without buckets, and count those in several file groups. Without a "
-            "count of none, reads do not ask the record index where a key lies.",
+            help="Read the keys of all files of a table without buckets, and count those in several file groups. Reads "
+            "use the record index only after a count found no key in two file groups.",
         ),
     ] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything; change nothing.")] = False,

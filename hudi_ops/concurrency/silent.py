@@ -96,6 +96,6 @@ class SilentWriters:
             found=f"its {one.state.name.lower()} file, begun {age_s} s ago, and {marker}",
             next_step="wait for its program. Once that has surely ended: "
             f"`hudi-ops rollback TABLE {one.time} --abandoned`. To commit past such writes all the same, set "
-            "conflicts.foreign_without_heartbeat: pass",
+            "foreign_without_heartbeat: pass under `conflicts` of the table in tables.yaml (in Python, of ConflictSettings)",
             setting="conflicts.foreign_without_heartbeat",
         )

@@ -284,9 +284,14 @@ def _refuse_unmergeable(state: TableState, choice: Choice) -> None:
         return
     first, why = choice.unmergeable[0]
     where = f"file group {first.file_id} in partition {first.partition_path or '.'}"
+    count = len(choice.unmergeable)
+    said = (
+        f"None of the {count} file groups with log files that are due can be merged here; the first is {where}"
+        if count > 1
+        else f"The log files of {where} cannot be merged here"
+    )
     raise Unsupported(
-        f"{where} has log files that cannot be merged here, as all have that could be planned ({len(choice.unmergeable)}); "
-        "nothing was planned",
+        f"{said}; nothing was planned",
         table=state.config.name,
         expected="log files with rows as Avro or Parquet, deletes and rollbacks",
         found=why,

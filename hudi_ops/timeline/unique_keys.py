@@ -2,7 +2,7 @@
 
 A record index holds one place for a key. Where a key lies in two file groups, as after inserts of Apache Hudi, which look for no
 keys, whoever asks the index finds one of its rows and whoever lists finds both. So a read asks the index only if nothing has put
-keys without looking for them since they were counted. A table of ours begins with a count of none (docs/protocol.md §18).
+keys without looking for them since they were counted. A table of ours begins with a count of zero (docs/protocol.md §18).
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def check_archived_writers(subject: Subject, findings: Findings) -> None:
         findings.warning(
             "log-of-archived-writer",
             f"its writer {file.name.instant} {told} base file {base} of file group {file.name.file_id}: this library and Apache "
-            "Hudi read it upon that base file by the archived timeline, the `hudi` package 0.5.0 leaves its rows out",
+            "Hudi merge it with that base file, as the archived timeline says; the `hudi` package 0.5.0 leaves its rows out",
             file.info.path,
             f"{compact_command(file.partition_path)} merges it; until then read the table with this library or Apache Hudi, "
             "and keep the history folder",
