@@ -20,7 +20,7 @@ from hudi_ops.config.conflict_settings import ForeignWithoutHeartbeat
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.cancelled import cancel_slot
+from hudi_ops.timeline.cancelled import cancel_slot, fate_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
@@ -57,6 +57,8 @@ class SilentWriters:
             if one.time in looked_at or (mine and one.time > mine) or not self._is_silent(state, one):
                 continue
             if self.policy == "busy":
+                if fate_of(self.ctx.storage, state, one.time) is not None:
+                    continue  # ours, and its completed file was deleted: recovery judges it
                 raise self._busy(state, one)
             logger.warning(
                 "committing past %s, which has no heartbeat: writers of Apache Hudi that clean failed writes eagerly fail until it "

@@ -22,7 +22,7 @@ from tests.zookeeper.tls_server import make_certificates, tls_server
 
 DIGEST = ZooKeeperSettings.model_validate({"auth": "digest", "user": "hudi", "password": "pass-word"})
 SHARED = DIGEST.model_copy(update={"shares_credentials": True})
-OTHERS = ZooKeeperSettings.model_validate({"auth": "digest", "user": "hudi", "password": "another"})
+OTHERS = ZooKeeperSettings.model_validate({"auth": "digest", "user": "hudi", "password": "of-others-9041"})
 HAND_OVERS = 10
 NewLock = Callable[..., ZooKeeperLock]
 

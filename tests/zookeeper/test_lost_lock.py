@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from kazoo.client import KazooClient
 
+from hudi_ops.clock import SystemClock
 from hudi_ops.concurrency import zookeeper
 from hudi_ops.concurrency.zookeeper import ZooKeeperLock
 from hudi_ops.context import Owner, TableContext
@@ -59,7 +60,7 @@ class Writers:
     """One table, and writers of it, each with a lock of its own."""
 
     def __init__(self, server: EmbeddedZooKeeper, new_lock: Callable[..., ZooKeeperLock]) -> None:
-        self.storage = MemoryStorage("contended")
+        self.storage = MemoryStorage("contended", SystemClock())
         self._server = server
         self._new_lock = new_lock
         first = self.table("creator")

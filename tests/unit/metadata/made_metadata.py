@@ -75,21 +75,21 @@ def name_partitions(path: Path, partitions: Sequence[str]) -> None:
 
 
 def say_index(path: Path, index: IndexKind) -> None:
-    """Let slot 0 of the commit log say that all writers find keys by this index; a table without a log gets that slot."""
+    """Let slot 0 of the commit log say that all writers find keys by this index; a table without a log gets that slot.
+
+    It also says that no key lies in two file groups, as of the newest write.
+    """
     storage = LocalStorage(str(path))
-    facts = TableFacts(index=index, buckets=0, hash_fields=load_config(storage).record_key_fields)
-    first = Properties(
-        table_id="made",
-        decision_id="adopt made",
-        owner="a test",
-        at_ms=0,
-        facts=facts,
-        doubled_keys=0,
-        counted_until=counted_until(load_timeline(storage, load_config(storage))),
-    )
+    config = load_config(storage)
+    said = {
+        "facts": TableFacts(index=index, buckets=0, hash_fields=config.record_key_fields),
+        "doubled_keys": 0,
+        "counted_until": counted_until(load_timeline(storage, config)),
+    }
     held = read_slot(storage, 0)
-    said = held.model_copy(update={"facts": facts}) if held is not None else first
-    storage.put(slot_path(0), encode_entry(said))
+    if held is None:
+        held = Properties(table_id="made", decision_id="adopt made", owner="a test", at_ms=0, facts=said["facts"])
+    storage.put(slot_path(0), encode_entry(held.model_copy(update=said)))
 
 
 def put_init(storage: Storage) -> None:
