@@ -31,7 +31,7 @@ _LOOKED = frozenset({
 })
 """Operations that find the keys of their rows first, or bring no new ones."""
 
-_NOBODY = "nobody has counted the record keys that lie in more than one file group"
+_UNCOUNTED = "no count shows that each record key lies in one file group alone"
 
 
 def may_double(operation: str, *, is_ours: bool) -> bool:
@@ -64,7 +64,7 @@ def why_doubtful(commits: CommitReader, timeline: Timeline, counted: Callable[[]
         if pointer is not None and pointer.may_double is False:
             return ""
         return _of_count(counted(), newest, one, metadata.operation)
-    return _of_count(counted(), newest) if len(newest) <= WRITES_MAX else _NOBODY
+    return _of_count(counted(), newest) if len(newest) <= WRITES_MAX else _UNCOUNTED
 
 
 def newest_count(log: Log) -> Properties | None:
@@ -92,5 +92,5 @@ def _of_count(
     is_covered = count is not None and any(write.completion_time == count.counted_until for write in newest)
     if count is None or (newest and not is_covered) or (one is not None and one.completion_time > count.counted_until):
         found = f"{operation} {one.time} may have put keys into a second file group" if one is not None else ""
-        return f"{found}, and {_NOBODY} since" if found else _NOBODY
+        return f"{found}, and {_UNCOUNTED} since then" if found else _UNCOUNTED
     return f"{count.doubled_keys} record keys lie in more than one file group" if count.doubled_keys else ""

@@ -52,7 +52,7 @@ def count(doubled: int, until: str) -> Properties:
     ("writes", "counted", "why"),
     [
         ([], count(0, ""), ""),
-        ([], None, "nobody has counted"),
+        ([], None, "no count shows"),
         ([("UPSERT", None)], None, ""),
         ([("BULK_INSERT", None)], None, "BULK_INSERT"),
         ([("BULK_INSERT", None), ("UPSERT", None)], None, ""),
@@ -77,7 +77,7 @@ def test_a_count_whose_newest_write_was_archived_is_not_believed() -> None:
     reader, timeline = history(("INSERT", 3), ("UPSERT", 0))
     assert why_doubtful(reader, timeline, lambda: count(0, at(3))) == ""
     left = Timeline(FOLDER, 2, timeline.completed_writes[1:])
-    assert "nobody has counted" in why_doubtful(reader, left, lambda: count(0, at(3)))
+    assert "no count shows" in why_doubtful(reader, left, lambda: count(0, at(3)))
 
 
 def test_a_count_whose_newest_write_was_restored_away_is_not_believed() -> None:
