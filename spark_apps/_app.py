@@ -166,6 +166,18 @@ class ArgumentParser(argparse.ArgumentParser):
         raise InvalidRequest(f"{self.prog}: {message}", next_step=f"{self.prog} --help")
 
 
+def add_accept_future(parser: argparse.ArgumentParser) -> None:
+    """Add the option by which an application goes on behind an instant in the future."""
+    parser.add_argument(
+        "--accept-future-instants",
+        nargs="?",
+        const="true",
+        default="false",
+        choices=["true", "false"],
+        help="go on behind an instant that a wrong clock put into the future; new instants lie there, too",
+    )
+
+
 def bound(text: str) -> int | None:
     """A number; empty, as a form leaves it, for none."""
     return int(text) if text else None

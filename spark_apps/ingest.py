@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from _app import ArgumentParser, StoppableLocks, StopRequest, SubmittedSpark, bound, run
+from _app import ArgumentParser, StoppableLocks, StopRequest, SubmittedSpark, add_accept_future, bound, run
 
 from hudi_ops import Table
 from hudi_ops.concurrency.open_lock import lock_of
@@ -51,14 +51,7 @@ def arguments() -> argparse.Namespace:
         default=[],
         help="path, below the source, of a corrected file to take again, or several, one a line; upsert only",
     )
-    parser.add_argument(
-        "--accept-future-instants",
-        nargs="?",
-        const="true",
-        default="false",
-        choices=["true", "false"],
-        help="go on behind an instant that a wrong clock put into the future; new instants lie there, too",
-    )
+    add_accept_future(parser)
     parser.add_argument("--stop-file", help="end, without a trace, as soon as this file exists")
     return parser.parse_args()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from _app import ArgumentParser, StoppableLocks, StopRequest, SubmittedSpark, run
+from _app import ArgumentParser, StoppableLocks, StopRequest, SubmittedSpark, add_accept_future, run
 
 from hudi_ops import Table
 from hudi_ops.concurrency.open_lock import lock_of
@@ -36,14 +36,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--engine", default="auto", choices=["auto", "local", "spark"])
     parser.add_argument("--tables", help="the tables.yaml to use")
-    parser.add_argument(
-        "--accept-future-instants",
-        nargs="?",
-        const="true",
-        default="false",
-        choices=["true", "false"],
-        help="go on behind an instant that a wrong clock put into the future; new instants lie there, too",
-    )
+    add_accept_future(parser)
     parser.add_argument("--stop-file", help="end as soon as this file exists; nothing is built then")
     return parser.parse_args()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import shlex
 import signal
 import subprocess
@@ -19,6 +18,7 @@ import typer
 from hudi_ops.cli import inspect
 from hudi_ops.cli.main import app
 from hudi_ops.errors import HudiOpsError
+from tests.unit.cli.terminal import at_terminal
 
 COMMANDS = ["create", "ingest", "delete-partition", "truncate", "read", "timeline", "show", "verify", "lock"]
 
@@ -131,6 +131,7 @@ WAITING = """
 import threading
 from hudi_ops.cli import inspect
 from hudi_ops.cli.main import run
+from tests.unit.cli.terminal import at_terminal
 
 def wait(table):
     print("working", flush=True)
@@ -184,28 +185,9 @@ LIKE = ("--like", "landing/first.parquet")
 
 def on_a_terminal(home: Path, *arguments: str) -> str:
     """What a person sees on a terminal of 100 columns."""
-    controller, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "hudi_ops.cli.main", *arguments],
-        cwd=home,
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        env={**os.environ, "COLUMNS": "100", "TERM": "xterm"},
-    )
-    os.close(terminal)
-    seen = b""
-    while True:
-        try:
-            part = os.read(controller, 65_536)
-        except OSError:  # the last writer closed its end
-            break
-        if not part:
-            break
-        seen += part
-    os.close(controller)
-    assert process.wait(60) == 0, seen
-    return seen.decode()
+    code, seen = at_terminal(home, "", *arguments)
+    assert code == 0, seen
+    return seen
 
 
 def test_progress_is_shown_on_a_terminal_only(trips: Path, home: Path, program: Callable[..., Any]) -> None:
