@@ -10,8 +10,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
-from hudi_ops.clock import ToldTime
-
 if TYPE_CHECKING:
     # It brings Arrow with it, which `hudi-ops --help` does without.
     from hudi_ops.context import TableContext
@@ -83,16 +81,6 @@ class Guarded(Protocol):
 
     def protect(self) -> None:
         """Keep those without our credentials from the lock, also where it is open to all now."""
-        ...
-
-
-@runtime_checkable
-class TellsTime(Protocol):
-    """A lock provider whose lock lies on another machine, which says when it was taken."""
-
-    @property
-    def told(self) -> ToldTime | None:
-        """When this process took the lock last, by the lock service's clock; None before the first time."""
         ...
 
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 from hudi_ops.clock import SystemClock, ToldTime
 from hudi_ops.concurrency.lease import lease_path
-from hudi_ops.concurrency.locks import TellsTime, lock_of_table
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Unavailable
 
@@ -61,8 +60,8 @@ def refuse_ahead_at_lock(ctx: TableContext) -> None:
 
 
 def _note_lock(ctx: TableContext) -> bool:
-    lock = lock_of_table(ctx)
-    told = lock.told if isinstance(lock, TellsTime) else None
+    # A provider whose lock lies on another machine says when it was taken. Locks of this process have nothing to say.
+    told: ToldTime | None = getattr(ctx.locks, "told", None)
     if told is not None:
         ctx.told.note(_LOCK, told)
     return told is not None

@@ -115,6 +115,8 @@ def differences(logged: Settings, raw: Settings, *, with_type: bool = True) -> t
         raw: the properties of the table.
         with_type: compare the table's type, too.
     """
+    if logged == settings_of(raw):
+        return ()
     found: list[Difference] = []
     for key, meaning in _MEANING.items() if logged else ():
         said, now = meaning(logged), meaning(raw)

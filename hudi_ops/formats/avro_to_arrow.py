@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from hudi_ops.errors import Corrupt, Unsupported
 from hudi_ops.formats.arrow_types import LIST_ITEM
-from hudi_ops.formats.json_text import DEPTH_MAX, is_too_deep
+from hudi_ops.formats.json_text import DEPTH_MAX, is_too_deep, may_be_deep
 
 _PLAIN: Final = {
     "null": pa.null(),
@@ -58,7 +58,7 @@ def to_arrow(avro: Mapping[str, Any] | str, path: str = "") -> pa.Schema:
         parsed = json.loads(avro) if isinstance(avro, str) else avro
     except (ValueError, RecursionError) as error:
         raise Corrupt(**_damage(path, "", str(error), "JSON")) from error
-    if is_too_deep(parsed):
+    if (not isinstance(avro, str) or may_be_deep(avro)) and is_too_deep(parsed):
         raise Corrupt(**_damage(path, "", "types that are nested too deeply", f"at most {DEPTH_MAX} levels"))
     reader = _Reader(path)
     kind = reader.read(parsed, "", "")

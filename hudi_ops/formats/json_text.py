@@ -30,11 +30,16 @@ def load_json(data: bytes | str, path: str, expected: str, next_step: str = "res
     except ValueError as error:
         found = str(error)
     else:
-        openings = data.count(b"[") + data.count(b"{") if isinstance(data, bytes) else data.count("[") + data.count("{")
-        if openings <= DEPTH_MAX or not is_too_deep(value):
+        if not may_be_deep(data) or not is_too_deep(value):
             return value
         found = f"values that are nested more than {DEPTH_MAX} levels deep"
     raise Corrupt(f"{path} is not JSON that can be read", expected=expected, found=found, next_step=next_step)
+
+
+def may_be_deep(data: bytes | str) -> bool:
+    """Whether JSON text has enough brackets to be nested more deeply than `DEPTH_MAX`; the value decides."""
+    openings = data.count(b"[") + data.count(b"{") if isinstance(data, bytes) else data.count("[") + data.count("{")
+    return openings > DEPTH_MAX
 
 
 def is_too_deep(value: Any) -> bool:

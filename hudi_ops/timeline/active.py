@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.storage.protocol import Storage
@@ -88,25 +89,27 @@ class Timeline:
         return f"{self.folder}/{file_name}"
 
 
+_state_of = attrgetter("state")
+
+
 def timeline_of(files: Iterable[TimelineFile], folder: str, layout: int) -> Timeline:
     """Fold timeline files into instants."""
     grouped: dict[tuple[str, str], list[TimelineFile]] = {}
     for file in files:
         grouped.setdefault((file.time, completes_as(file.action)), []).append(file)
     instants = []
-    for (time, _), members in grouped.items():
-        highest = max(members, key=lambda file: file.state)
+    for (time, kind), members in grouped.items():
+        highest = max(members, key=_state_of)
         # The plain `I.inflight` says commit; a requested file beside it may say that it is a compaction.
         words = {file.action for file in members if file.state is not State.COMPLETED} or {highest.action}
-        action = next((word for word in sorted(words) if completes_as(word) != word), min(words))
         instants.append(
             Instant(
                 time=time,
-                action=action,
+                action=min(words - {kind} or words),
                 state=highest.state,
                 completion_time=highest.completion_time,
                 file_name=highest.name,
-                states=frozenset(file.state for file in members),
+                states=frozenset(map(_state_of, members)),
             )
         )
     return Timeline(folder, layout, tuple(sorted(instants, key=lambda one: (one.time, one.kind))))

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from operator import itemgetter
 
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.formats.json_text import load_json
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.entries import Archive, Complete, Entry, Properties, Takeover, Void, decode_entry
+from hudi_ops.timeline.entries import Archive, Cancel, Complete, Entry, Properties, Takeover, Void, decode_entry
 
 FOLDER = ".hoodie/.commit_log"
 _SLOT_MAX = 10**12 - 1
+_slot_of = itemgetter(0)
 POINTER_KEY = "hudi_ops.commit_log"
 """Key of a completed commit's extra metadata that holds its `Pointer`."""
 
@@ -144,41 +147,45 @@ class Log:
 
     def since(self, slot: int) -> Iterator[tuple[int, Entry]]:
         """(slot, entry) of this table's entries after `slot`."""
-        for number, entry in enumerate(self.entries, start=self.base):
-            if number > slot and entry.table_id == self.table_id:
-                yield number, entry
+        return iter(self._own if slot < self.base else self._own[bisect_right(self._own, slot, key=_slot_of) :])
+
+    @cached_property
+    def _own(self) -> tuple[tuple[int, Entry], ...]:
+        table_id = self.table_id
+        return tuple((slot, entry) for slot, entry in enumerate(self.entries, self.base) if entry.table_id == table_id)
 
     @cached_property
     def voided(self) -> frozenset[int]:
         """Slots that a VOID names."""
-        return frozenset(entry.slot for _, entry in self.since(self.base - 1) if isinstance(entry, Void))
+        return frozenset(entry.slot for _, entry in self._own if isinstance(entry, Void))
 
     def fate(self, instant: str) -> tuple[int, Entry] | None:
         """The slot that decides `instant`: its first CANCEL, or its first COMPLETE that no VOID names."""
-        voided = self.voided
-        for number, entry in self.since(self.base - 1):
-            if (
-                entry.kind in {"COMPLETE", "CANCEL"}
-                and getattr(entry, "instant", "") == instant
-                and number not in voided
-            ):
-                return number, entry
-        return None
+        return self._fates.get(instant)
+
+    @cached_property
+    def _fates(self) -> dict[str, tuple[int, Entry]]:
+        found: dict[str, tuple[int, Entry]] = {}
+        for slot, entry in self._own:
+            if isinstance(entry, Complete | Cancel) and slot not in self.voided:
+                found.setdefault(entry.instant, (slot, entry))
+        return found
 
     def takeover(self, instant: str) -> tuple[int, Takeover] | None:
         """The newest TAKEOVER of `instant` in this part of the log, with its slot: who may work on it."""
-        found = None
-        for number, entry in self.since(self.base - 1):
-            if isinstance(entry, Takeover) and entry.instant == instant:
-                found = number, entry
-        return found
+        return self._takeovers.get(instant)
+
+    @cached_property
+    def _takeovers(self) -> dict[str, tuple[int, Takeover]]:
+        return {entry.instant: (slot, entry) for slot, entry in self._own if isinstance(entry, Takeover)}
 
     def completes(self) -> Iterator[tuple[int, Complete]]:
         """(slot, entry) of every COMPLETE that no VOID names."""
-        voided = self.voided
-        for number, entry in self.since(self.base - 1):
-            if isinstance(entry, Complete) and number not in voided:
-                yield number, entry
+        return iter(self._completes)
+
+    @cached_property
+    def _completes(self) -> tuple[tuple[int, Complete], ...]:
+        return tuple((slot, one) for slot, one in self._own if isinstance(one, Complete) and slot not in self.voided)
 
 
 def read_slot(storage: Storage, slot: int) -> Entry | None:

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
+from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hudi_ops.errors import InvalidRequest
@@ -64,6 +65,7 @@ def completes_as(action: str) -> str:
     return _COMPLETES_AS.get(action, action)
 
 
+@lru_cache(maxsize=16_384)
 def parse_file_name(name: str, layout: int) -> TimelineFile | None:
     """What a file name in the timeline folder says; None for names that are not timeline files.
 
