@@ -22,14 +22,14 @@ from pyspark.sql.types import StructType
 
 from hudi_ops.clock import SystemClock
 from hudi_ops.errors import InvalidRequest, NotFound, Unsupported
-from hudi_ops.files.scan import FileTask
-from hudi_ops.files.slice_scan import SliceTask, open_scan
+from hudi_ops.files.slice.file_scan import FileTask
+from hudi_ops.files.slice.slice_scan import SliceTask, open_scan
 from hudi_ops.kernels import condition
 from hudi_ops.kernels.condition import Condition
-from hudi_ops.services.as_of import instant_meant
-from hudi_ops.services.changes import ChangesRequest, plan_changes
-from hudi_ops.services.lost_files import vanished
-from hudi_ops.services.read import ReadPlan, ReadRequest, plan_read, request_of
+from hudi_ops.read.as_of import instant_meant
+from hudi_ops.read.changes import ChangesRequest, plan_changes
+from hudi_ops.read.lost_files import vanished
+from hudi_ops.read.plan import ReadPlan, ReadRequest, plan_read, request_of
 from hudi_ops.storage.paths import open_storage
 from hudi_ops.storage.protocol import Storage
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hudi_ops.clock import ToldTime
-from hudi_ops.concurrency.locks import Guarded, Held, LockHolder, LockProvider, TellsTime
+from hudi_ops.concurrency.lock.locks import Guarded, Held, LockHolder, LockProvider, TellsTime
 from hudi_ops.engine.protocol import Engine, I, Produced, R, Scattered
 from hudi_ops.errors import Cancelled, HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter

@@ -12,10 +12,10 @@ from typing import Any
 from _app import ArgumentParser, StoppableLocks, StopRequest, SubmittedSpark, add_accept_future, bound, run
 
 from hudi_ops import Table
-from hudi_ops.concurrency.open_lock import lock_of
+from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.tables_file import locate_table
-from hudi_ops.services.compact_result import Progress
-from hudi_ops.services.compaction_strategies import STRATEGIES
+from hudi_ops.services.compaction.result import Progress
+from hudi_ops.services.compaction.strategies import STRATEGIES
 
 
 def arguments() -> argparse.Namespace:

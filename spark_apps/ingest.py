@@ -14,10 +14,10 @@ from typing import Any
 from _app import ArgumentParser, StoppableLocks, StopRequest, SubmittedSpark, add_accept_future, bound, run
 
 from hudi_ops import Table
-from hudi_ops.concurrency.open_lock import lock_of
+from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.tables_file import TableLocation, find_tables_file, locate_table
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.services.operations import INGESTING
+from hudi_ops.services.write.operations import INGESTING
 
 
 def arguments() -> argparse.Namespace:

@@ -11,9 +11,9 @@ from typing import Any
 from _app import ArgumentParser, StoppableLocks, StopRequest, SubmittedSpark, add_accept_future, run
 
 from hudi_ops import Table
-from hudi_ops.concurrency.open_lock import lock_of
+from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.tables_file import locate_table
-from hudi_ops.services.metadata_facts import Progress
+from hudi_ops.services.indexing.tasks import Progress
 
 
 def arguments() -> argparse.Namespace:

@@ -20,8 +20,8 @@ from pyarrow import acero
 from benchmarks.harness import machine
 from benchmarks.harness.rows import BASE_TS, SEED, SPAN, make_keys
 from benchmarks.harness.tables import spread
-from hudi_ops.kernels.log_merge import LogEntries, Meeting
-from hudi_ops.kernels.merge import Ordering
+from hudi_ops.kernels.merging.log_merge import LogEntries, Meeting
+from hudi_ops.kernels.merging.merge import Ordering
 
 BOUND = 0.9
 LOGS = 3

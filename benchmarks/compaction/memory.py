@@ -22,7 +22,7 @@ from benchmarks.harness import process_tree
 from benchmarks.harness.comparison import say
 from benchmarks.harness.places import RESULTS
 from benchmarks.harness.runner import Runner
-from hudi_ops.files.log_file import LogFileReader
+from hudi_ops.files.log.log_file import LogFileReader
 from hudi_ops.storage.paths import open_storage
 
 TIMES_SLICE = 3.0

@@ -26,7 +26,7 @@ from benchmarks.concurrency.contender import SCHEMA
 from benchmarks.concurrency.report import report
 from benchmarks.harness import machine
 from hudi_ops import Table
-from hudi_ops.testing.zookeeper import EmbeddedZooKeeper
+from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
 
 ROOT = Path(__file__).resolve().parents[2]
 INTEROP = ROOT / ".interop"

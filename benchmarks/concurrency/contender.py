@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from benchmarks.concurrency.measured import MeasuredLock, kind_of
 from benchmarks.harness.storage_calls import CountingStorage
-from hudi_ops.concurrency.in_process import in_process_lock
-from hudi_ops.concurrency.zookeeper import ZooKeeperLock
+from hudi_ops.concurrency.lock.in_process import in_process_lock
+from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, Conflict
 from hudi_ops.storage.paths import open_storage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64())])
 BASE_PATH = "/hudi/locks"

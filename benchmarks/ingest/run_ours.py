@@ -15,7 +15,7 @@ from benchmarks.harness.session import start_session
 from benchmarks.harness.storage_calls import CountingStorage
 from benchmarks.ingest.job import Job
 from hudi_ops import Table
-from hudi_ops.concurrency.in_process import in_process_lock
+from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import TableContext
 from hudi_ops.storage.paths import open_storage
 

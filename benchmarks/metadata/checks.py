@@ -8,10 +8,10 @@ import pyarrow.compute as pc
 
 from benchmarks.harness.rows import ORDERING, Answer
 from hudi_ops import Table
-from hudi_ops.metadata.partitions import FOLDER, MetadataPartition
-from hudi_ops.metadata.table import open_metadata
-from hudi_ops.services.listing_check import check_listing
-from hudi_ops.services.read import Opened
+from hudi_ops.metadata.reader.table import open_metadata
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition
+from hudi_ops.read.plan import Opened
+from hudi_ops.verify.data.listing import check_listing
 
 
 def rows_of(table: Path, *, has_metadata: bool) -> Answer:

@@ -19,9 +19,9 @@ from benchmarks.harness.places import RESULTS
 from benchmarks.harness.storage_calls import CountingStorage
 from benchmarks.metadata.in_turn import measured, publish, table_of
 from benchmarks.metadata.stand_ins import make_table
-from hudi_ops.metadata.listing import ListingChoice, open_listing
-from hudi_ops.metadata.table import open_metadata
-from hudi_ops.services.read import Opened
+from hudi_ops.metadata.reader.listing import ListingChoice, open_listing
+from hudi_ops.metadata.reader.table import open_metadata
+from hudi_ops.read.plan import Opened
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.view.listing import Listing
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from hudi_ops import Table
+from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.files.names import base_file_name, bucket_file_id
 from hudi_ops.formats import partition_metadata
-from hudi_ops.services.commit import complete_write
-from hudi_ops.services.session import Session
-from hudi_ops.services.write import Write
-from hudi_ops.timeline.commit_metadata import WriteStat
+from hudi_ops.timeline.content.commit_metadata import WriteStat
 
 FILES_A_PARTITION = 100
 _SCHEMA = pa.schema({"id": pa.string(), "part": pa.string()})

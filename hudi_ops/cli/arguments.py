@@ -14,7 +14,7 @@ from hudi_ops.errors import HudiOpsError, InvalidRequest
 if TYPE_CHECKING:
     from hudi_ops.config.tables_file import TableLocation
     from hudi_ops.storage.protocol import Storage
-    from hudi_ops.table import Table
+    from hudi_ops.table.table import Table
 
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>ms|s|m|h|d|)")
 _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE)
@@ -110,8 +110,8 @@ def open_table(
         InvalidRequest: no table lies there.
         Unsupported: a table version that cannot be opened.
     """
-    from hudi_ops.concurrency.open_lock import lock_of
-    from hudi_ops.table import Table
+    from hudi_ops.concurrency.lock.open_lock import lock_of
+    from hudi_ops.table.table import Table
 
     table = Table.open(
         location.path,

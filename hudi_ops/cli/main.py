@@ -13,22 +13,12 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from hudi_ops.cli import (
-    adopt,
-    changes,
-    compact,
-    create,
-    ingest,
-    inspect,
-    lock,
-    metadata,
-    recover,
-    remove,
-    repair_properties,
-    zookeeper,
-)
 from hudi_ops.cli.arguments import as_help
+from hudi_ops.cli.locks import lock, zookeeper
 from hudi_ops.cli.output import BROKEN_PIPE_EXIT_CODE, write, write_json
+from hudi_ops.cli.rows import changes, ingest, remove
+from hudi_ops.cli.services import compact, metadata, recover
+from hudi_ops.cli.tables import adopt, create, inspect, repair_properties
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter, redacted
 

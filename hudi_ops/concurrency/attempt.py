@@ -12,17 +12,21 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from hudi_ops.concurrency.ended import ends_if_it_fails
-from hudi_ops.concurrency.lease import LeaseRole, discard, drop_lease, lease_facts, take_lease
-from hudi_ops.concurrency.own_clock import refuse_ahead_at_lease
-from hudi_ops.concurrency.strangers import alone_with_the_clock, is_shared_with_strangers, tell_lock_of_strangers
+from hudi_ops.concurrency.foreign.foreign_writers import (
+    alone_with_the_clock,
+    is_shared_with_strangers,
+    tell_lock_of_strangers,
+)
+from hudi_ops.concurrency.lease.lease import LeaseRole, discard, drop_lease, lease_facts, take_lease
+from hudi_ops.concurrency.lease.own_clock import refuse_ahead_at_lease
 from hudi_ops.context import TableContext
 from hudi_ops.errors import AlreadyExists, Internal, OutcomeUnknown, Unavailable
 from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.commit_log import Log
-from hudi_ops.timeline.entries import Cancel
+from hudi_ops.timeline.log.commit_log import Log
+from hudi_ops.timeline.log.entries import Cancel
+from hudi_ops.timeline.log.reserve import known_times, next_after, refuse_future_beside_strangers
 from hudi_ops.timeline.names import State, inflight_name, requested_name
-from hudi_ops.timeline.reserve import known_times, next_after, refuse_future_beside_strangers
 from hudi_ops.timeline.state import StateLoader, TableState
 
 logger = logging.getLogger(__name__)

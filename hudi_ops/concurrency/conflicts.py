@@ -15,8 +15,8 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from hudi_ops.config.table import INDEX_DEFINITIONS, METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT
 from hudi_ops.errors import Busy, Conflict, InvalidRequest
-from hudi_ops.timeline.footprint import Footprint
-from hudi_ops.timeline.properties_file import FOLDED_KEY
+from hudi_ops.timeline.content.footprint import Footprint
+from hudi_ops.timeline.settings.properties_file import FOLDED_KEY
 
 Role: TypeAlias = Literal["ingest", "service", "compaction"]
 """`service` is what replaces file groups. A `compaction` merges what its plan names into the same groups: whatever completes

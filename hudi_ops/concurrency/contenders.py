@@ -10,17 +10,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from hudi_ops.concurrency.conflicts import Contender, Role
-from hudi_ops.concurrency.lease import Lease, read_lease
+from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.concurrency.markers import list_markers
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.commit_log import Pointer, read_slot
-from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.entries import Cancel, Complete
-from hudi_ops.timeline.entries import Plan as PlanEntry
-from hudi_ops.timeline.footprint import (
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.footprint import (
     BUCKET_DIGITS,
     Footprint,
     Intent,
@@ -29,11 +26,14 @@ from hudi_ops.timeline.footprint import (
     inputs_of,
     intent_of,
 )
+from hudi_ops.timeline.content.plans import read_plan
+from hudi_ops.timeline.content.rollbacks import rollback_of
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log_head import reaching_back
+from hudi_ops.timeline.log.commit_log import Pointer, read_slot
+from hudi_ops.timeline.log.entries import Cancel, Complete
+from hudi_ops.timeline.log.entries import Plan as PlanEntry
+from hudi_ops.timeline.log.head import reaching_back
 from hudi_ops.timeline.names import MERGING_ACTIONS, REWRITING_ACTIONS, WRITE_ACTIONS, State, inflight_name
-from hudi_ops.timeline.plans import read_plan
-from hudi_ops.timeline.rollbacks import rollback_of
 from hudi_ops.timeline.state import CommitReader, TableState
 
 

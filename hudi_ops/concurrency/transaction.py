@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeGuard
 
-from hudi_ops.concurrency.locks import hold_lock
-from hudi_ops.concurrency.own_clock import refuse_ahead_at_lock
+from hudi_ops.concurrency.lease.own_clock import refuse_ahead_at_lock
+from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, Cancelled, Internal, OutcomeUnknown, Unavailable
 from hudi_ops.storage.claim import Claimed, claim
-from hudi_ops.timeline.commit_log import Log, slot_path
-from hudi_ops.timeline.entries import (
+from hudi_ops.timeline.log.commit_log import Log, slot_path
+from hudi_ops.timeline.log.entries import (
     Cancel,
     Complete,
     Entry,
@@ -28,7 +28,7 @@ from hudi_ops.timeline.entries import (
     encode_entry,
 )
 from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
-from hudi_ops.timeline.properties_file import folded_slot
+from hudi_ops.timeline.settings.properties_file import folded_slot
 from hudi_ops.timeline.state import StateLoader, TableState
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,4 @@
+"""Parse settings: tables.yaml, hoodie.properties, write settings.
+
+Imported by everything but `errors`, `clock` and `redaction`. Read first: table.py.
+"""

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.engine.protocol import Engine
-from hudi_ops.files.base_file import BaseFileReader
-from hudi_ops.files.slice_scan import SliceScan, SliceTask
+from hudi_ops.files.base.base_file import BaseFileReader
+from hudi_ops.files.slice.slice_scan import SliceScan, SliceTask
 from hudi_ops.index.locator import Found, GroupName
-from hudi_ops.kernels.merge import pairs
+from hudi_ops.kernels.merging.merge import pairs
 from hudi_ops.storage.protocol import Storage
 
 Numbers: TypeAlias = npt.NDArray[np.int64]

@@ -18,9 +18,9 @@ import pyarrow as pa
 from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.config.table import BUCKETS_MAX
 from hudi_ops.errors import InvalidRequest, Unsupported
-from hudi_ops.files.base_file import BaseFileReader, conform
-from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids
-from hudi_ops.kernels.keys import KeySpec, PartitionSpec, partition_paths, record_keys
+from hudi_ops.files.base.base_file import BaseFileReader, conform
+from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
+from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, partition_paths, record_keys
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.view.file_group import DataFile
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hudi_ops.kernels.hashing import java_string_hash
+from hudi_ops.kernels.keys.hashing import java_string_hash
 
 _MIXER = np.uint32(2654435761)
 """Odd, and 2^32 divided by the golden ratio: hashes of keys that count upwards lie close to each other, and are spread by it."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from hudi_ops.formats.large_arrays import places_in
 from hudi_ops.index.locator import Found, GroupName
-from hudi_ops.kernels.split import split_groups
+from hudi_ops.kernels.merging.split import split_groups
 
 RecordLookup: TypeAlias = Callable[[pa.Array], pa.Table]
 """Given record keys, each once, those that the index has: columns `key`, `partition_path` and `file_id`, in any order."""

@@ -16,10 +16,10 @@ from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.config.key_generators import time_partition_of
 from hudi_ops.config.table import TableConfig, TableFacts
 from hudi_ops.errors import Corrupt
-from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids
-from hudi_ops.kernels.keys import KeySpec, PartitionSpec, partition_paths, record_keys
-from hudi_ops.kernels.split import GroupSlice, split_groups
-from hudi_ops.timeline.footprint import BUCKET_DIGITS
+from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
+from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, partition_paths, record_keys
+from hudi_ops.kernels.merging.split import GroupSlice, split_groups
+from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
 
 _BLOCK_BYTES_MAX = 1 << 30
 

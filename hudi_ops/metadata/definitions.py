@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from hudi_ops.config.table import TableConfig
-from hudi_ops.files.base_file import stored_schema
+from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.metadata.index_definitions import (
     IndexDefinition,
     column_stats_definition,
@@ -16,7 +16,7 @@ from hudi_ops.metadata.index_definitions import (
     stats_index_version,
 )
 from hudi_ops.metadata.indexed_columns import indexed_columns
-from hudi_ops.metadata.partitions import MetadataPartition
+from hudi_ops.metadata.records.partitions import MetadataPartition
 
 _STATS = MetadataPartition.COLUMN_STATS
 

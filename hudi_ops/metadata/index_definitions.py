@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 from hudi_ops.config.table import INDEX_DEFINITIONS_PATH
 from hudi_ops.errors import Corrupt
 from hudi_ops.formats.json_text import load_json
-from hudi_ops.metadata.partitions import MetadataPartition, build_again
+from hudi_ops.metadata.records.partitions import MetadataPartition, build_again
 
 _ROOT: Final = "indexDefinitions"
 _KNOWN: Final = ("indexName", "indexType", "indexFunction", "sourceFields", "indexOptions", "version")

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from hudi_ops.config.columns import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from hudi_ops.metadata.stat_values import value_kind
+from hudi_ops.metadata.records.stat_values import value_kind
 
 _META: Final = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY)
 _OPERATION: Final = "_hoodie_operation"

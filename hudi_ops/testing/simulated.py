@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hudi_ops.clock import Clock
-from hudi_ops.concurrency.in_process import in_process_lock
+from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import Owner, TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.storage.protocol import Storage

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from hudi_ops.concurrency.lock_nodes import busy
-from hudi_ops.concurrency.locks import Held, LockHolder
+from hudi_ops.concurrency.lock.lock_nodes import busy
+from hudi_ops.concurrency.lock.locks import Held, LockHolder
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import AlreadyExists, HudiOpsError, OutcomeUnknown, Unavailable

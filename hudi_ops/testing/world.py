@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from hudi_ops.concurrency.locks import LockHolder
+from hudi_ops.concurrency.lock.locks import LockHolder
 from hudi_ops.storage.memory import MemoryStorage
 
 

@@ -11,13 +11,13 @@ from hudi_ops.errors import Conflict, Corrupt, Internal, NotFound, Unsupported
 from hudi_ops.storage.claim import claim
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.archived import ArchivedTimes
-from hudi_ops.timeline.commit_log import POINTER_KEY, Log, Pointer, extended, read_slot, refresh_log, slot_path
-from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.entries import Entry, Properties, decision_id_of, encode_entry
+from hudi_ops.timeline.content.archived import ArchivedTimes
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log_head import open_log
-from hudi_ops.timeline.settings_check import logged_config, parsed_config, repaired_config
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, Log, Pointer, extended, read_slot, refresh_log, slot_path
+from hudi_ops.timeline.log.entries import Entry, Properties, decision_id_of, encode_entry
+from hudi_ops.timeline.log.head import open_log
+from hudi_ops.timeline.settings.settings_check import logged_config, parsed_config, repaired_config
 
 ENTRIES_KEPT_MAX = 1024
 COMMITS_KEPT_MAX = 4096

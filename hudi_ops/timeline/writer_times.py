@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.archived import ArchivedTimes
+from hudi_ops.timeline.content.archived import ArchivedTimes
 
 
 @dataclass(frozen=True)

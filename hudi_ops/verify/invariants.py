@@ -8,23 +8,23 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Corrupt
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.properties_file import load_config
-from hudi_ops.timeline.settings_check import repaired_config
+from hudi_ops.timeline.settings.properties_file import load_config
+from hudi_ops.timeline.settings.settings_check import repaired_config
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.verify.agreement import check_agreement
-from hudi_ops.verify.base_files import check_base_files
-from hudi_ops.verify.compactions import check_archived_writers, check_compactions
-from hudi_ops.verify.files import check_files
-from hudi_ops.verify.fleet import check_fleet
-from hudi_ops.verify.leftovers import check_leftovers
-from hudi_ops.verify.log import check_log
-from hudi_ops.verify.log_files import check_log_files
-from hudi_ops.verify.metadata import check_index, check_metadata_table
-from hudi_ops.verify.pending import check_pending
-from hudi_ops.verify.properties import check_properties
+from hudi_ops.verify.data.base_files import check_base_files
+from hudi_ops.verify.data.files import check_files
+from hudi_ops.verify.data.log_files import check_log_files
+from hudi_ops.verify.index.metadata import check_index, check_metadata_table
 from hudi_ops.verify.report import Findings, Report
 from hudi_ops.verify.subject import Subject
-from hudi_ops.verify.timeline import check_timeline
+from hudi_ops.verify.timeline.agreement import check_agreement
+from hudi_ops.verify.timeline.compactions import check_archived_writers, check_compactions
+from hudi_ops.verify.timeline.fleet import check_fleet
+from hudi_ops.verify.timeline.leftovers import check_leftovers
+from hudi_ops.verify.timeline.log import check_log
+from hudi_ops.verify.timeline.pending import check_pending
+from hudi_ops.verify.timeline.properties import check_properties
+from hudi_ops.verify.timeline.timeline import check_timeline
 
 
 def verify_table(

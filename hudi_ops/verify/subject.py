@@ -11,24 +11,24 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hudi_ops.clock import Clock
-from hudi_ops.concurrency.lease import read_lease
+from hudi_ops.commit.recover.sweep import notes_of
+from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
 from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Corrupt, HudiOpsError
 from hudi_ops.files.names import DataFileName, parse_data_file
-from hudi_ops.metadata.partitions import build_again
-from hudi_ops.services.cleaned import paths_of_cleans
-from hudi_ops.services.sweep import notes_of
+from hudi_ops.metadata.records.partitions import build_again
 from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.archived import History, load_history
-from hudi_ops.timeline.commit_log import FOLDER as LOG_FOLDER
-from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.content.archived import History, load_history
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.content.plans import RestorePlan, RolledBack, read_result
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.plans import RestorePlan, RolledBack, read_result
+from hudi_ops.timeline.log.commit_log import FOLDER as LOG_FOLDER
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.verify.report import compact_command
+from hudi_ops.view.cleaned_files import paths_of_cleans
 from hudi_ops.view.slices import METADATA_TABLE_KEYS
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hudi_ops.errors import Unsupported
 from hudi_ops.files.names import parse_data_file
-from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.slices import Slice, merge_order
 

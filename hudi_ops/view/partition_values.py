@@ -19,7 +19,7 @@ import pyarrow as pa
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Corrupt, HudiOpsError
 from hudi_ops.kernels.bounds import ColumnBounds, bounds_table
-from hudi_ops.kernels.keys import DEFAULT_PARTITION, PartitionSpec, partition_paths
+from hudi_ops.kernels.keys.keys import DEFAULT_PARTITION, PartitionSpec, partition_paths
 
 _OLD_DEFAULT_PARTITION = "default"
 """The name before release 0.12, which says nothing: a text may be equal to it."""

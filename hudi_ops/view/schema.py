@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from hudi_ops.config.table import PROPERTIES_PATH, TableConfig
 from hudi_ops.errors import Corrupt
-from hudi_ops.formats.avro_schema import to_arrow
+from hudi_ops.formats.avro.schema import to_arrow
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.partition_values import PLAIN_GENERATORS, is_read_from_paths

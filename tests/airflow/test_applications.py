@@ -16,8 +16,8 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.clock import SystemClock
-from hudi_ops.concurrency.in_process import InProcessLock
-from hudi_ops.concurrency.lease import lease_facts
+from hudi_ops.concurrency.lease.lease import lease_facts
+from hudi_ops.concurrency.lock.in_process import InProcessLock
 from hudi_ops.context import TableContext
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage

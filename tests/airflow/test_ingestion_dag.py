@@ -70,7 +70,7 @@ def test_the_form_offers_the_tables_of_tables_yaml(tables_file: Path, load_dag) 
 
 
 def test_the_form_offers_every_operation(tables_file: Path, load_dag) -> None:
-    from hudi_ops.services.operations import INGESTING
+    from hudi_ops.services.write.operations import INGESTING
 
     assert load_dag().dag.params.get_param("operation").schema["enum"] == list(INGESTING)
 

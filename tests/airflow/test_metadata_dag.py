@@ -31,7 +31,7 @@ def test_a_build_is_tried_for_longer_than_a_lease_lasts(
 
 
 def test_the_form_offers_every_table_and_every_partition(tables_file: Path, load_dag) -> None:
-    from hudi_ops.metadata.partitions import MetadataPartition
+    from hudi_ops.metadata.records.partitions import MetadataPartition
 
     params = load_dag("metadata").dag.params
     assert params.get_param("table").schema["enum"] == ["trips", "riders"]

@@ -9,34 +9,34 @@ from functools import cache
 
 import pyarrow as pa
 
-from hudi_ops.concurrency.lease import read_lease
-from hudi_ops.concurrency.lock_nodes import from_node_data, to_node_data
-from hudi_ops.concurrency.locks import LockHolder
+from hudi_ops.commit.ledger import POINTER_PREFIX, Ledger, read_ledger, source_id_of
+from hudi_ops.concurrency.lease.lease import read_lease
+from hudi_ops.concurrency.lock.lock_nodes import from_node_data, to_node_data
+from hudi_ops.concurrency.lock.locks import LockHolder
 from hudi_ops.concurrency.markers import read_markers
 from hudi_ops.config.table import PROPERTIES_PATH
-from hudi_ops.files.base_file import BaseFileReader
-from hudi_ops.files.log_file import LogFileReader
+from hudi_ops.files.base.base_file import BaseFileReader
+from hudi_ops.files.log.log_file import LogFileReader
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats import partition_metadata
-from hudi_ops.formats.log_blocks import BlockKind
-from hudi_ops.metadata.bloom_filters import decoded_filters
-from hudi_ops.metadata.delta import MetadataDelta
-from hudi_ops.metadata.file_lists import decoded_entries
+from hudi_ops.formats.log.blocks import BlockKind
 from hudi_ops.metadata.index_definitions import decode_index_definitions
-from hudi_ops.metadata.partitions import MetadataPartition
-from hudi_ops.metadata.record_index import decoded_locations
-from hudi_ops.metadata.records import Records
-from hudi_ops.metadata.slice_files import WantedRecords, read_records
-from hudi_ops.metadata.stored_ranges import StoredRanges
-from hudi_ops.services.ledger import POINTER_PREFIX, Ledger, read_ledger, source_id_of
+from hudi_ops.metadata.reader.slice_files import WantedRecords, read_records
+from hudi_ops.metadata.records.bloom_filters import decoded_filters
+from hudi_ops.metadata.records.file_lists import decoded_entries
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.records.record_index import decoded_locations
+from hudi_ops.metadata.records.records import Records
+from hudi_ops.metadata.records.stored_ranges import StoredRanges
+from hudi_ops.metadata.writer.delta import MetadataDelta
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.timeline.archived import load_history
-from hudi_ops.timeline.commit_log import Pointer
-from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.entries import decode_entry
-from hudi_ops.timeline.footprint import Footprint, decode_footprint, encode_footprint, footprint_of
-from hudi_ops.timeline.plans import plan_of, result_of
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.content.archived import load_history
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.footprint import Footprint, decode_footprint, encode_footprint, footprint_of
+from hudi_ops.timeline.content.plans import plan_of, result_of
+from hudi_ops.timeline.log.commit_log import Pointer
+from hudi_ops.timeline.log.entries import decode_entry
+from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.view.listing import DataFile
 from tests.corruption.fuzzed_tables import TABLES
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hudi_ops.services.create import Definition, create_table
+from hudi_ops.services.create.create import Definition, create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context

@@ -16,9 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hudi_ops.errors import Corrupt
-from hudi_ops.formats import avro, avro_schema, bloom, parquet_footer, partition_metadata, properties
-from hudi_ops.formats import timeline_schemas as schemas
-from hudi_ops.formats.bloom import DYNAMIC_V0, SIMPLE, BloomFilter
+from hudi_ops.formats import partition_metadata, properties
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.avro import schema as avro_schema
+from hudi_ops.formats.parquet import bloom
+from hudi_ops.formats.parquet import footer as parquet_footer
+from hudi_ops.formats.parquet.bloom import DYNAMIC_V0, SIMPLE, BloomFilter
+from hudi_ops.formats.timeline import timeline_schemas as schemas
 
 PATH = "p=a/the-file"
 PROPERTIES = properties.dumps({"hoodie.table.name": "t\u00fc", "b": "\U0001f600 x:"}, comment="Updated", now_ms=0)

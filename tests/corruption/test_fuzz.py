@@ -15,7 +15,7 @@ import pytest
 
 from hudi_ops.config.tables_file import load_tables
 from hudi_ops.errors import Corrupt, HudiOpsError, Internal, InvalidRequest
-from hudi_ops.services.where import parse_where
+from hudi_ops.read.where import parse_where
 from hudi_ops.storage.memory import MemoryStorage
 from tests.corruption.fuzzed_parsers import parsers, storages
 from tests.corruption.fuzzed_tables import TABLES, doors

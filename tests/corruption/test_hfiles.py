@@ -21,9 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hudi_ops.errors import Corrupt, Unsupported
-from hudi_ops.formats.hfile import HFile, HFileReader, read_hfile, write_hfile
-from hudi_ops.formats.hfile_blocks import encode_metadata_log, read_metadata_log
-from hudi_ops.formats.log_blocks import BlockKind, scan_blocks
+from hudi_ops.formats.hfile.reader import HFile, HFileReader, read_hfile, write_hfile
+from hudi_ops.formats.log.blocks import BlockKind, scan_blocks
+from hudi_ops.formats.log.hfile_blocks import encode_metadata_log, read_metadata_log
 from tests.unit.formats.hand_made_hfile import NONE, HandMade, entry, hand_made
 
 PATH = ".hoodie/metadata/files/files-0000-0_0-0-0_0.hfile"

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hudi_ops.errors import Corrupt, Unsupported
-from hudi_ops.files.log_file import LogFileReader
-from hudi_ops.formats.log_blocks import MAGIC, BlockKind, BlockSpan, HeaderKey, encode_block, scan_blocks
+from hudi_ops.files.log.log_file import LogFileReader
+from hudi_ops.formats.log.blocks import MAGIC, BlockKind, BlockSpan, HeaderKey, encode_block, scan_blocks
 from hudi_ops.storage.memory import MemoryStorage
 
 CORPUS = {file.stem: file.read_bytes() for file in sorted((Path(__file__).parent / "corpus" / "logs").glob("*.log"))}

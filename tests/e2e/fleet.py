@@ -21,15 +21,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hudi_ops.clock import SystemClock
-from hudi_ops.concurrency.lease import EXPIRY_MS
-from hudi_ops.services.recover import recover
-from hudi_ops.services.rollback import Undone
-from hudi_ops.services.session import Session
+from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.undo.rollback import Undone
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.storage.local import LocalStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.timeline.commit_log import load_log
-from hudi_ops.timeline.entries import Complete
+from hudi_ops.timeline.log.commit_log import load_log
+from hudi_ops.timeline.log.entries import Complete
 from hudi_ops.timeline.state import CommitReader, StateLoader
 from tests.e2e.fleet_writer import SCHEMA, Orders, read_diary
 

@@ -21,14 +21,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from hudi_ops.concurrency.in_process import in_process_lock
-from hudi_ops.concurrency.locks import LockProvider
-from hudi_ops.concurrency.zookeeper import ZooKeeperLock
+from hudi_ops.concurrency.lock.in_process import in_process_lock
+from hudi_ops.concurrency.lock.locks import LockProvider
+from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.storage.local import LocalStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 
 SCHEMA = pa.schema([
     ("id", pa.string()),

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.concurrency.beater import is_stopped
-from hudi_ops.concurrency.in_process import in_process_lock
-from hudi_ops.concurrency.lease import Renewal, drop_lease, lease_path, list_leases, read_lease, take_lease
-from hudi_ops.concurrency.process_beats import ProcessBeats, is_shareable
-from hudi_ops.concurrency.thread_beats import ThreadBeats
+from hudi_ops.concurrency.lease.heartbeat_client import ProcessBeats, is_shareable
+from hudi_ops.concurrency.lease.heartbeat_process import is_stopped
+from hudi_ops.concurrency.lease.heartbeat_threads import ThreadBeats
+from hudi_ops.concurrency.lease.lease import Renewal, drop_lease, lease_path, list_leases, read_lease, take_lease
+from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import TableContext
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
@@ -29,9 +29,9 @@ INSTANT = "20260101000000000"
 DEADLINE_S = 180.0
 PARENT = """
 import os, sys, threading, time
-from hudi_ops.concurrency.in_process import in_process_lock
-from hudi_ops.concurrency.lease import Renewal, take_lease
-from hudi_ops.concurrency.process_beats import process_beats
+from hudi_ops.concurrency.lock.in_process import in_process_lock
+from hudi_ops.concurrency.lease.lease import Renewal, take_lease
+from hudi_ops.concurrency.lease.heartbeat_client import process_beats
 from hudi_ops.context import TableContext
 from hudi_ops.storage.local import LocalStorage
 

@@ -15,7 +15,7 @@ import pytest
 
 from hudi_ops.datasource import register
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from tests.e2e.spark_cluster import SPARK_HOME, spark_environment, standalone_cluster
 from tests.interop.compare import assert_same_rows
 from tests.interop.our_rows import SCHEMAS, as_table, row

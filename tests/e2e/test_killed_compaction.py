@@ -23,8 +23,8 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Busy
-from hudi_ops.services.compact_result import CompactResult
-from hudi_ops.table import Table
+from hudi_ops.services.compaction.result import CompactResult
+from hudi_ops.table.table import Table
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer, interop_environment
 

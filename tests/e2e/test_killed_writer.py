@@ -12,16 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from tests.protocol.crash_table import unaccounted
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.int64())])
 WRITER = """
 import sys, threading
 from hudi_ops.storage.local import LocalStorage
-from hudi_ops.concurrency.in_process import in_process_lock
+from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import TableContext
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 
 class StopsAt(LocalStorage):
     def put(self, path, body):

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.concurrency.zookeeper import ZooKeeperLock
-from hudi_ops.table import Table
-from hudi_ops.testing.zookeeper import EmbeddedZooKeeper
+from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
+from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
+from hudi_ops.table.table import Table
 from hudi_ops.verify import verify_table
 from tests.e2e.fleet import (
     Fleet,

@@ -24,7 +24,7 @@ CHILD = """
 import json, re, sys
 import pyarrow as pa
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from tests.e2e.test_memory import batches
 
 root, source, count, memory_bytes, buckets = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.config.columns import RECORD_KEY
-from hudi_ops.files.base_file import WriterSettings, encode_base_file, stored_avro_schema, with_meta
-from hudi_ops.files.log_file import encode_log_file
-from hudi_ops.formats.log_deletes import Deletes
+from hudi_ops.files.base.base_file import WriterSettings, encode_base_file, stored_avro_schema, with_meta
+from hudi_ops.files.log.log_file import encode_log_file
+from hudi_ops.formats.log.deletes import Deletes
 
 TEXT_BYTES = 1000
 BASE_ROWS, LOGS, LOG_ROWS = 600_000, 8, 60_000
@@ -30,10 +30,10 @@ CHILD = """
 import json, re, sys
 from pathlib import Path
 import pyarrow as pa
-from hudi_ops.files.merge_rules import MergeRules
-from hudi_ops.files.slice_scan import SliceTask, open_scan
-from hudi_ops.files.visible_blocks import BlockInstants
-from hudi_ops.kernels.merge import Ordering
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.slice.slice_scan import SliceTask, open_scan
+from hudi_ops.files.log.visible_blocks import BlockInstants
+from hudi_ops.kernels.merging.merge import Ordering
 from hudi_ops.storage.paths import open_storage
 
 def peak():

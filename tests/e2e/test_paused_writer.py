@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hudi_ops.concurrency.beater import is_stopped
-from hudi_ops.concurrency.lease import EXPIRY_MS, lease_path, list_leases
+from hudi_ops.concurrency.lease.heartbeat_process import is_stopped
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS, lease_path, list_leases
 from hudi_ops.context import Owner
 from hudi_ops.errors import Cancelled
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import unaccounted
 

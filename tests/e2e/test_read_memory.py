@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 
 SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
 TEXT_BYTES = 1000
@@ -28,7 +28,7 @@ CHILD = """
 import json, re, sys
 from pathlib import Path
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 
 def peak():
     # Not getrusage: that begins with the peak of the process that was forked.
@@ -41,7 +41,7 @@ if sys.argv[2] == "batches":
     for batch in scan.to_batches():
         rows, size = rows + batch.num_rows, size + batch.nbytes
 elif sys.argv[2] == "parquet":
-    from hudi_ops.cli.row_files import write_parquet
+    from hudi_ops.cli.rows.row_files import write_parquet
     rows = write_parquet(scan, Path(sys.argv[3]))
     size = -1
 else:

@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hudi_ops.concurrency.in_process import in_process_lock
+from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import TableContext
 from hudi_ops.engine import spark as spark_module
 from hudi_ops.engine.spark import SparkEngine
 from hudi_ops.errors import Conflict, InvalidRequest, Unavailable
-from hudi_ops.services import ingest as ingest_module
-from hudi_ops.services.create import Definition, create_table
+from hudi_ops.services.create.create import Definition, create_table
+from hudi_ops.services.write import ingest as ingest_module
 from hudi_ops.storage.local import LocalStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 
 SCHEMA = pa.schema([
     ("id", pa.int64()),

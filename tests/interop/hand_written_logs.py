@@ -9,15 +9,15 @@ from typing import Literal
 import pyarrow as pa
 
 from hudi_ops import Table
+from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import begin
-from hudi_ops.files.base_file import WriterSettings, stored_avro_schema
-from hudi_ops.files.log_file import encode_log_file
+from hudi_ops.files.base.base_file import WriterSettings, stored_avro_schema
+from hudi_ops.files.log.log_file import encode_log_file
 from hudi_ops.files.names import log_file_name, parse_data_file
-from hudi_ops.formats.log_deletes import Deletes
+from hudi_ops.formats.log.deletes import Deletes
 from hudi_ops.kernels.meta_columns import add_meta_columns
-from hudi_ops.services.commit import complete_write
-from hudi_ops.services.write import Write
-from hudi_ops.timeline.commit_metadata import WriteStat
+from hudi_ops.timeline.content.commit_metadata import WriteStat
 
 
 def append_log(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.concurrency.in_process import in_process_lock
+from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import TableContext
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.testing.faults import FaultyStorage

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.concurrency.lease import lease_path
+from hudi_ops.concurrency.lease.lease import lease_path
 from hudi_ops.context import Owner
 from hudi_ops.storage.paths import open_storage
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.commit_log import load_log
-from hudi_ops.timeline.entries import Cancel, Void
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.log.commit_log import load_log
+from hudi_ops.timeline.log.entries import Cancel, Void
+from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer, HudiPeerError
 from tests.interop.compare import assert_same_rows

@@ -17,7 +17,7 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.errors import InvalidRequest, Unsupported
-from hudi_ops.services.describe import describe_table
+from hudi_ops.services.inspect.summary import describe_table
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from hudi_ops.formats.hfile import HFile, read_hfile, write_hfile
-from hudi_ops.formats.hfile_blocks import encode_empty_init_log, encode_metadata_log, read_metadata_log
-from hudi_ops.formats.hfile_writer import BLOCK_BYTES
-from hudi_ops.formats.log_blocks import BlockKind, HeaderKey, encode_block, scan_blocks
+from hudi_ops.formats.hfile.reader import HFile, read_hfile, write_hfile
+from hudi_ops.formats.hfile.writer import BLOCK_BYTES
+from hudi_ops.formats.log.blocks import BlockKind, HeaderKey, encode_block, scan_blocks
+from hudi_ops.formats.log.hfile_blocks import encode_empty_init_log, encode_metadata_log, read_metadata_log
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.compare import assert_same_rows
 from tests.interop.expected import load_expected

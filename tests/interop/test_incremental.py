@@ -16,7 +16,7 @@ from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 from hudi_ops import Table
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.archived import load_history
+from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.instant import Instant
 from tests.interop.apache_hudi import HudiPeer, HudiPeerError
 from tests.interop.compare import assert_same_rows

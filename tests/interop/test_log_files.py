@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from hudi_ops.files.base_file import WriterSettings
-from hudi_ops.files.log_file import BlockKind, Deletes, HeaderKey, LogFileReader, encode_log_file
+from hudi_ops.files.base.base_file import WriterSettings
+from hudi_ops.files.log.log_file import BlockKind, Deletes, HeaderKey, LogFileReader, encode_log_file
 from hudi_ops.storage.local import LocalStorage
 from tests.interop.compare import assert_same_rows
 from tests.interop.expected import load_expected

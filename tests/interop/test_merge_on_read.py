@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.concurrency.in_process import in_process_lock
+from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.config.write_settings import LogFormat
 from hudi_ops.context import Owner, TableContext
 from hudi_ops.errors import Unsupported

@@ -18,7 +18,7 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.config.columns import IS_DELETED
-from hudi_ops.formats.log_deletes import Deletes
+from hudi_ops.formats.log.deletes import Deletes
 from hudi_ops.timeline.active import load_timeline
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.compare import assert_same_rows

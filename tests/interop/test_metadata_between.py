@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.services.metadata_delta import DeltaMaker
+from hudi_ops.commit.apply.metadata_delta import DeltaMaker
 from hudi_ops.timeline.state import TableState
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import BELIEVED, HudiPeer

@@ -17,16 +17,16 @@ from typing import Any, Literal, cast
 
 import pytest
 
+from hudi_ops.commit.apply.metadata_delta import DeltaMaker, wanted_facts
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.table import IndexName
-from hudi_ops.files.base_file import stored_schema
-from hudi_ops.files.facts_of_files import FactsTask, facts_of_file
-from hudi_ops.files.merge_rules import MergeRules
-from hudi_ops.metadata.delta import MetadataDelta
-from hudi_ops.services.metadata_delta import DeltaMaker, wanted_facts
-from hudi_ops.services.session import Session
-from hudi_ops.services.write import Write
-from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.files.base.base_file import stored_schema
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.statistics.collect import FactsTask, facts_of_file
+from hudi_ops.metadata.writer.delta import MetadataDelta
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
 from tests.interop.apache_hudi import HudiPeer

@@ -19,10 +19,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.table import TableType
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.services.create import create_table
+from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.metadata.compaction import compactions
-from hudi_ops.metadata.instants import load_metadata_timeline
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
+from hudi_ops.metadata.writer.compaction import compactions
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.our_rows import as_table, row

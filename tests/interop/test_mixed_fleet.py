@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.concurrency.zookeeper import ZooKeeperLock
+from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
+from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.storage.local import LocalStorage
-from hudi_ops.table import Table
-from hudi_ops.testing.zookeeper import EmbeddedZooKeeper
-from hudi_ops.timeline.commit_log import load_log
-from hudi_ops.timeline.entries import Void
+from hudi_ops.table.table import Table
+from hudi_ops.timeline.log.commit_log import load_log
+from hudi_ops.timeline.log.entries import Void
 from hudi_ops.verify import verify_table
 from tests.e2e.fleet import Fleet, Member, check_order, check_rows, landed, make_table, replay, settle
 from tests.e2e.fleet_writer import BASE_PATH

@@ -16,7 +16,7 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.engine.spark import SparkEngine
-from hudi_ops.services.ingest import IngestResult
+from hudi_ops.services.write.ingest import IngestResult
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.compare import assert_same_rows

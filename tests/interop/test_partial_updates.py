@@ -9,7 +9,7 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.errors import Unsupported
-from hudi_ops.services.compaction_reasons import Reason
+from hudi_ops.services.compaction.reasons import Reason
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer, bucket_options

@@ -195,7 +195,7 @@ def test_apache_hudi_cannot_read_old_files_of_a_wider_nested_field(
     table.ingest(pa.Table.from_pylist([{"id": "1", "part": "a", "v": value}], schema=old))
     row = pa.Table.from_pylist([{"id": "2", "part": "b", "v": value}], schema=new)
     assert table.ingest(row, evolve=True).schema_changes == ()  # the type stays, the value fits
-    monkeypatch.setattr("hudi_ops.services.evolve.merge_schemas", lambda *_: new)
+    monkeypatch.setattr("hudi_ops.services.write.evolve.merge_schemas", lambda *_: new)
     table.ingest(row, evolve=True)
     # Some of Apache Hudi's reads switch it off, and leave it so for the session.
     apache_hudi.sql("SET spark.sql.parquet.enableVectorizedReader=true")

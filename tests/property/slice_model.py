@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hudi_ops.config.columns import COMMIT_TIME, IS_DELETED, META_COLUMNS, RECORD_KEY
-from hudi_ops.files.base_file import WriterSettings, stored_avro_schema, with_meta
-from hudi_ops.files.log_file import encode_log_file
-from hudi_ops.files.merge_rules import OPERATION, MergeRules
+from hudi_ops.files.base.base_file import WriterSettings, stored_avro_schema, with_meta
+from hudi_ops.files.log.log_file import encode_log_file
+from hudi_ops.files.log.merge_rules import OPERATION, MergeRules
+from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.names import log_file_name
-from hudi_ops.files.slice_scan import SliceTask
-from hudi_ops.files.visible_blocks import BlockInstants
-from hudi_ops.formats.log_deletes import Deletes
+from hudi_ops.files.slice.slice_scan import SliceTask
+from hudi_ops.formats.log.deletes import Deletes
 from hudi_ops.kernels.condition import Condition
-from hudi_ops.kernels.merge import Ordering
+from hudi_ops.kernels.merging.merge import Ordering
 from hudi_ops.storage.memory import MemoryStorage
 
 Kind = Literal["row", "flagged", "operation", "marked", "delete", "always"]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.services import given_rows
+from hudi_ops.services.write import rows as given_rows
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from tests.property.table_model import BATCHES, SHAPES, Shape, Step, files_of

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hudi_ops.errors import Corrupt, Unsupported
-from hudi_ops.formats.avro_rows import AvroRows, encode_rows
+from hudi_ops.formats.avro.rows import AvroRows, encode_rows
 from tests.property.avro_schemas import content_of, raw, schemas_and_rows
 
 PATH = "p=a/.f-0_1.log.1_0-0-0"

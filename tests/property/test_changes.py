@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.active import load_timeline

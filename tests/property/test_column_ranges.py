@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hudi_ops.files.column_ranges import ranges_of_base, ranges_of_rows
-from hudi_ops.files.facts import ColumnRange
+from hudi_ops.files.statistics.column_ranges import ranges_of_base, ranges_of_rows
+from hudi_ops.files.statistics.statistics import ColumnRange
 
 FLOATS = st.sampled_from([0.0, -0.0, math.nan, -math.nan, math.inf, -math.inf, 1.5, -1.5, 5e-324]) | st.floats(width=32)
 TEXTS = st.sampled_from(["", "a", "é", "\U0010ffff", "\ud7ff", "a" * 4097, "z" * 4097]) | st.text(

@@ -10,10 +10,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hudi_ops.formats import avro, bloom, parquet_footer, partition_metadata, properties
-from hudi_ops.formats import timeline_schemas as schemas
-from hudi_ops.formats.avro_schema import normalise, to_arrow, to_avro
-from hudi_ops.formats.bloom import DYNAMIC_V0, BloomFilter
+from hudi_ops.formats import partition_metadata, properties
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.avro.schema import normalise, to_arrow, to_avro
+from hudi_ops.formats.parquet import bloom
+from hudi_ops.formats.parquet import footer as parquet_footer
+from hudi_ops.formats.parquet.bloom import DYNAMIC_V0, BloomFilter
+from hudi_ops.formats.timeline import timeline_schemas as schemas
 
 NOW_MS = st.integers(0, 4_102_444_800_000)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

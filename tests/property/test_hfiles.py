@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hudi_ops.formats.hfile import HFile, HFileReader, read_hfile, write_hfile
+from hudi_ops.formats.hfile.reader import HFile, HFileReader, read_hfile, write_hfile
 from tests.unit.formats.hand_made_hfile import GZ, NONE, SUFFIX, hand_made
 
 PATH = "f-0.hfile"

@@ -15,9 +15,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.metadata.partitions import MetadataPartition
-from hudi_ops.services.read import Opened
-from hudi_ops.table import Table
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.read.plan import Opened
+from hudi_ops.table.table import Table
 from tests.interop.compare import assert_same_rows
 from tests.property.test_pruning import COLUMNS, CONDITIONS, SCHEMA, SOAK, rows_of
 from tests.unit.metadata.made_metadata import make_metadata, name_partitions, say_index

@@ -8,10 +8,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids, java_string_hash
-from hudi_ops.kernels.keys import KeySpec, PartitionSpec, partition_paths, record_keys
-from hudi_ops.kernels.merge import Ordering, combine, existing, plan_merge
-from hudi_ops.kernels.split import split_groups
+from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids, java_string_hash
+from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, partition_paths, record_keys
+from hudi_ops.kernels.merging.merge import Ordering, combine, existing, plan_merge
+from hudi_ops.kernels.merging.split import split_groups
 
 KEYS = st.sampled_from(["a", "b", "c", "日本", "😀", "id:1,b:2", ""])
 VALUES = st.none() | st.integers(0, 3)

@@ -8,10 +8,10 @@ import os
 import pyarrow as pa
 from hypothesis import given, settings
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
-from hudi_ops.services.create import create_table
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context

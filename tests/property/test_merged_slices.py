@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hudi_ops.config.columns import COMMIT_TIME
-from hudi_ops.files.slice_scan import open_scan
+from hudi_ops.files.slice.slice_scan import open_scan
 from hudi_ops.kernels.condition import Condition, both, member
-from hudi_ops.services.where import parse_where
+from hudi_ops.read.where import parse_where
 from hudi_ops.storage.memory import MemoryStorage
 from tests.property.slice_model import COLUMNS, DELETING, Block, ModelSlice, Record, in_reading_order
 

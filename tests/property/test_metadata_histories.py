@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hudi_ops.config.table import TableType
-from hudi_ops.services.create import create_table
+from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from tests.protocol.crash_table import DEFINITION, SCHEMA, START_MS

@@ -11,17 +11,17 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudi_ops.files.facts import ColumnRange, FileFacts
-from hudi_ops.metadata.bloom_filters import bloom_filter_records, decoded_filters, removed_filters
-from hudi_ops.metadata.file_lists import FileChanges, decoded_entries, files_records, listed_files
-from hudi_ops.metadata.keys import ALL_PARTITIONS_KEY, bloom_filter_key, partition_name, partition_stats_key
-from hudi_ops.metadata.merge import compacted, merge
-from hudi_ops.metadata.partition_stats import partition_stats_records, removed_partitions
-from hudi_ops.metadata.partitions import MetadataPartition
-from hudi_ops.metadata.record_index import decoded_locations, record_index_records
-from hudi_ops.metadata.records import Records, empty
-from hudi_ops.metadata.schema import record_schema
-from hudi_ops.metadata.stored_ranges import StoredRanges
+from hudi_ops.files.statistics.statistics import ColumnRange, FileFacts
+from hudi_ops.metadata.reader.merge import compacted, merge
+from hudi_ops.metadata.records.bloom_filters import bloom_filter_records, decoded_filters, removed_filters
+from hudi_ops.metadata.records.file_lists import FileChanges, decoded_entries, files_records, listed_files
+from hudi_ops.metadata.records.keys import ALL_PARTITIONS_KEY, bloom_filter_key, partition_name, partition_stats_key
+from hudi_ops.metadata.records.partition_stats import partition_stats_records, removed_partitions
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.records.record_index import decoded_locations, record_index_records
+from hudi_ops.metadata.records.records import Records, empty
+from hudi_ops.metadata.records.schema import record_schema
+from hudi_ops.metadata.records.stored_ranges import StoredRanges
 
 _PATHS = st.sampled_from(["", "p=1", "p=ä"])
 _NAMES = st.sampled_from(["a", "b", ".c.log", "dé"])

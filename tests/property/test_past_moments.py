@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.services.create import create_table
-from hudi_ops.services.read import plan_read, request_of
+from hudi_ops.read.plan import plan_read, request_of
+from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.verify import verify_table

@@ -22,9 +22,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hudi_ops.kernels.condition import possible_units
-from hudi_ops.kernels.keys import PartitionSpec, partition_paths
-from hudi_ops.services.where import parse_where
-from hudi_ops.table import Table
+from hudi_ops.kernels.keys.keys import PartitionSpec, partition_paths
+from hudi_ops.read.where import parse_where
+from hudi_ops.table.table import Table
 from hudi_ops.view.partition_values import PartitionPaths
 from tests.interop.compare import assert_same_rows
 

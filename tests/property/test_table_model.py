@@ -7,7 +7,7 @@ import os
 from hypothesis import given, settings
 
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from tests.property.table_model import LOCATED_SHAPES, SHAPES, STEPS, Shape, Step, play

@@ -15,7 +15,7 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.engine.spark import SparkEngine
 from hudi_ops.storage.paths import open_storage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from tests.property.table_model import LOCATED_SHAPES, SHAPES, SMALL_FILES, STEPS, Shape, Step, files_of, play

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from hudi_ops.formats import avro
-from hudi_ops.formats.timeline_schemas import CLEAN_METADATA, CLEANER_PLAN
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.timeline.timeline_schemas import CLEAN_METADATA, CLEANER_PLAN
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.names import instant_of_ms

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from hudi_ops.files.merge_rules import MergeRules
-from hudi_ops.files.scan import FileScan, FileTask
-from hudi_ops.files.slice_scan import SliceScan, SliceTask
-from hudi_ops.files.visible_blocks import BlockInstants
-from hudi_ops.services.create import create_table
-from hudi_ops.services.live_groups import live_slices
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.log.visible_blocks import BlockInstants
+from hudi_ops.files.slice.file_scan import FileScan, FileTask
+from hudi_ops.files.slice.slice_scan import SliceScan, SliceTask
+from hudi_ops.services.base.slices import live_slices
+from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.view.schema import table_schema

@@ -9,25 +9,25 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hudi_ops.commit.ledger import pointers
+from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.recover.sweep import notes_of
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
 from hudi_ops.config.table import INDEX_DEFINITIONS_PATH, IndexKind, TableType
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.files.names import parse_data_file
-from hudi_ops.metadata.begin import PROPERTIES_PATH
-from hudi_ops.metadata.instants import load_metadata_timeline
-from hudi_ops.metadata.partitions import FOLDER, TIMELINE_FOLDER
-from hudi_ops.services.create import Definition, create_table
-from hudi_ops.services.ledger import pointers
-from hudi_ops.services.recover import recover
-from hudi_ops.services.sweep import notes_of
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
+from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER
+from hudi_ops.metadata.writer.begin import PROPERTIES_PATH
+from hudi_ops.services.create.create import Definition, create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.timeline.cancelled import MARKS
-from hudi_ops.timeline.commit_log import load_log
-from hudi_ops.timeline.entries import Cancel, Complete, Plan
+from hudi_ops.timeline.log.cancelled import MARKS
+from hudi_ops.timeline.log.commit_log import load_log
+from hudi_ops.timeline.log.entries import Cancel, Complete, Plan
 from hudi_ops.timeline.state import CommitReader, StateLoader
 
 START_MS = 1_900_000_000_000

@@ -6,16 +6,16 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.names import instant_of_ms
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.settings.properties_file import load_config
 from tests.protocol.crash_table import START_MS, make_base
 
 NOW_MS = START_MS + 60_000

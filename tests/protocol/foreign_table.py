@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from hudi_ops.commit.ledger import FOLDER as LEDGERS
 from hudi_ops.formats import properties
-from hudi_ops.services.adopter import Terms
-from hudi_ops.services.ledger import FOLDER as LEDGERS
+from hudi_ops.services.create.adoption import Terms
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.timeline.commit_log import FOLDER as LOG
-from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.properties_file import read_properties
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.log.commit_log import FOLDER as LOG
+from hudi_ops.timeline.settings.properties_file import read_properties
 
 PROPERTIES = ".hoodie/hoodie.properties"
 TIMELINE = ".hoodie/timeline"

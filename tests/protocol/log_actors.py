@@ -6,26 +6,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt, begin
-from hudi_ops.concurrency.locks import LockHolder
-from hudi_ops.formats import avro
-from hudi_ops.formats.timeline_schemas import REQUESTED_REPLACE_METADATA
-from hudi_ops.services.commit import complete_write
-from hudi_ops.services.create import create_table
-from hudi_ops.services.plans import Draft, Planned, publish_plan
-from hudi_ops.services.session import Session
-from hudi_ops.services.write import Write
+from hudi_ops.concurrency.lock.locks import LockHolder
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.timeline.timeline_schemas import REQUESTED_REPLACE_METADATA
+from hudi_ops.services.base.publish import Draft, Planned, publish_plan
+from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.commit_log import Log, load_log
-from hudi_ops.timeline.commit_metadata import WriteStat
-from hudi_ops.timeline.entries import Complete, Entry, Properties
-from hudi_ops.timeline.footprint import Footprint
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.content.commit_metadata import WriteStat
+from hudi_ops.timeline.content.footprint import Footprint
+from hudi_ops.timeline.log.commit_log import Log, load_log
+from hudi_ops.timeline.log.entries import Complete, Entry, Properties
+from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState
 from tests.protocol.crash_table import DEFINITION, START_MS
 

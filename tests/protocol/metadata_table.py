@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from hudi_ops.config.table import PROPERTIES_PATH
 from hudi_ops.files.names import parse_data_file
-from hudi_ops.metadata.instants import load_metadata_timeline
-from hudi_ops.metadata.partitions import FOLDER
-from hudi_ops.services.create import Definition, create_table
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
+from hudi_ops.metadata.records.partitions import FOLDER
+from hudi_ops.services.create.create import Definition, create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.verify import Finding, verify_table

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Conflict, Corrupt, HudiOpsError, InvalidRequest, Unsupported
-from hudi_ops.services.adopter import Terms
-from hudi_ops.services.create import Definition, create_table
+from hudi_ops.services.create.adoption import Terms
+from hudi_ops.services.create.create import Definition, create_table
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.commit_log import load_log, read_slot, slot_path
-from hudi_ops.timeline.entries import Properties
+from hudi_ops.timeline.log.commit_log import load_log, read_slot, slot_path
+from hudi_ops.timeline.log.entries import Properties
 from hudi_ops.timeline.names import instant_of_ms
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import NEW, OLD, SCHEMA, SECOND, START_MS, make_base, rows, unaccounted, visible
 from tests.protocol.foreign_table import (

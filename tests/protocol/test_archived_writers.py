@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from hudi_ops.errors import Corrupt
-from hudi_ops.services.create import Definition, create_table
-from hudi_ops.services.read import plan_read, request_of
-from hudi_ops.services.scan import Scan
+from hudi_ops.read.plan import plan_read, request_of
+from hudi_ops.read.scan import Scan
+from hudi_ops.services.create.create import Definition, create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage

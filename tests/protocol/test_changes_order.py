@@ -16,16 +16,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.services import changes
+from hudi_ops.read import changes
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Folder
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.timeline import checkpoint as checkpoints
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.log import checkpoint as checkpoints
+from hudi_ops.timeline.settings.properties_file import load_config
 from tests.protocol.crash_table import START_MS, make_base, rows
 
 NOW_MS = START_MS + 60_000
@@ -286,7 +286,7 @@ def test_a_completion_below_the_checkpoint_is_given(base: MemoryStorage) -> None
 def test_a_checkpoint_that_forgets_what_was_pending_loses_it(
     base: MemoryStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hudi_ops.services.checkpoints.still_open", lambda *_: ())
+    monkeypatch.setattr("hudi_ops.read.checkpoints.still_open", lambda *_: ())
     assert complete_below_the_checkpoint(base) == {f"k{i}": i for i in (0, 2, 4, 6)} | ODD
 
 

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 
 import pytest
 
+from hudi_ops.commit.archive_boundary import HistoryFile, archive_boundary, below
+from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.takeover import take_over
+from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.concurrency.attempt import Attempt, begin
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest
-from hudi_ops.services.boundary import HistoryFile, archive_boundary, below
-from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.recover import recover
-from hudi_ops.services.session import Session
-from hudi_ops.services.takeover import take_over
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
-from hudi_ops.timeline.commit_log import Log, slot_path
-from hudi_ops.timeline.entries import Archive, Cancel, Complete, Entry, Plan, Properties, Takeover
+from hudi_ops.timeline.log.commit_log import Log, slot_path
+from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Plan, Properties, Takeover
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import START_MS
 from tests.protocol.log_actors import (

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.session import Session
 from hudi_ops.concurrency import transaction
 from hudi_ops.concurrency.attempt import Attempt, begin
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.table import PROPERTIES_PATH
 from hudi_ops.errors import Cancelled, OutcomeUnknown
-from hudi_ops.services.recover import recover
-from hudi_ops.services.session import Session
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
-from hudi_ops.timeline.entries import Cancel, Complete
-from hudi_ops.timeline.properties_file import FOLDED_KEY, write_properties
+from hudi_ops.timeline.log.entries import Cancel, Complete
+from hudi_ops.timeline.settings.properties_file import FOLDED_KEY, write_properties
 from tests.protocol.crash_table import START_MS
 from tests.protocol.log_actors import (
     bare_table,

@@ -9,20 +9,20 @@ from collections.abc import Callable
 
 import pytest
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.commit.apply import invalidate as void
+from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.takeover import take_over
+from hudi_ops.commit.undo.cancel import cancel_write
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, HudiOpsError
-from hudi_ops.services import void
-from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.recover import recover
-from hudi_ops.services.takeover import take_over
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
-from hudi_ops.timeline.commit_log import slot_path
-from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.entries import Complete, Properties, Takeover, Void
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.log.commit_log import slot_path
+from hudi_ops.timeline.log.entries import Complete, Properties, Takeover, Void
 from hudi_ops.timeline.names import instant_of_ms
-from hudi_ops.timeline.properties_file import FOLDED_KEY
+from hudi_ops.timeline.settings.properties_file import FOLDED_KEY
 from tests.protocol.crash_table import START_MS
 from tests.protocol.log_actors import (
     GROUP,

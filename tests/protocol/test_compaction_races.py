@@ -6,21 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from hudi_ops.concurrency.lease import EXPIRY_MS, read_lease
+from hudi_ops.commit.takeover import take_over
+from hudi_ops.commit.undo.cancel import cancel_write
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, InvalidRequest, Unsupported
-from hudi_ops.formats.log_blocks import BlockKind, HeaderKey, encode_block
-from hudi_ops.services import compact as compact_module
-from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.compaction_reasons import Reason
-from hudi_ops.services.takeover import take_over
+from hudi_ops.formats.log.blocks import BlockKind, HeaderKey, encode_block
+from hudi_ops.services.compaction import compact as compact_module
+from hudi_ops.services.compaction.reasons import Reason
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
-from hudi_ops.timeline.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.plan_bytes import encode_compaction
+from hudi_ops.timeline.content.plans import CompactionPlan, read_plan
 from hudi_ops.timeline.names import State, completed_name, inflight_name, instant_of_ms, requested_name
-from hudi_ops.timeline.plan_bytes import encode_compaction
-from hudi_ops.timeline.plans import CompactionPlan, read_plan
 from hudi_ops.verify import verify_table
 from tests.protocol.compaction_table import (
     AFTER_FOURTH,

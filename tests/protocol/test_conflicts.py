@@ -12,28 +12,34 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from hudi_ops.commit import complete as commit
+from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.undo.cancel import cancel_write
+from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.conflicts import Contender
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError
-from hudi_ops.services import commit
-from hudi_ops.services.batch import Batch
-from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.commit import complete_write
-from hudi_ops.services.ingest import ingest
-from hudi_ops.services.operations import DELETE_PARTITION, INSERT_OVERWRITE, UPSERT, WriteOperation, parse_operation
-from hudi_ops.services.remove import remove
-from hudi_ops.services.write import Write
+from hudi_ops.services.write.batch import Batch
+from hudi_ops.services.write.ingest import ingest
+from hudi_ops.services.write.operations import (
+    DELETE_PARTITION,
+    INSERT_OVERWRITE,
+    UPSERT,
+    WriteOperation,
+    parse_operation,
+)
+from hudi_ops.services.write.remove import remove
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.timeline.commit_log import load_log, slot_path
-from hudi_ops.timeline.entries import Cancel, Plan, encode_entry
-from hudi_ops.timeline.footprint import Footprint
+from hudi_ops.timeline.content.footprint import Footprint
+from hudi_ops.timeline.log.commit_log import load_log, slot_path
+from hudi_ops.timeline.log.entries import Cancel, Plan, encode_entry
 from hudi_ops.timeline.names import instant_of_ms
 from tests.protocol.crash_table import OLD, make_base, rows, unaccounted, visible
 from tests.protocol.test_strangers import NOW_MS, TIMELINE, Meanwhile, clustering_plan, group_of

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.undo.rollback_files import plan_bytes
 from hudi_ops.concurrency.markers import read_markers
-from hudi_ops.services.recover import recover
-from hudi_ops.services.rollback_files import plan_bytes
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.faults import Crash, FaultyStorage
+from hudi_ops.timeline.content.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, instant_of_ms
-from hudi_ops.timeline.plans import RollbackPlan, read_plan
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import NEW, OLD, SECOND, make_base, unaccounted, visible
 from tests.protocol.dead_writers import (

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.concurrency.lease import lease_path
+from hudi_ops.concurrency.lease.lease import lease_path
 from hudi_ops.storage.paths import open_storage
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
 
 RESIZE = "20261121021917676"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.transaction import Decided, Prepare
-from hudi_ops.services.batch import Batch
-from hudi_ops.services.ingest import ingest
-from hudi_ops.services.operations import parse_operation
-from hudi_ops.services.session import Session
-from hudi_ops.table import Table
+from hudi_ops.services.write.batch import Batch
+from hudi_ops.services.write.ingest import ingest
+from hudi_ops.services.write.operations import parse_operation
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.testing.simulated import simulated_context

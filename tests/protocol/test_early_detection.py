@@ -11,14 +11,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from hudi_ops.concurrency.early import INTERVAL_S, POLL_MAX_S, Watch
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.early_conflicts import INTERVAL_S, POLL_MAX_S, Watch
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.errors import Conflict
-from hudi_ops.services.begin import begin_watched
-from hudi_ops.services.operations import UPSERT
+from hudi_ops.services.write.attempt import begin_watched
+from hudi_ops.services.write.operations import UPSERT
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.testing.simulated import simulated_context

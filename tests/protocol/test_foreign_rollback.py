@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
-from hudi_ops.services import dead_writers
-from hudi_ops.services import recover as recovery
-from hudi_ops.services.recover import recover
-from hudi_ops.services.rollback_files import metadata_bytes
-from hudi_ops.services.sweep import notes_of
+from hudi_ops.commit.recover import dead_writers
+from hudi_ops.commit.recover import recover as recovery
+from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.recover.sweep import notes_of
+from hudi_ops.commit.undo.rollback_files import metadata_bytes
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
-from hudi_ops.timeline.commit_log import load_log
-from hudi_ops.timeline.entries import Cancel
+from hudi_ops.timeline.content.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.commit_log import load_log
+from hudi_ops.timeline.log.entries import Cancel
 from hudi_ops.timeline.names import State, instant_of_ms
-from hudi_ops.timeline.plans import RollbackPlan, read_plan
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import NEW, OLD, SECOND, make_base, unaccounted, visible
 from tests.protocol.dead_writers import (

@@ -14,15 +14,22 @@ from dataclasses import dataclass
 
 import pytest
 
-from hudi_ops.concurrency import attempt, contenders, standing, transaction
-from hudi_ops.services import apply, boundary, commit, fold, recover, rollback, void
+from hudi_ops.commit import archive_boundary as boundary
+from hudi_ops.commit import complete as commit
+from hudi_ops.commit.apply import decided as apply
+from hudi_ops.commit.apply import invalidate as void
+from hudi_ops.commit.apply import properties as fold
+from hudi_ops.commit.recover import recover
+from hudi_ops.commit.undo import rollback
+from hudi_ops.concurrency import attempt, contenders, transaction
+from hudi_ops.concurrency import attempt_status as standing
 from hudi_ops.storage import claim
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.faults import Fault
 from hudi_ops.testing.simulation import History, Violation, explore
 from hudi_ops.testing.steps import Event
-from hudi_ops.timeline.commit_log import Log, load_log
-from hudi_ops.timeline.properties_file import read_properties
+from hudi_ops.timeline.log.commit_log import Log, load_log
+from hudi_ops.timeline.settings.properties_file import read_properties
 from tests.protocol.scenarios.actors import Later, Recovers, Sets, Writes
 from tests.protocol.scenarios.cases import Case, beside_hudi, mixed_table, of_jobs, with_dead
 from tests.protocol.scenarios.check import Oracle

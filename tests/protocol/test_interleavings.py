@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.undo.cancel import cancel_write
+from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import begin
-from hudi_ops.concurrency.lease import EXPIRY_MS, take_lease
-from hudi_ops.concurrency.locks import Held
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS, take_lease
+from hudi_ops.concurrency.lock.locks import Held
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unavailable
-from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.commit import complete_write
-from hudi_ops.services.write import Write
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.names import instant_of_ms

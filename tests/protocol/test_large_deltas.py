@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Unsupported
-from hudi_ops.files.facts import FileFacts
+from hudi_ops.files.statistics.statistics import FileFacts
 from hudi_ops.formats import large_arrays
 from hudi_ops.formats.large_arrays import as_text, data_bytes, decoded, in_pieces, joined, narrowed, piece
-from hudi_ops.metadata import record_index
-from hudi_ops.metadata.delta import log_files
-from hudi_ops.metadata.partitions import MetadataPartition
-from hudi_ops.metadata.record_index import record_index_records
-from hudi_ops.metadata.slice_files import WantedRecords, read_records
-from hudi_ops.services.metadata_build import build_metadata
-from hudi_ops.services.metadata_compact import compact_metadata
+from hudi_ops.metadata.reader.slice_files import WantedRecords, read_records
+from hudi_ops.metadata.records import record_index
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.records.record_index import record_index_records
+from hudi_ops.metadata.writer.delta import log_files
+from hudi_ops.services.indexing.build import build_metadata
+from hudi_ops.services.metadata_table.compact import compact_metadata
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.view.file_group import DataFile

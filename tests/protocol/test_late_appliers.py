@@ -6,18 +6,20 @@ from collections.abc import Callable
 
 import pytest
 
+from hudi_ops.commit import archive_boundary as boundary
+from hudi_ops.commit.apply import decided as apply
+from hudi_ops.commit.archive_boundary import archive_boundary
+from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.undo import rollback
+from hudi_ops.commit.undo.rollback import undo_attempt
 from hudi_ops.concurrency.attempt import begin
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH
 from hudi_ops.errors import Conflict
-from hudi_ops.services import apply, boundary, rollback
-from hudi_ops.services.boundary import archive_boundary
-from hudi_ops.services.recover import recover
-from hudi_ops.services.rollback import undo_attempt
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
-from hudi_ops.timeline.entries import Void
+from hudi_ops.timeline.log.entries import Void
 from hudi_ops.timeline.names import completed_name
 from tests.protocol.crash_table import START_MS
 from tests.protocol.log_actors import (

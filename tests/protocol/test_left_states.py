@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.commit.recover.recover import RECOVER_EVERY_S
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, InvalidRequest, Unavailable
-from hudi_ops.services.create import create_table
-from hudi_ops.services.recover import RECOVER_EVERY_S
+from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.testing.simulation import explore
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
-from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.names import completed_name, instant_of_ms
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.settings.properties_file import load_config
 from tests.protocol.scenarios.actors import Landed, Recovers, Writes
 from tests.protocol.scenarios.between import clock_of, context, die_at, disturbed, outcome_of
 from tests.protocol.scenarios.cases import BESIDE_HUDI, Case, mixed_table

@@ -17,19 +17,19 @@ from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.write_settings import FileSizes
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Conflict, HudiOpsError, InvalidRequest
-from hudi_ops.services.batch import Batch
-from hudi_ops.services.ingest import ingest
-from hudi_ops.services.operations import parse_operation
+from hudi_ops.services.write.batch import Batch
+from hudi_ops.services.write.ingest import ingest
+from hudi_ops.services.write.operations import parse_operation
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.testing.marks import refuse_unreached
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.testing.simulation import History, Simulation, explore
-from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.footprint import LOOKED_KEY
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.footprint import LOOKED_KEY
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import OLD, START_MS, make_base, rows, visible
 from tests.protocol.test_strangers import NOW_MS, TIMELINE, Meanwhile

@@ -13,17 +13,17 @@ from hudi_ops.config.logged_settings import SettingsSource
 from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest
 from hudi_ops.formats import properties
 from hudi_ops.formats.properties import table_checksum
-from hudi_ops.services.create import create_table
-from hudi_ops.services.repair_properties import PropertiesRepair
+from hudi_ops.services.create.create import create_table
+from hudi_ops.services.recovery.properties import PropertiesRepair
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.timeline.commit_log import load_log, read_slot, slot_path
-from hudi_ops.timeline.entries import Properties, encode_entry
-from hudi_ops.timeline.properties_file import FOLDED_KEY, read_properties
+from hudi_ops.timeline.log.commit_log import load_log, read_slot, slot_path
+from hudi_ops.timeline.log.entries import Properties, encode_entry
+from hudi_ops.timeline.settings.properties_file import FOLDED_KEY, read_properties
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import DEFINITION, FIRST, NEW, OLD, SECOND, START_MS, make_base, visible
 from tests.protocol.foreign_table import PROPERTIES, make_foreign, opened, set_properties

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.concurrency.strangers import LOOKED_BACK_MAX
-from hudi_ops.table import Table
+from hudi_ops.concurrency.foreign.foreign_writers import LOOKED_BACK_MAX
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline import state
-from hudi_ops.timeline.commit_log import load_log
+from hudi_ops.timeline.log.commit_log import load_log
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import FIRST, START_MS, make_base
 

@@ -10,17 +10,17 @@ from dataclasses import replace
 import pyarrow.compute as pc
 import pytest
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Conflict, HudiOpsError, InvalidRequest, Unsupported
-from hudi_ops.metadata.instants import MetadataInstants, load_metadata_timeline
-from hudi_ops.metadata.partitions import FOLDER
-from hudi_ops.services import metadata_build
-from hudi_ops.services.metadata_build import build_metadata
+from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
+from hudi_ops.metadata.records.partitions import FOLDER
+from hudi_ops.services.indexing import build as metadata_build
+from hudi_ops.services.indexing.build import build_metadata
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.archived import ArchivedTimes
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.content.archived import ArchivedTimes
+from hudi_ops.timeline.settings.properties_file import load_config
 from tests.protocol.crash_table import START_MS
 from tests.protocol.metadata_table import LATER, WITH_METADATA, faults_of, make_table, read_rows, table_of
 
@@ -99,7 +99,7 @@ def test_a_refused_writer_is_told_what_helps(base, harm) -> None:
 
 def test_beside_writers_and_readers(base, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it is there again, rows are refused that go where it says; one that has looked before completes, and is in it."""
-    from hudi_ops.services import commit
+    from hudi_ops.commit import complete as commit
 
     clock = ManualClock(NOW_MS)
     storage = base.copy(clock)

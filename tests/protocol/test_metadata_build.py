@@ -7,16 +7,17 @@ import itertools
 
 import pytest
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest
-from hudi_ops.metadata.instants import load_metadata_timeline
-from hudi_ops.metadata.partitions import FOLDER
-from hudi_ops.services import metadata_build, metadata_place
-from hudi_ops.services.metadata_build import build_metadata
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
+from hudi_ops.metadata.records.partitions import FOLDER
+from hudi_ops.services.indexing import build as metadata_build
+from hudi_ops.services.indexing import reserve as metadata_place
+from hudi_ops.services.indexing.build import build_metadata
 from hudi_ops.storage.paths import open_storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.settings.properties_file import load_config
 from tests.protocol.compaction_table import MERGE_ON_READ
 from tests.protocol.crash_table import DEFINITION, START_MS
 from tests.protocol.metadata_table import LATER, WITH_METADATA, faults_of, make_table, read_rows, table_of
@@ -147,7 +148,7 @@ def test_a_compaction_that_completes_meanwhile_is_added(monkeypatch: pytest.Monk
 
 
 def test_a_write_that_began_before_and_decides_after_has_its_delta(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hudi_ops.services import commit
+    from hudi_ops.commit import complete as commit
 
     clock = ManualClock(NOW_MS)
     storage = make_table(DEFINITION).copy(clock)

@@ -9,14 +9,14 @@ import os
 import pytest
 
 from hudi_ops.errors import Busy, Conflict, HudiOpsError
-from hudi_ops.metadata.compaction import compactions, deltas_since_compaction
-from hudi_ops.metadata.instants import load_metadata_timeline
-from hudi_ops.metadata.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition
-from hudi_ops.metadata.table import open_metadata
-from hudi_ops.services import metadata_compact
-from hudi_ops.services.drop_metadata import drop_metadata_table
-from hudi_ops.services.metadata_compact import KEPT_MS, compact_metadata
-from hudi_ops.services.read import Opened
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
+from hudi_ops.metadata.reader.table import open_metadata
+from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition
+from hudi_ops.metadata.writer.compaction import compactions, deltas_since_compaction
+from hudi_ops.read.plan import Opened
+from hudi_ops.services.indexing.drop import drop_metadata_table
+from hudi_ops.services.metadata_table import compact as metadata_compact
+from hudi_ops.services.metadata_table.compact import KEPT_MS, compact_metadata
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from tests.protocol.crash_table import FIRST, SECOND, START_MS

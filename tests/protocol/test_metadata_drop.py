@@ -12,12 +12,12 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.config.table import INDEX_DEFINITIONS_PATH
 from hudi_ops.errors import Busy, InvalidRequest
-from hudi_ops.metadata.layout import load_index_definitions
-from hudi_ops.metadata.partitions import FOLDER
-from hudi_ops.services.drop_metadata import drop_metadata
+from hudi_ops.metadata.reader.layout import load_index_definitions
+from hudi_ops.metadata.records.partitions import FOLDER
+from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import DEFINITION, START_MS
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of

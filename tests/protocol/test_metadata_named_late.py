@@ -14,17 +14,17 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.table import METADATA_PARTITIONS
 from hudi_ops.errors import Conflict
-from hudi_ops.metadata.partitions import FOLDER
-from hudi_ops.services.metadata_build import build_metadata
+from hudi_ops.metadata.records.partitions import FOLDER
+from hudi_ops.services.indexing.build import build_metadata
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
-from hudi_ops.timeline.commit_log import FOLDER as LOG
-from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.properties_file import FOLDED_KEY, load_config, read_properties, write_properties
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.log.commit_log import FOLDER as LOG
+from hudi_ops.timeline.settings.properties_file import FOLDED_KEY, load_config, read_properties, write_properties
 from tests.protocol.crash_table import DEFINITION, START_MS, rows
 from tests.protocol.foreign_table import set_properties
 from tests.protocol.metadata_table import LATER, WITH_METADATA, faults_of, make_table, read_rows, table_of

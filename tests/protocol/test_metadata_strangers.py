@@ -11,24 +11,24 @@ import pytest
 
 from hudi_ops.config.table import TableType
 from hudi_ops.errors import Conflict
-from hudi_ops.metadata.commit import apply_delta
-from hudi_ops.metadata.compaction import commit_bytes, inputs_at, merged_group, plan_bytes
-from hudi_ops.metadata.delta import make_delta
-from hudi_ops.metadata.file_lists import FileChanges, files_records
-from hudi_ops.metadata.instants import MetadataInstants, load_metadata_timeline
-from hudi_ops.metadata.partitions import TIMELINE_FOLDER, MetadataPartition
-from hudi_ops.metadata.slices import list_partition
-from hudi_ops.services.batch import Batch
-from hudi_ops.services.ingest import ingest
-from hudi_ops.services.operations import parse_operation
-from hudi_ops.services.read import Opened
+from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
+from hudi_ops.metadata.reader.slices import list_partition
+from hudi_ops.metadata.records.file_lists import FileChanges, files_records
+from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER, MetadataPartition
+from hudi_ops.metadata.writer.commit import apply_delta
+from hudi_ops.metadata.writer.compaction import commit_bytes, inputs_at, merged_group, plan_bytes
+from hudi_ops.metadata.writer.delta import make_delta
+from hudi_ops.read.plan import Opened
+from hudi_ops.services.write.batch import Batch
+from hudi_ops.services.write.ingest import ingest
+from hudi_ops.services.write.operations import parse_operation
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
-from hudi_ops.timeline.archived import ArchivedTimes
-from hudi_ops.timeline.entries import Void
+from hudi_ops.timeline.content.archived import ArchivedTimes
+from hudi_ops.timeline.log.entries import Void
 from hudi_ops.timeline.names import instant_of_ms
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.settings.properties_file import load_config
 from tests.protocol.crash_table import DEFINITION, FIRST, START_MS, rows
 from tests.protocol.foreign_table import set_properties
 from tests.protocol.metadata_table import LOGGED_WITH_METADATA, WITH_METADATA, faults_of, make_table, table_of

@@ -8,15 +8,15 @@ import os
 
 import pytest
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.commit import takeover
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Cancelled
-from hudi_ops.metadata.commit import apply_delta, undo_delta
-from hudi_ops.metadata.delta import make_delta
-from hudi_ops.metadata.file_lists import FileChanges, files_records
-from hudi_ops.metadata.instants import load_metadata_timeline
-from hudi_ops.metadata.partitions import MetadataPartition
-from hudi_ops.services import takeover
-from hudi_ops.services.read import Opened
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
+from hudi_ops.metadata.records.file_lists import FileChanges, files_records
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.writer.commit import apply_delta, undo_delta
+from hudi_ops.metadata.writer.delta import make_delta
+from hudi_ops.read.plan import Opened
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage

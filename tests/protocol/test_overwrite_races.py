@@ -16,18 +16,18 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Conflict
-from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids
-from hudi_ops.services.batch import Batch
-from hudi_ops.services.ingest import ingest
-from hudi_ops.services.operations import DELETE_PARTITION, TRUNCATE, parse_operation
-from hudi_ops.services.remove import remove
+from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
+from hudi_ops.services.write.batch import Batch
+from hudi_ops.services.write.ingest import ingest
+from hudi_ops.services.write.operations import DELETE_PARTITION, TRUNCATE, parse_operation
+from hudi_ops.services.write.remove import remove
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import DEFINITION, OLD, START_MS, make_base, rows, unaccounted, visible
 

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.errors import Busy, Conflict, HudiOpsError
-from hudi_ops.services.batch import Batch
-from hudi_ops.services.ingest import ingest
-from hudi_ops.services.operations import DELETE_PARTITION, INSERT_OVERWRITE, TRUNCATE, UPSERT, WriteOperation
-from hudi_ops.services.remove import remove
+from hudi_ops.services.write.batch import Batch
+from hudi_ops.services.write.ingest import ingest
+from hudi_ops.services.write.operations import DELETE_PARTITION, INSERT_OVERWRITE, TRUNCATE, UPSERT, WriteOperation
+from hudi_ops.services.write.remove import remove
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.names import instant_of_ms
 from tests.protocol.crash_table import OF_P0, OLD, make_base, rows, visible
 from tests.protocol.test_strangers import NOW_MS, TIMELINE, Meanwhile, clustering_plan, group_of

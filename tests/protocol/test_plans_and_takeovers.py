@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from hudi_ops.concurrency import standing
+from hudi_ops.commit import archive_boundary as boundary
+from hudi_ops.commit.apply import decided as apply
+from hudi_ops.commit.archive_boundary import HistoryFile, archive_boundary
+from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.takeover import clear_older_epochs, take_over
+from hudi_ops.commit.undo.cancel import cancel_write
+from hudi_ops.concurrency import attempt_status as standing
 from hudi_ops.concurrency.attempt import begin
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Cancelled, Conflict
-from hudi_ops.services import apply, boundary, plans
-from hudi_ops.services.boundary import HistoryFile, archive_boundary
-from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.plans import publish_plan
-from hudi_ops.services.recover import recover
-from hudi_ops.services.takeover import clear_older_epochs, take_over
+from hudi_ops.services.base import publish as plans
+from hudi_ops.services.base.publish import publish_plan
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
-from hudi_ops.timeline.entries import Plan
+from hudi_ops.timeline.log.entries import Plan
 from hudi_ops.timeline.names import instant_of_ms
 from tests.protocol.crash_table import START_MS
 from tests.protocol.log_actors import (

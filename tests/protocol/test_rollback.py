@@ -8,19 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from hudi_ops.commit.recover import sweep
+from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.undo import rollback
+from hudi_ops.commit.undo.cancel import cancel_write
+from hudi_ops.commit.undo.rollback import roll_back
 from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, Internal, InvalidRequest, Unsupported
-from hudi_ops.services import rollback, sweep
-from hudi_ops.services.batch import Batch
-from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.ingest import ingest
-from hudi_ops.services.operations import parse_operation
-from hudi_ops.services.recover import recover
-from hudi_ops.services.rollback import roll_back
+from hudi_ops.services.write.batch import Batch
+from hudi_ops.services.write.ingest import ingest
+from hudi_ops.services.write.operations import parse_operation
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
-from hudi_ops.timeline.commit_log import load_log
-from hudi_ops.timeline.entries import Cancel
+from hudi_ops.timeline.log.commit_log import load_log
+from hudi_ops.timeline.log.entries import Cancel
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import NEW, OLD, SECOND, make_base, unaccounted, visible
 from tests.protocol.dead_writers import (

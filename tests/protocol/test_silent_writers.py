@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from hudi_ops.commit.undo.rollback_files import plan_bytes
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.errors import Busy, InvalidRequest
-from hudi_ops.services.rollback_files import plan_bytes
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.timeline.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.plans import RolledBack, read_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, instant_of_ms
-from hudi_ops.timeline.plans import RolledBack, read_result
 from hudi_ops.verify import verify_table
 from tests.protocol.archived_history import TIMELINE, archive
 from tests.protocol.crash_table import NEW, OLD, SECOND, make_base, unaccounted, visible

@@ -20,8 +20,8 @@ from dataclasses import replace
 
 import pytest
 
-from hudi_ops.concurrency import standing
-from hudi_ops.services.compaction_draft import CompactionDraft
+from hudi_ops.concurrency import attempt_status as standing
+from hudi_ops.services.compaction.draft import CompactionDraft
 from hudi_ops.testing.faults import Fault
 from hudi_ops.testing.simulation import Violation, explore, walk
 from hudi_ops.testing.steps import Event, Trouble
@@ -103,7 +103,7 @@ def test_no_drawn_schedule_of_a_compaction_loses_a_row(case: Case) -> None:
 def without_revision(patch: pytest.MonkeyPatch) -> None:
     """What completes while a plan is made is not taken into it, and nobody notices."""
     patch.setattr(CompactionDraft, "revise", lambda self, state: self._draft())
-    patch.setattr("hudi_ops.services.compact.refuse_left_out", lambda *_, **__: None)
+    patch.setattr("hudi_ops.services.compaction.compact.refuse_left_out", lambda *_, **__: None)
 
 
 def without_epochs(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.choices import ALL_FAULTS, FaultMenu, RandomWalk
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.marks import refuse_unreached

@@ -17,11 +17,11 @@ from dataclasses import replace
 
 import pytest
 
-from hudi_ops.services.apply import TimelineApplier
+from hudi_ops.commit.apply.decided import TimelineApplier
 from hudi_ops.testing.faults import Fault
 from hudi_ops.testing.simulation import Violation, explore, walk
 from hudi_ops.testing.steps import Event
-from hudi_ops.timeline.entries import Complete
+from hudi_ops.timeline.log.entries import Complete
 from hudi_ops.timeline.state import TableState
 from tests.protocol.scenarios.actors import Writes
 from tests.protocol.scenarios.cases import Case, of_jobs

@@ -22,15 +22,16 @@ from dataclasses import replace
 
 import pytest
 
-from hudi_ops.concurrency import standing, transaction
+from hudi_ops.concurrency import attempt_status as standing
+from hudi_ops.concurrency import transaction
 from hudi_ops.context import TableContext
 from hudi_ops.storage import claim
 from hudi_ops.storage.claim import Claimed
 from hudi_ops.testing.faults import Fault
 from hudi_ops.testing.simulation import Violation, explore, walk
 from hudi_ops.testing.steps import Event, Trouble
-from hudi_ops.timeline.commit_log import slot_path
-from hudi_ops.timeline.entries import Entry, encode_entry
+from hudi_ops.timeline.log.commit_log import slot_path
+from hudi_ops.timeline.log.entries import Entry, encode_entry
 from tests.protocol.scenarios.actors import Writes
 from tests.protocol.scenarios.cases import Case, beside_hudi, beside_rollback, of_jobs, of_services
 from tests.protocol.scenarios.check import Oracle

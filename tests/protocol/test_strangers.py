@@ -12,22 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH
 from hudi_ops.errors import Busy, Conflict, HudiOpsError
-from hudi_ops.formats import avro
-from hudi_ops.formats.service_schemas import ROLLBACK_PLAN
-from hudi_ops.formats.timeline_schemas import REQUESTED_REPLACE_METADATA
-from hudi_ops.services.batch import Batch
-from hudi_ops.services.create import create_table
-from hudi_ops.services.ingest import ingest
-from hudi_ops.services.operations import parse_operation
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.timeline.service_schemas import ROLLBACK_PLAN
+from hudi_ops.formats.timeline.timeline_schemas import REQUESTED_REPLACE_METADATA
+from hudi_ops.services.create.create import create_table
+from hudi_ops.services.write.batch import Batch
+from hudi_ops.services.write.ingest import ingest
+from hudi_ops.services.write.operations import parse_operation
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.timeline.commit_log import slot_path
+from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.names import instant_of_ms
 from tests.protocol.crash_table import DEFINITION, FIRST, NEW, OLD, SECOND, START_MS, make_base, unaccounted, visible
 

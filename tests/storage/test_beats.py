@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.concurrency.in_process import in_process_lock
-from hudi_ops.concurrency.lease import Renewal, read_lease, take_lease
-from hudi_ops.concurrency.process_beats import ProcessBeats
+from hudi_ops.concurrency.lease.heartbeat_client import ProcessBeats
+from hudi_ops.concurrency.lease.lease import Renewal, read_lease, take_lease
+from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import TableContext
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.protocol import Storage

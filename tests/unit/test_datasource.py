@@ -14,7 +14,7 @@ import pytest
 
 from hudi_ops.datasource import FILE_COST_BYTES, TASK_BYTES, HudiOpsDataSource, HudiOpsReader, spark_schema
 from hudi_ops.errors import InvalidRequest, Unsupported
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 
 SCHEMA = pa.schema([
     ("id", pa.int64()),

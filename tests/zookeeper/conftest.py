@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from hudi_ops.concurrency.zookeeper import ZooKeeperLock
-from hudi_ops.testing.zookeeper import EmbeddedZooKeeper
+from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
+from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 
 DEADLINE_S = 60.0
 BASE_PATH = "/hudi/locks"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 
-from hudi_ops.concurrency.zookeeper import ZooKeeperLock
+from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.errors import Busy
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.cli.main import main
-from hudi_ops.testing.zookeeper import EmbeddedZooKeeper
+from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
 
 
 @pytest.fixture

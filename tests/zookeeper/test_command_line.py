@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from hudi_ops.cli.main import main
-from hudi_ops.testing.zookeeper import EmbeddedZooKeeper
+from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
 
 
 def declare(folder: Path, hosts: str, monkeypatch: pytest.MonkeyPatch) -> None:

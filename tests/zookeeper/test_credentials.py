@@ -12,11 +12,11 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from hudi_ops.concurrency.zookeeper import ZooKeeperLock
+from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
+from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.config.zookeeper_settings import ZooKeeperSettings
 from hudi_ops.errors import Busy, InvalidRequest, Unavailable, Unsupported
-from hudi_ops.table import Table
-from hudi_ops.testing.zookeeper import EmbeddedZooKeeper
+from hudi_ops.table.table import Table
 from tests.zookeeper.conftest import BASE_PATH, DEADLINE_S
 from tests.zookeeper.tls_server import make_certificates, tls_server
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.concurrency.zookeeper import ZooKeeperLock
+from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
+from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.errors import Busy
-from hudi_ops.testing.zookeeper import EmbeddedZooKeeper
 
 HAND_OVERS = 20
 REFUSED_S = 0.3

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hudi_ops.cli.zookeeper import app
-from hudi_ops.concurrency.zookeeper_session import probe
+from hudi_ops.cli.locks.zookeeper import app
+from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
+from hudi_ops.concurrency.lock.zookeeper_session import probe
 from hudi_ops.errors import InvalidRequest, Unavailable, Unsupported
-from hudi_ops.testing.zookeeper import EmbeddedZooKeeper
 
 
 def test_serves_when_start_returns_and_a_second_start_changes_nothing(own_server: EmbeddedZooKeeper) -> None:
@@ -41,7 +41,7 @@ def test_listens_on_loopback_only(server: EmbeddedZooKeeper) -> None:
 
 def test_other_processes_see_it_and_stop_it(own_server: EmbeddedZooKeeper, tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from hudi_ops.testing.zookeeper import EmbeddedZooKeeper;"
+        "import sys; from pathlib import Path; from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper;"
         "it = EmbeddedZooKeeper(Path(sys.argv[1])); print(it.status().is_serving, it.stop(), it.status().is_running);"
         "assert 'pyspark' not in sys.modules"
     )

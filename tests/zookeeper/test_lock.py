@@ -19,9 +19,9 @@ from multiprocessing.connection import Connection
 import pytest
 from kazoo.client import KazooClient
 
-from hudi_ops.concurrency.zookeeper import ZooKeeperLock
+from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
+from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.errors import Busy, InvalidRequest, Unavailable
-from hudi_ops.testing.zookeeper import EmbeddedZooKeeper
 
 NewLock = Callable[..., ZooKeeperLock]
 

@@ -14,16 +14,16 @@ import pytest
 from kazoo.client import KazooClient
 
 from hudi_ops.clock import SystemClock
-from hudi_ops.concurrency import zookeeper
-from hudi_ops.concurrency.zookeeper import ZooKeeperLock
+from hudi_ops.concurrency.lock import zookeeper
+from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
+from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.context import Owner, TableContext
 from hudi_ops.errors import Busy
-from hudi_ops.services.create import Definition, create_table
+from hudi_ops.services.create.create import Definition, create_table
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.testing.simulated import NoBeats
-from hudi_ops.testing.zookeeper import EmbeddedZooKeeper
 from hudi_ops.verify import verify_table
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64())])

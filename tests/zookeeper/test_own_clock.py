@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.clock import SystemClock
-from hudi_ops.concurrency.zookeeper import ZooKeeperLock
+from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
+from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Unavailable
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.table import Table
-from hudi_ops.testing.zookeeper import EmbeddedZooKeeper
+from hudi_ops.table.table import Table
 
 SCHEMA = pa.schema([("id", pa.string())])
 ROWS = pa.table({"id": ["a"]}, schema=SCHEMA)

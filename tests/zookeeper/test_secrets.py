@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from kazoo.client import KazooClient
 
-from hudi_ops.concurrency.zookeeper import ZooKeeperLock
+from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
+from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.config.zookeeper_settings import ZooKeeperSettings
-from hudi_ops.testing.zookeeper import EmbeddedZooKeeper
 from tests.zookeeper.conftest import BASE_PATH, DEADLINE_S
 
 PASSWORD = "Zoo/Kee per+Secret"

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.retry import retried
+from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt, begin
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER
 from hudi_ops.context import TableContext
-from hudi_ops.services.batch import Batch
-from hudi_ops.services.ingest import ingest
-from hudi_ops.services.operations import DELETE_PARTITION
-from hudi_ops.services.recover import recover
-from hudi_ops.services.remove import remove
-from hudi_ops.services.retry import retried
-from hudi_ops.services.session import Session
-from hudi_ops.timeline.entries import Entry, Properties
+from hudi_ops.services.write.batch import Batch
+from hudi_ops.services.write.ingest import ingest
+from hudi_ops.services.write.operations import DELETE_PARTITION
+from hudi_ops.services.write.remove import remove
+from hudi_ops.timeline.log.entries import Entry, Properties
 from hudi_ops.timeline.state import TableState
 from tests.protocol.scenarios.worlds import Job
 

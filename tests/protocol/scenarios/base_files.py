@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hudi_ops.files.base_file import WriterSettings, encode_base_file
+from hudi_ops.files.base.base_file import WriterSettings, encode_base_file
 from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
 from tests.protocol.scenarios.worlds import DEFINITION, SCHEMA, Rows, rows_of
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.context import TableContext
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.faults import Fault

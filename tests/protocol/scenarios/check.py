@@ -12,18 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
 from hudi_ops.files.names import parse_data_file
-from hudi_ops.metadata.begin import PROPERTIES_PATH as METADATA_PROPERTIES
-from hudi_ops.services.session import Session
+from hudi_ops.metadata.writer.begin import PROPERTIES_PATH as METADATA_PROPERTIES
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.timeline.commit_log import Log, load_log
-from hudi_ops.timeline.entries import Archive, Cancel, Complete, Entry, Plan, Takeover
+from hudi_ops.timeline.log.commit_log import Log, load_log
+from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Plan, Takeover
 from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.state import CommitReader, StateLoader
 from hudi_ops.verify import verify_table

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.context import TableContext
-from hudi_ops.services.compact import Execution, execute
-from hudi_ops.services.compaction_plan import CompactionRequest, plan_compaction
-from hudi_ops.services.session import Session
+from hudi_ops.services.compaction.compact import Execution, execute
+from hudi_ops.services.compaction.plan import CompactionRequest, plan_compaction
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.steps import Trouble
 from tests.protocol.scenarios.actors import Landed, Writes

@@ -12,22 +12,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
-from hudi_ops.concurrency.locks import LockProvider
+from hudi_ops.concurrency.lock.locks import LockProvider
 from hudi_ops.concurrency.markers import delete_markers, list_markers, put_marker
 from hudi_ops.config.table import TableConfig
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.files.names import DataFileName, base_file_name, data_path, parse_data_file
-from hudi_ops.formats import avro
-from hudi_ops.formats.service_schemas import ROLLBACK_METADATA, ROLLBACK_PLAN
-from hudi_ops.formats.timeline_schemas import REQUESTED_REPLACE_METADATA
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.timeline.service_schemas import ROLLBACK_METADATA, ROLLBACK_PLAN
+from hudi_ops.formats.timeline.timeline_schemas import REQUESTED_REPLACE_METADATA
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.content.plans import ReplacePlan, read_plan
+from hudi_ops.timeline.content.rollbacks import rollback_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, completed_name, inflight_name, instant_of_ms, ms_of_instant, requested_name
-from hudi_ops.timeline.plans import ReplacePlan, read_plan
-from hudi_ops.timeline.properties_file import load_config
-from hudi_ops.timeline.rollbacks import rollback_of
+from hudi_ops.timeline.settings.properties_file import load_config
 from tests.protocol.scenarios.actors import Landed
 from tests.protocol.scenarios.base_files import base_file
 from tests.protocol.scenarios.listing_reader import replaced_groups, rows_in

@@ -12,15 +12,15 @@ from functools import lru_cache
 
 import pyarrow.parquet as pq
 
-from hudi_ops.files.log_file import LogFileReader
+from hudi_ops.files.log.log_file import LogFileReader
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats import partition_metadata
-from hudi_ops.formats.log_blocks import BlockKind
+from hudi_ops.formats.log.blocks import BlockKind
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.settings.properties_file import load_config
 
 
 def listed_rows(storage: MemoryStorage) -> dict[str, int]:

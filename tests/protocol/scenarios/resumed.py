@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from hudi_ops.commit.session import Session
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.context import TableContext
-from hudi_ops.services.create import create_table
-from hudi_ops.services.session import Session
+from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from tests.protocol.scenarios.actors import Landed, Writes

@@ -9,31 +9,31 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hudi_ops.commit.archive_boundary import HistoryFile, archive_boundary
+from hudi_ops.commit.observed import seen_by
+from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.takeover import clear_older_epochs, take_over
+from hudi_ops.commit.undo.rollback import roll_back, undo_attempt
 from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.concurrency.attempt_status import refuse_settled
 from hudi_ops.concurrency.conflicts import Contender, refuse_completed
 from hudi_ops.concurrency.markers import put_marker
-from hudi_ops.concurrency.standing import refuse_settled
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Cancelled, Conflict, InvalidRequest
 from hudi_ops.files.names import base_file_name, data_path
-from hudi_ops.formats import avro
-from hudi_ops.formats.timeline_schemas import REQUESTED_REPLACE_METADATA
-from hudi_ops.services.boundary import HistoryFile, archive_boundary
-from hudi_ops.services.live_groups import live_slices
-from hudi_ops.services.plans import Draft, publish_plan
-from hudi_ops.services.recover import recover
-from hudi_ops.services.rollback import roll_back, undo_attempt
-from hudi_ops.services.seen import seen_by
-from hudi_ops.services.session import Session
-from hudi_ops.services.takeover import clear_older_epochs, take_over
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.timeline.timeline_schemas import REQUESTED_REPLACE_METADATA
+from hudi_ops.services.base.publish import Draft, publish_plan
+from hudi_ops.services.base.slices import live_slices
 from hudi_ops.storage.claim import ensure
-from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
-from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
-from hudi_ops.timeline.entries import Complete, Entry
-from hudi_ops.timeline.footprint import BUCKET_DIGITS, Footprint, footprint_of
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint, footprint_of
+from hudi_ops.timeline.content.plans import PlannedSlice, ReplacePlan, read_plan
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
+from hudi_ops.timeline.log.entries import Complete, Entry
+from hudi_ops.timeline.log.reserve import known_times, next_after
 from hudi_ops.timeline.names import inflight_name
-from hudi_ops.timeline.plans import PlannedSlice, ReplacePlan, read_plan
-from hudi_ops.timeline.reserve import known_times, next_after
 from hudi_ops.timeline.state import TableState
 from tests.protocol.scenarios.actors import Landed
 from tests.protocol.scenarios.base_files import base_file

@@ -8,10 +8,10 @@ from functools import cache
 
 import pyarrow as pa
 
-from hudi_ops.services.create import Definition, create_table
-from hudi_ops.services.operations import WriteOperation, parse_operation
+from hudi_ops.services.create.create import Definition, create_table
+from hudi_ops.services.write.operations import WriteOperation, parse_operation
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 

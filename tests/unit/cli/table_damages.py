@@ -12,14 +12,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from hudi_ops import Table
+from hudi_ops.commit.undo.rollback_files import plan_bytes
 from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH
-from hudi_ops.services.rollback_files import plan_bytes
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.commit_log import slot_path
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.names import State, inflight_name, instant_of_ms, ms_of_instant, requested_name
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.settings.properties_file import load_config
 from tests.protocol.archived_history import put_history
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.int64()), ("city", pa.string())])

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from hudi_ops.cli import changes
+from hudi_ops.cli.rows import changes
 
 
 def ids(answer: Any) -> list[str]:

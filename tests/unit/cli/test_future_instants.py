@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from hudi_ops.clock import SystemClock
-from hudi_ops.concurrency.in_process import InProcessLock
+from hudi_ops.concurrency.lock.in_process import InProcessLock
 from hudi_ops.context import TableContext
 from hudi_ops.storage.local import LocalStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 
 DAY_MS = 86_400_000

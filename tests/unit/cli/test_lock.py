@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hudi_ops.concurrency.in_process import in_process_lock
-from hudi_ops.concurrency.lease import EXPIRY_MS, lease_path, take_lease
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS, lease_path, take_lease
+from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import Owner, TableContext
 from hudi_ops.storage.local import LocalStorage
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import typer
 
-from hudi_ops.cli import inspect
 from hudi_ops.cli.main import app
+from hudi_ops.cli.tables import inspect
 from hudi_ops.errors import HudiOpsError
 from tests.unit.cli.terminal import at_terminal
 
@@ -129,7 +129,7 @@ def test_an_interrupt_is_130(call: Callable[..., Any], monkeypatch: pytest.Monke
 
 WAITING = """
 import threading
-from hudi_ops.cli import inspect
+from hudi_ops.cli.tables import inspect
 from hudi_ops.cli.main import run
 from tests.unit.cli.terminal import at_terminal
 

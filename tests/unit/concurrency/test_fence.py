@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudi_ops.concurrency.fence import in_both_orders
+from hudi_ops.concurrency.foreign.fence import in_both_orders
 
 TIMES = st.integers(1, 9).map(str)
 WRITES = st.lists(st.tuples(TIMES, st.integers(10, 40).map(str)), max_size=7, unique_by=lambda one: one[1]).map(sorted)

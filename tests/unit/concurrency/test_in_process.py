@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from hudi_ops.concurrency.in_process import InProcessLock, in_process_lock
+from hudi_ops.concurrency.lock.in_process import InProcessLock, in_process_lock
 from hudi_ops.errors import Busy, Internal, InvalidRequest
 
 DEADLINE_S = 20.0

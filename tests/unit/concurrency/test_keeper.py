@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.undo.cancel import cancel_write
+from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import begin
-from hudi_ops.concurrency.keeper import GAP_S_MAX, refuse_starved
-from hudi_ops.concurrency.lease import drop_lease, read_lease
+from hudi_ops.concurrency.lease.lease import drop_lease, read_lease
+from hudi_ops.concurrency.lease.monitor import GAP_S_MAX, refuse_starved
 from hudi_ops.errors import Cancelled, Unavailable
-from hudi_ops.services.cancel import cancel_write
-from hudi_ops.services.commit import complete_write
-from hudi_ops.services.create import create_table
-from hudi_ops.services.session import Session
-from hudi_ops.services.write import Write
+from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.timeline.commit_log import slot_path
-from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.entries import Takeover, encode_entry
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.log.commit_log import slot_path
+from hudi_ops.timeline.log.entries import Takeover, encode_entry
 from tests.protocol.crash_table import DEFINITION, START_MS
 
 

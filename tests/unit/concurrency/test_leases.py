@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from hudi_ops.concurrency.ended import ends_if_it_fails
-from hudi_ops.concurrency.in_process import in_process_lock
-from hudi_ops.concurrency.lease import (
+from hudi_ops.concurrency.lease.heartbeat_threads import ThreadBeats
+from hudi_ops.concurrency.lease.lease import (
     EXPIRY_MS,
     Renewal,
     drop_lease,
@@ -21,7 +21,7 @@ from hudi_ops.concurrency.lease import (
     read_lease,
     take_lease,
 )
-from hudi_ops.concurrency.thread_beats import ThreadBeats
+from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import Owner, TableContext
 from hudi_ops.errors import Unavailable
 from hudi_ops.storage.memory import MemoryStorage

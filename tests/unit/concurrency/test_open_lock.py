@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.concurrency.in_process import InProcessLock
-from hudi_ops.concurrency.open_lock import lock_of, open_lock, parse_lock_url
-from hudi_ops.concurrency.zookeeper import ZooKeeperLock
+from hudi_ops.concurrency.lock.in_process import InProcessLock
+from hudi_ops.concurrency.lock.open_lock import lock_of, open_lock, parse_lock_url
+from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.tables_file import locate_table
 from hudi_ops.context import Owner
@@ -87,7 +87,7 @@ def test_a_declared_table_has_one_lock_by_name_and_by_path(tmp_path: Path, monke
 def test_kazoo_comes_with_the_first_zookeeper_lock() -> None:
     program = (
         "import sys\n"
-        "from hudi_ops.concurrency.open_lock import open_lock\n"
+        "from hudi_ops.concurrency.lock.open_lock import open_lock\n"
         "open_lock(None, table_uri='/data/trips', lock_key='trips')\n"
         "assert 'kazoo' not in sys.modules\n"
     )

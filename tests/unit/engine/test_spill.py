@@ -83,7 +83,7 @@ import resource, signal, sys
 import numpy as np, pyarrow as pa
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Unavailable
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 
 table = Table.create(sys.argv[1], name="t", record_key=["id"], schema=pa.schema([("id", pa.int64()), ("x", pa.float64())]),
                      buckets=4, engine=LocalEngine(memory_bytes=1_000_000, spill_folder=sys.argv[2]))

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops.errors import Unavailable
-from hudi_ops.files import base_file_writer
-from hudi_ops.files.base_file import BaseFileReader, WriterSettings, encode_base_file, stored_schema
-from hudi_ops.files.base_file_writer import BaseFileWriter
-from hudi_ops.formats.bloom import BloomFilter
+from hudi_ops.files.base import writer as base_file_writer
+from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, encode_base_file, stored_schema
+from hudi_ops.files.base.writer import BaseFileWriter
+from hudi_ops.formats.parquet.bloom import BloomFilter
 from hudi_ops.kernels.meta_columns import add_meta_columns
 from hudi_ops.storage.memory import MemoryStorage
 

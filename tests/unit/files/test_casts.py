@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.files.casts import fit_column
+from hudi_ops.sources.casts import fit_column
 
 MICROS, MILLIS, MONEY = pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC"), pa.decimal128(10, 2)
 NEW_YEAR = datetime(2020, 1, 1, tzinfo=UTC)

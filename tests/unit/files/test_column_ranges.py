@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hudi_ops.files.column_ranges import merged_range, ranges_of_base, ranges_of_rows
-from hudi_ops.files.facts import ColumnRange, WantedFacts
-from hudi_ops.files.facts_of_files import FactsTask, facts_of_file
+from hudi_ops.files.statistics.collect import FactsTask, facts_of_file
+from hudi_ops.files.statistics.column_ranges import merged_range, ranges_of_base, ranges_of_rows
+from hudi_ops.files.statistics.statistics import ColumnRange, WantedFacts
 from hudi_ops.storage.local import LocalStorage
 
 

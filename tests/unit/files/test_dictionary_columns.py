@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hudi_ops.files.base_file import BaseFileReader, WriterSettings, encode_base_file
-from hudi_ops.files.dictionary_columns import dictionary_columns, pays
+from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, encode_base_file
+from hudi_ops.files.base.dictionary_columns import dictionary_columns, pays
 from hudi_ops.kernels.meta_columns import add_meta_columns
 from hudi_ops.storage.memory import MemoryStorage
 

@@ -10,14 +10,14 @@ import pytest
 
 from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.errors import Corrupt, Internal, NotFound
-from hudi_ops.files.base_file import WriterSettings, encode_base_file, stored_avro_schema, with_meta
-from hudi_ops.files.facts import FileFacts, WantedFacts
-from hudi_ops.files.facts_of_files import FactsTask, facts_of_file
-from hudi_ops.files.log_file import encode_log_file
-from hudi_ops.files.merge_rules import MergeRules
-from hudi_ops.files.slice_keys import SliceKeysTask, keys_of_slice
-from hudi_ops.formats.log_deletes import Deletes
-from hudi_ops.kernels.merge import Ordering
+from hudi_ops.files.base.base_file import WriterSettings, encode_base_file, stored_avro_schema, with_meta
+from hudi_ops.files.log.log_file import encode_log_file
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.slice.slice_keys import SliceKeysTask, keys_of_slice
+from hudi_ops.files.statistics.collect import FactsTask, facts_of_file
+from hudi_ops.files.statistics.statistics import FileFacts, WantedFacts
+from hudi_ops.formats.log.deletes import Deletes
+from hudi_ops.kernels.merging.merge import Ordering
 from hudi_ops.storage.memory import MemoryStorage
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int32())])

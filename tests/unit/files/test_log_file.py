@@ -14,10 +14,10 @@ import pytest
 
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import Corrupt, Internal, InvalidRequest, NotFound, Unavailable, Unsupported
-from hudi_ops.files.base_file import WriterSettings, stored_avro_schema
-from hudi_ops.files.log_file import WHOLE_BYTES, LogBlock, LogFileReader, encode_log_file
-from hudi_ops.formats.log_blocks import BlockKind, HeaderKey, encode_block
-from hudi_ops.formats.log_deletes import Deletes
+from hudi_ops.files.base.base_file import WriterSettings, stored_avro_schema
+from hudi_ops.files.log.log_file import WHOLE_BYTES, LogBlock, LogFileReader, encode_log_file
+from hudi_ops.formats.log.blocks import BlockKind, HeaderKey, encode_block
+from hudi_ops.formats.log.deletes import Deletes
 from hudi_ops.kernels.meta_columns import add_meta_columns
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage

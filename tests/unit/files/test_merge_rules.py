@@ -8,9 +8,9 @@ import pytest
 from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Unsupported
-from hudi_ops.files.merge_rules import MergeRules
-from hudi_ops.kernels.keys import KeySpec
-from hudi_ops.kernels.merge import Ordering
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.kernels.keys.keys import KeySpec
+from hudi_ops.kernels.merging.merge import Ordering
 
 SCHEMA = pa.schema([("id", pa.int32()), ("ts", pa.int64()), ("op", pa.string())])
 

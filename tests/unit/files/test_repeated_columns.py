@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hudi_ops.files.base_file import BaseFileReader, conform
-from hudi_ops.files.repeated_columns import concat_rows, decoded, plain_type, repeated_columns
+from hudi_ops.files.base.base_file import BaseFileReader, conform
+from hudi_ops.files.base.repeated_columns import concat_rows, decoded, plain_type, repeated_columns
 from hudi_ops.storage.memory import MemoryStorage
 
 ROWS = 5000

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.files.dictionary_columns import pays
-from hudi_ops.files.row_stream import open_rows
-from hudi_ops.files.runs import joined, picked, runs_of
+from hudi_ops.files.base.dictionary_columns import pays
+from hudi_ops.sources.row_stream import open_rows
+from hudi_ops.sources.runs import joined, picked, runs_of
 
 ROWS = pa.table({"id": list(range(1_000)), "text": [None if n % 9 == 1 else f"t{n}" for n in range(1_000)]})
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import HudiOpsError, InvalidRequest, Unsupported
-from hudi_ops.files.schema_change import merge_schemas, schema_changes
+from hudi_ops.sources.schema_change import merge_schemas, schema_changes
 
 TABLE = pa.schema([
     ("id", pa.int32()),

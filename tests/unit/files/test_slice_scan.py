@@ -11,15 +11,15 @@ import pytest
 
 from hudi_ops.config.columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hudi_ops.errors import Corrupt, NotFound, Unsupported
-from hudi_ops.files.base_file import WriterSettings, stored_avro_schema, with_meta
-from hudi_ops.files.log_file import encode_log_file
-from hudi_ops.files.merge_rules import MergeRules
-from hudi_ops.files.scan import FileScan, FileTask
-from hudi_ops.files.slice_scan import SliceScan, SliceTask, open_scan
-from hudi_ops.files.visible_blocks import BlockInstants
-from hudi_ops.formats.log_deletes import Deletes
-from hudi_ops.kernels.keys import KeySpec
-from hudi_ops.kernels.merge import Ordering
+from hudi_ops.files.base.base_file import WriterSettings, stored_avro_schema, with_meta
+from hudi_ops.files.log.log_file import encode_log_file
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.log.visible_blocks import BlockInstants
+from hudi_ops.files.slice.file_scan import FileScan, FileTask
+from hudi_ops.files.slice.slice_scan import SliceScan, SliceTask, open_scan
+from hudi_ops.formats.log.deletes import Deletes
+from hudi_ops.kernels.keys.keys import KeySpec
+from hudi_ops.kernels.merging.merge import Ordering
 from hudi_ops.storage.memory import MemoryStorage
 
 NOW = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("note", pa.string()), ("price", pa.float64())])
@@ -166,7 +166,7 @@ def test_a_log_file_that_is_gone() -> None:
 
 
 def test_changes_leave_out_older_rows_of_a_log_compaction() -> None:
-    from hudi_ops.formats.log_blocks import BlockKind, HeaderKey, encode_block
+    from hudi_ops.formats.log.blocks import BlockKind, HeaderKey, encode_block
 
     mixed = rows(NOW, {"id": 1, "ts": 1, COMMIT_TIME: "1"}, {"id": 2, "ts": 1, COMMIT_TIME: "3"})
     headers = {

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.files.source import fit_rows, read_runs, source_format
+from hudi_ops.sources.source import fit_rows, read_runs, source_format
 from hudi_ops.storage.paths import open_storage
 from hudi_ops.storage.protocol import FileInfo, Storage
 

@@ -8,9 +8,9 @@ import pytest
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import Unsupported
-from hudi_ops.files.log_file import LogBlock
-from hudi_ops.files.visible_blocks import BlockInstants, visible_blocks
-from hudi_ops.formats.log_blocks import BlockKind, HeaderKey
+from hudi_ops.files.log.log_file import LogBlock
+from hudi_ops.files.log.visible_blocks import BlockInstants, visible_blocks
+from hudi_ops.formats.log.blocks import BlockKind, HeaderKey
 from hudi_ops.timeline.active import timeline_of
 from hudi_ops.timeline.names import parse_file_name
 

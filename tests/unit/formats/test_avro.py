@@ -9,8 +9,8 @@ import fastavro
 import pytest
 
 from hudi_ops.errors import Corrupt, Internal, Unsupported
-from hudi_ops.formats import avro
-from hudi_ops.formats import timeline_schemas as schemas
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.timeline import timeline_schemas as schemas
 
 STAT = {"fileId": "f-0", "path": "p=a/f-0_1-0-1_2.parquet", "numWrites": 3, "fileSizeInBytes": 2**40}
 COMMIT = {"partitionToWriteStats": {"p=a": [STAT]}, "extraMetadata": {"schema": "{}"}, "operationType": "UPSERT"}

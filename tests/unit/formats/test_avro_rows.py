@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Corrupt, InvalidRequest, Unsupported
-from hudi_ops.formats.avro_rows import AvroRows, encode_rows
-from hudi_ops.formats.log_blocks import BlockKind, HeaderKey, scan_blocks
+from hudi_ops.formats.avro.rows import AvroRows, encode_rows
+from hudi_ops.formats.log.blocks import BlockKind, HeaderKey, scan_blocks
 
 PATH = "p=a/.f-0_1.log.1_0-0-0"
 

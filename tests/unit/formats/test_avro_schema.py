@@ -10,8 +10,9 @@ import pytest
 
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import Corrupt, InvalidRequest, Unsupported
-from hudi_ops.formats import avro, properties
-from hudi_ops.formats.avro_schema import decimal_size_bytes, normalise, record_name, to_arrow, to_avro
+from hudi_ops.formats import properties
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.avro.schema import decimal_size_bytes, normalise, record_name, to_arrow, to_avro
 
 ALL_KINDS = pa.schema([
     *(pa.field(name, pa.string()) for name in META_COLUMNS),

@@ -13,8 +13,8 @@ import pytest
 
 from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.errors import Corrupt, InvalidRequest
-from hudi_ops.formats import parquet_footer
-from hudi_ops.formats.bloom import DYNAMIC_V0, SIMPLE, BloomFilter, decode
+from hudi_ops.formats.parquet import footer as parquet_footer
+from hudi_ops.formats.parquet.bloom import DYNAMIC_V0, SIMPLE, BloomFilter, decode
 
 KEYS = [
     "a",

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Corrupt, Unsupported
-from hudi_ops.formats.hfile import HFile, HFileReader, read_hfile, write_hfile
+from hudi_ops.formats.hfile.reader import HFile, HFileReader, read_hfile, write_hfile
 from tests.unit.formats.hand_made_hfile import GZ, NONE, SUFFIX, entry, field_of, hand_made
 
 PATH = ".hoodie/metadata/files/files-0000-0_0-0-0_0.hfile"

@@ -8,15 +8,15 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Corrupt, Internal, Unsupported
-from hudi_ops.formats.hfile import HFile, HFileReader
-from hudi_ops.formats.hfile_blocks import (
+from hudi_ops.formats.hfile.reader import HFile, HFileReader
+from hudi_ops.formats.log.blocks import BlockKind, HeaderKey, encode_block, scan_blocks
+from hudi_ops.formats.log.deletes import Deletes, encode_deletes
+from hudi_ops.formats.log.hfile_blocks import (
     encode_empty_init_log,
     encode_metadata_log,
     open_metadata_log,
     read_metadata_log,
 )
-from hudi_ops.formats.log_blocks import BlockKind, HeaderKey, encode_block, scan_blocks
-from hudi_ops.formats.log_deletes import Deletes, encode_deletes
 
 PATH = ".hoodie/metadata/record_index/.record-index-0000-0_20261121021733647.log.1_0-0-0"
 SCHEMA = '{"type":"record","name":"r","fields":[]}'

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from hudi_ops.formats.hfile import HFileReader, read_hfile, write_hfile
-from hudi_ops.formats.hfile_blocks import encode_empty_init_log, encode_metadata_log, read_metadata_log
-from hudi_ops.formats.log_blocks import BlockKind, HeaderKey, scan_blocks
+from hudi_ops.formats.hfile.reader import HFileReader, read_hfile, write_hfile
+from hudi_ops.formats.log.hfile_blocks import encode_empty_init_log, encode_metadata_log, read_metadata_log
+from hudi_ops.formats.log.blocks import BlockKind, HeaderKey, scan_blocks
 
 
 class Found(NamedTuple):

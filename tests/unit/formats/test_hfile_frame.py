@@ -8,8 +8,8 @@ import struct
 import pytest
 
 from hudi_ops.errors import Corrupt, HudiOpsError
-from hudi_ops.formats.hfile_frame import DATA, Codec, decode_block, encode_block
-from hudi_ops.formats.hfile_trailer import Trailer, decode_info, decode_trailer, encode_info
+from hudi_ops.formats.hfile.frame import DATA, Codec, decode_block, encode_block
+from hudi_ops.formats.hfile.trailer import Trailer, decode_info, decode_trailer, encode_info
 from tests.unit.formats.hand_made_hfile import field_of, varint
 
 PATH = "f-0.hfile"

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Internal, InvalidRequest
-from hudi_ops.formats.hfile import HFileReader, read_hfile, write_hfile
-from hudi_ops.formats.hfile_trailer import Trailer, decode_trailer
+from hudi_ops.formats.hfile.reader import HFileReader, read_hfile, write_hfile
+from hudi_ops.formats.hfile.trailer import Trailer, decode_trailer
 
 PATH = "f-0.hfile"
 SCHEMA = '{"type":"record","name":"r","fields":[]}'

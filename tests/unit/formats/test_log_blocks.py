@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Corrupt, HudiOpsError, Unsupported
-from hudi_ops.formats.log_blocks import BlockKind, BlockSpan, HeaderKey, encode_block, scan_blocks
+from hudi_ops.formats.log.blocks import BlockKind, BlockSpan, HeaderKey, encode_block, scan_blocks
 
 PATH = "p=a/.f-0_1.log.1_0-0-0"
 INSTANT = {HeaderKey.INSTANT_TIME: "20261121021717365"}

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hudi_ops.errors import Corrupt, InvalidRequest, Unsupported
-from hudi_ops.formats.log_blocks import BlockKind, scan_blocks
-from hudi_ops.formats.log_deletes import WINDOW_BYTES, Deletes, decode_deletes, encode_deletes
+from hudi_ops.formats.log.blocks import BlockKind, scan_blocks
+from hudi_ops.formats.log.deletes import WINDOW_BYTES, Deletes, decode_deletes, encode_deletes
 
 PATH = "p=a/.f-0_1.log.1_0-0-0"
 WRAPPED: list[tuple[str, Any]] = [

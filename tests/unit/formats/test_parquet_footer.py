@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops.errors import Corrupt
-from hudi_ops.formats import parquet_footer
-from hudi_ops.formats.bloom import BloomFilter
-from hudi_ops.formats.parquet_footer import BaseFileFooter
+from hudi_ops.formats.parquet import footer as parquet_footer
+from hudi_ops.formats.parquet.bloom import BloomFilter
+from hudi_ops.formats.parquet.footer import BaseFileFooter
 
 BLOOM = BloomFilter.build(pa.array(["a", "\u00fc"]), capacity=10)
 FULL = BaseFileFooter(BLOOM, "a", "\u00fc", '{"type":"record"}')

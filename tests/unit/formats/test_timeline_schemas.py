@@ -6,9 +6,9 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 
-from hudi_ops.formats import avro
-from hudi_ops.formats import timeline_schemas as schemas
-from hudi_ops.formats.avro_schema import to_arrow
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.avro.schema import to_arrow
+from hudi_ops.formats.timeline import timeline_schemas as schemas
 
 CONSTANTS = {getattr(schemas, name)["name"]: getattr(schemas, name) for name in schemas.__all__}
 NOT_IN_FIXTURES = {"HoodieRestorePlan", "HoodieRestoreMetadata"}

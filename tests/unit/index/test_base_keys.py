@@ -9,7 +9,7 @@ import pytest
 
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import NotFound
-from hudi_ops.files.base_file import WriterSettings, encode_base_file
+from hudi_ops.files.base.base_file import WriterSettings, encode_base_file
 from hudi_ops.index.base_keys import BaseFileLocator, KeyedGroup
 from hudi_ops.index.locator import GroupName
 from hudi_ops.kernels.meta_columns import add_meta_columns

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hudi_ops.index import bucket_fit
 from hudi_ops.index.bucket_fit import KeySample, chosen_groups, first_misfit, fitting_counts, other_hash_fields
-from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids
+from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.view.file_group import DataFile
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from hudi_ops.index import simple_bucket
 from hudi_ops.index.simple_bucket import Tagger
-from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids
-from hudi_ops.kernels.keys import KeySpec, PartitionSpec, record_keys
+from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
+from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, record_keys
 
 
 def batch(rows: int, chunks: int) -> pa.Table:

@@ -7,8 +7,8 @@ import pytest
 
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import Internal, InvalidRequest
+from hudi_ops.kernels.merging.split import split_groups
 from hudi_ops.kernels.meta_columns import add_meta_columns, meta_schema, with_file_name
-from hudi_ops.kernels.split import split_groups
 from hudi_ops.kernels.statistics import first_null_row, key_range
 
 DATA = pa.table({"id": ["a", "b"], "n": [1, None]})

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest, Unsupported
-from hudi_ops.kernels.hashing import bucket_hash_values, bucket_ids, group_hash, java_string_hash
+from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids, group_hash, java_string_hash
 
 VECTORS = json.loads((Path(__file__).parent / "bucket_vectors.json").read_text())
 

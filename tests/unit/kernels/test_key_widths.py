@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from hudi_ops.kernels.key_widths import narrowed
-from hudi_ops.kernels.merge import pairs
+from hudi_ops.kernels.keys.key_widths import narrowed
+from hudi_ops.kernels.merging.merge import pairs
 
 SAME = pa.array(["aa", "bb", "é", "cc"])
 """Two bytes each, also where that is one letter."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest, Unsupported
-from hudi_ops.kernels.keys import KeySpec, PartitionSpec, partition_paths, record_keys
+from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, partition_paths, record_keys
 
 VECTORS = json.loads((Path(__file__).parent / "bucket_vectors.json").read_text())
 TYPES = {

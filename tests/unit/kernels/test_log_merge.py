@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Unsupported
-from hudi_ops.kernels.log_merge import LogEntries, Meeting
-from hudi_ops.kernels.merge import Ordering
-from hudi_ops.kernels.ordering import ordering_of_deletes
+from hudi_ops.kernels.merging.log_merge import LogEntries, Meeting
+from hudi_ops.kernels.merging.merge import Ordering
+from hudi_ops.kernels.merging.ordering import ordering_of_deletes
 
 EVENT, COMMIT = Ordering.EVENT_TIME, Ordering.COMMIT_TIME
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.kernels.merge import Ordering, combine, existing, plan_append, plan_merge
+from hudi_ops.kernels.merging.merge import Ordering, combine, existing, plan_append, plan_merge
 
 
 def test_batch_without_duplicates_is_kept_whole() -> None:

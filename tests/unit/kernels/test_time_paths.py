@@ -9,7 +9,7 @@ import pytest
 
 from hudi_ops.config.key_generators import TimePartition
 from hudi_ops.errors import InvalidRequest, Unsupported
-from hudi_ops.kernels.keys import PartitionSpec, partition_paths
+from hudi_ops.kernels.keys.keys import PartitionSpec, partition_paths
 
 
 def paths(column: pa.Array, time: TimePartition, *, hive: bool = False, encode: bool = False) -> list[str]:

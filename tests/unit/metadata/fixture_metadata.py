@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hudi_ops.formats.hfile import HFileReader, read_hfile
-from hudi_ops.formats.hfile_blocks import read_metadata_log
-from hudi_ops.formats.log_blocks import HeaderKey, scan_blocks
-from hudi_ops.metadata.partitions import MetadataPartition
-from hudi_ops.metadata.records import Records
+from hudi_ops.formats.hfile.reader import HFileReader, read_hfile
+from hudi_ops.formats.log.blocks import HeaderKey, scan_blocks
+from hudi_ops.formats.log.hfile_blocks import read_metadata_log
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.records.records import Records
 
 TABLES = (
     "v8_trips_8i3u1d_mor",

@@ -9,32 +9,32 @@ from pathlib import Path
 import pyarrow as pa
 
 from hudi_ops.config.table import METADATA_PARTITIONS, IndexKind, TableConfig, TableFacts
-from hudi_ops.files.base_file import stored_schema
-from hudi_ops.files.facts import FileFacts, WantedFacts
-from hudi_ops.files.facts_of_files import FactsTask, facts_of_file
-from hudi_ops.files.merge_rules import MergeRules
-from hudi_ops.formats.hfile import write_hfile
-from hudi_ops.formats.hfile_blocks import encode_empty_init_log, encode_metadata_log
-from hudi_ops.metadata.bloom_filters import bloom_filter_records
-from hudi_ops.metadata.column_stats import column_stats_records
-from hudi_ops.metadata.file_lists import FileChanges, files_records
+from hudi_ops.files.base.base_file import stored_schema
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.statistics.collect import FactsTask, facts_of_file
+from hudi_ops.files.statistics.statistics import FileFacts, WantedFacts
+from hudi_ops.formats.hfile.reader import write_hfile
+from hudi_ops.formats.log.hfile_blocks import encode_empty_init_log, encode_metadata_log
 from hudi_ops.metadata.indexed_columns import indexed_columns
-from hudi_ops.metadata.merge import compacted, merge
-from hudi_ops.metadata.partition_stats import partition_stats_records
-from hudi_ops.metadata.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition, group_id
-from hudi_ops.metadata.record_index import record_index_records
-from hudi_ops.metadata.records import Records
-from hudi_ops.metadata.schema import record_schema
-from hudi_ops.services.read import Opened
+from hudi_ops.metadata.reader.merge import compacted, merge
+from hudi_ops.metadata.records.bloom_filters import bloom_filter_records
+from hudi_ops.metadata.records.column_stats import column_stats_records
+from hudi_ops.metadata.records.file_lists import FileChanges, files_records
+from hudi_ops.metadata.records.partition_stats import partition_stats_records
+from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition, group_id
+from hudi_ops.metadata.records.record_index import record_index_records
+from hudi_ops.metadata.records.records import Records
+from hudi_ops.metadata.records.schema import record_schema
+from hudi_ops.read.plan import Opened
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.commit_log import read_slot, slot_path
-from hudi_ops.timeline.entries import Properties, encode_entry
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.commit_log import read_slot, slot_path
+from hudi_ops.timeline.log.entries import Properties, encode_entry
+from hudi_ops.timeline.log.unique_keys import counted_until
 from hudi_ops.timeline.names import ms_of_instant
-from hudi_ops.timeline.properties_file import load_config, read_properties, write_properties
-from hudi_ops.timeline.unique_keys import counted_until
+from hudi_ops.timeline.settings.properties_file import load_config, read_properties, write_properties
 from hudi_ops.view.schema import table_schema
 
 GROUPS: Mapping[MetadataPartition, int] = {

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hudi_ops.formats import properties
-from hudi_ops.metadata.begin import PROPERTIES_PATH, metadata_properties
+from hudi_ops.metadata.writer.begin import PROPERTIES_PATH, metadata_properties
 from hudi_ops.storage.local import LocalStorage
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.settings.properties_file import load_config
 
 
 @pytest.mark.parametrize("name", ["v8_trips_8i3u1d_mor", "v9_all_types_metadata_mor"])

@@ -10,18 +10,18 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.config.table import TableConfig
-from hudi_ops.files.facts import ColumnRange, FileFacts
+from hudi_ops.files.statistics.statistics import ColumnRange, FileFacts
 from hudi_ops.kernels.condition import Condition, absent, both, compared, either, negated
-from hudi_ops.metadata.bounds import possible_files, possible_partitions
-from hudi_ops.metadata.column_stats import column_stats_records, removed_stats
-from hudi_ops.metadata.instants import MetadataInstants, load_metadata_timeline
-from hudi_ops.metadata.partition_stats import partition_stats_records
-from hudi_ops.metadata.partitions import MetadataPartition
-from hudi_ops.metadata.records import Records
-from hudi_ops.metadata.table import MetadataTable
+from hudi_ops.metadata.prune.bounds import possible_files, possible_partitions
+from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
+from hudi_ops.metadata.reader.table import MetadataTable
+from hudi_ops.metadata.records.column_stats import column_stats_records, removed_stats
+from hudi_ops.metadata.records.partition_stats import partition_stats_records
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.records.records import Records
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.archived import ArchivedTimes
+from hudi_ops.timeline.content.archived import ArchivedTimes
 from hudi_ops.view.file_group import DataFile
 from tests.unit.metadata.made_metadata import put_delta, put_init
 

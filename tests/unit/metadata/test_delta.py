@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from hudi_ops.errors import Corrupt
-from hudi_ops.metadata.commit import apply_delta, undo_delta
-from hudi_ops.metadata.delta import MetadataDelta
-from hudi_ops.metadata.instants import init_instants, load_metadata_timeline
-from hudi_ops.metadata.partitions import FOLDER
+from hudi_ops.metadata.reader.instants import init_instants, load_metadata_timeline
+from hudi_ops.metadata.records.partitions import FOLDER
+from hudi_ops.metadata.writer.commit import apply_delta, undo_delta
+from hudi_ops.metadata.writer.delta import MetadataDelta
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.timeline.active import Timeline
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from hudi_ops.metadata.file_lists import FileChanges, decoded_entries, files_records, listed_files, listing_records
-from hudi_ops.metadata.keys import ALL_PARTITIONS_KEY
-from hudi_ops.metadata.merge import merge
+from hudi_ops.metadata.reader.merge import merge
+from hudi_ops.metadata.records.file_lists import (
+    FileChanges,
+    decoded_entries,
+    files_records,
+    listed_files,
+    listing_records,
+)
+from hudi_ops.metadata.records.keys import ALL_PARTITIONS_KEY
 
 
 def test_partitions_that_get_files_are_listed_as_apache_hudi_lists_them() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from hudi_ops.metadata.keys import (
+from hudi_ops.metadata.records.keys import (
     bloom_filter_key,
     column_hash,
     column_stats_key,

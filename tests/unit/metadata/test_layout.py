@@ -10,21 +10,21 @@ import pytest
 
 from hudi_ops.config.table import TableConfig, TableFacts
 from hudi_ops.errors import Conflict, Unsupported
-from hudi_ops.metadata.cleaning import superseded_files
-from hudi_ops.metadata.compaction import inputs_at
-from hudi_ops.metadata.instants import MetadataInstants, load_metadata_timeline
-from hudi_ops.metadata.layout import Basis, basis_of, count_groups, kept_partitions
-from hudi_ops.metadata.partitions import FOLDER, HISTORY_FOLDER, TIMELINE_FOLDER, MetadataPartition, is_kept
-from hudi_ops.metadata.slices import list_partition, newest_slices
+from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
+from hudi_ops.metadata.reader.layout import Basis, basis_of, count_groups, kept_partitions
+from hudi_ops.metadata.reader.slices import list_partition, newest_slices
+from hudi_ops.metadata.records.partitions import FOLDER, HISTORY_FOLDER, TIMELINE_FOLDER, MetadataPartition, is_kept
+from hudi_ops.metadata.writer.cleaning import superseded_files
+from hudi_ops.metadata.writer.compaction import inputs_at
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.archived import ArchivedTimes
-from hudi_ops.timeline.commit_log import Log
-from hudi_ops.timeline.entries import Properties
+from hudi_ops.timeline.content.archived import ArchivedTimes
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.commit_log import Log
+from hudi_ops.timeline.log.entries import Properties
 from hudi_ops.timeline.names import State
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState
 from tests.protocol.archived_history import put_history
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hudi_ops.errors import InvalidRequest, Unsupported
-from hudi_ops.metadata.listing import MetadataListing, listing_choice, open_listing
-from hudi_ops.metadata.table import open_metadata
-from hudi_ops.services.read import Opened
+from hudi_ops.metadata.reader.listing import MetadataListing, listing_choice, open_listing
+from hudi_ops.metadata.reader.table import open_metadata
+from hudi_ops.read.plan import Opened
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.view.listing import Listing
 from tests.unit.metadata.fixture_metadata import TABLES

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 import pytest
 
 from hudi_ops.errors import Corrupt, Unavailable
-from hudi_ops.metadata.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition
-from hudi_ops.metadata.record_index import decoded_locations
-from hudi_ops.metadata.records import Records
-from hudi_ops.metadata.table import MetadataTable, open_metadata
-from hudi_ops.services.read import Opened
+from hudi_ops.metadata.reader.table import MetadataTable, open_metadata
+from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition
+from hudi_ops.metadata.records.record_index import decoded_locations
+from hudi_ops.metadata.records.records import Records
+from hudi_ops.read.plan import Opened
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.view.listing import StorageListing

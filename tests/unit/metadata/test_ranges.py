@@ -18,16 +18,16 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Unsupported
-from hudi_ops.files.facts import ColumnRange, FileFacts
-from hudi_ops.metadata.column_stats import column_stats_records, removed_stats
-from hudi_ops.metadata.keys import column_stats_key
-from hudi_ops.metadata.merge import merge
-from hudi_ops.metadata.partition_stats import partition_stats_records
-from hudi_ops.metadata.partitions import MetadataPartition
-from hudi_ops.metadata.records import Records, empty
-from hudi_ops.metadata.schema import record_schema
-from hudi_ops.metadata.stat_values import widest
-from hudi_ops.metadata.stored_ranges import StoredRanges
+from hudi_ops.files.statistics.statistics import ColumnRange, FileFacts
+from hudi_ops.metadata.reader.merge import merge
+from hudi_ops.metadata.records.column_stats import column_stats_records, removed_stats
+from hudi_ops.metadata.records.keys import column_stats_key
+from hudi_ops.metadata.records.partition_stats import partition_stats_records
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.records.records import Records, empty
+from hudi_ops.metadata.records.schema import record_schema
+from hudi_ops.metadata.records.stat_values import widest
+from hudi_ops.metadata.records.stored_ranges import StoredRanges
 
 _FIXTURE = Path(__file__).parents[2] / "fixtures" / "apache-hudi-ranges.json"
 _STATS = MetadataPartition.COLUMN_STATS

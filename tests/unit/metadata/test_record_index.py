@@ -8,12 +8,12 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from hudi_ops.files.facts import FileFacts
 from hudi_ops.files.names import bucket_file_id
-from hudi_ops.metadata.partitions import MetadataPartition
-from hudi_ops.metadata.record_index import decoded_locations, location_values, record_index_records
-from hudi_ops.metadata.schema import record_schema
-from hudi_ops.metadata.values import types_and_fields
+from hudi_ops.files.statistics.statistics import FileFacts
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.records.record_index import decoded_locations, location_values, record_index_records
+from hudi_ops.metadata.records.schema import record_schema
+from hudi_ops.metadata.records.values import types_and_fields
 
 
 def _facts(file_id: str, added: list[str], removed: list[str], path: str = "p") -> FileFacts:

@@ -13,23 +13,23 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Internal
-from hudi_ops.metadata.bloom_filters import bloom_filter_values, decoded_filters
-from hudi_ops.metadata.column_stats import range_values
-from hudi_ops.metadata.file_lists import decoded_entries, file_maps, file_values
-from hudi_ops.metadata.keys import (
+from hudi_ops.metadata.reader.merge import merge
+from hudi_ops.metadata.records.bloom_filters import bloom_filter_values, decoded_filters
+from hudi_ops.metadata.records.column_stats import range_values
+from hudi_ops.metadata.records.file_lists import decoded_entries, file_maps, file_values
+from hudi_ops.metadata.records.keys import (
     ALL_PARTITIONS_KEY,
     bloom_filter_key,
     column_stats_key,
     partition_name,
     partition_stats_key,
 )
-from hudi_ops.metadata.merge import merge
-from hudi_ops.metadata.partitions import MetadataPartition, default_groups, group_numbers
-from hudi_ops.metadata.record_index import decoded_locations, location_values
-from hudi_ops.metadata.records import empty
-from hudi_ops.metadata.schema import commit_schema, record_schema
-from hudi_ops.metadata.stored_ranges import StoredRanges
-from hudi_ops.metadata.values import types_and_fields, without_file_name
+from hudi_ops.metadata.records.partitions import MetadataPartition, default_groups, group_numbers
+from hudi_ops.metadata.records.record_index import decoded_locations, location_values
+from hudi_ops.metadata.records.records import empty
+from hudi_ops.metadata.records.schema import commit_schema, record_schema
+from hudi_ops.metadata.records.stored_ranges import StoredRanges
+from hudi_ops.metadata.records.values import types_and_fields, without_file_name
 from tests.unit.metadata.fixture_metadata import TABLES, StoredFile, stored_files
 
 _RANGES = (MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS)

@@ -13,14 +13,14 @@ from hudi_ops import Table
 from hudi_ops.clock import SystemClock
 from hudi_ops.config.table import IndexKind, TableConfig
 from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, Unsupported
-from hudi_ops.services.adopter import Terms
+from hudi_ops.services.create.adoption import Terms
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.paths import open_storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.timeline.commit_log import read_slot
+from hudi_ops.timeline.log.commit_log import read_slot
 from hudi_ops.timeline.names import instant_of_ms
-from hudi_ops.timeline.properties_file import read_properties
+from hudi_ops.timeline.settings.properties_file import read_properties
 from tests.protocol.foreign_table import make_foreign, set_properties, snapshot
 
 ANSWERS: dict[str, tuple[type[HudiOpsError], str]] = {
@@ -198,7 +198,7 @@ def test_two_groups_of_one_bucket_are_refused(theirs: MemoryStorage) -> None:
     twin = f"{path.rpartition('/')[0]}/{digits}-{'8' if rest[0] == '9' else '9'}{rest[1:]}"
     theirs.put(twin, theirs.get(path))
     commit = max(info.path for info in theirs.list(".hoodie/timeline") if info.path.endswith(".commit"))
-    from hudi_ops.timeline.commit_metadata import CommitMetadata
+    from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 
     metadata = CommitMetadata.from_bytes(theirs.get(commit), commit)
     named = next(stat for stat in metadata.stats if stat.path == path)

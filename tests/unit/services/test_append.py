@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.files.log_file import BlockKind, LogFileReader
+from hudi_ops.files.log.log_file import BlockKind, LogFileReader
 from hudi_ops.files.names import parse_data_file
-from hudi_ops.formats.log_blocks import HeaderKey
-from hudi_ops.services.create import Definition, create_table
+from hudi_ops.formats.log.blocks import HeaderKey
+from hudi_ops.services.create.create import Definition, create_table
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.timeline.commit_metadata import WriteStat
+from hudi_ops.timeline.content.commit_metadata import WriteStat
 
 DELETED = "_hoodie_is_deleted"
 SCHEMA = pa.schema([

@@ -13,7 +13,7 @@ import pytest
 
 from hudi_ops.clock import SystemClock
 from hudi_ops.errors import Corrupt, InvalidRequest, Unavailable, Unsupported
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.active import load_timeline
 from tests.protocol.cleaning import clean

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.clock import SystemClock, ToldTime
-from hudi_ops.concurrency.in_process import InProcessLock
+from hudi_ops.concurrency.lock.in_process import InProcessLock
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.context import TableContext
 from hudi_ops.errors import InvalidRequest, Unavailable
-from hudi_ops.services.adopter import Terms
+from hudi_ops.services.create.adoption import Terms
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import FileInfo
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.verify import verify_table

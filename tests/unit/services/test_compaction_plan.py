@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.services.compaction_estimate import (
+from hudi_ops.services.compaction.cost import (
     ARROW_PER_STORED,
     COPIES,
     PLAN_S,
@@ -16,12 +16,12 @@ from hudi_ops.services.compaction_estimate import (
     error_of,
     estimate,
 )
-from hudi_ops.services.compaction_reasons import Reason
-from hudi_ops.services.compaction_strategies import STRATEGIES, Candidate, measured, parse_strategy, within
+from hudi_ops.services.compaction.reasons import Reason
+from hudi_ops.services.compaction.strategies import STRATEGIES, Candidate, measured, parse_strategy, within
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
+from hudi_ops.timeline.content.plans import CompactionPlan, plan_of
 from hudi_ops.timeline.names import requested_name
-from hudi_ops.timeline.plans import CompactionPlan, plan_of
 from hudi_ops.view.file_group import DataFile
 from tests.protocol.compaction_table import FOURTH, make_logged, table_of
 from tests.protocol.crash_table import DEFINITION, FIRST, START_MS, rows

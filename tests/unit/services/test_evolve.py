@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.errors import Conflict, InvalidRequest
-from hudi_ops.services import ingest as ingest_module
-from hudi_ops.services.begin import begin_watched
-from hudi_ops.services.commit import complete_write
-from hudi_ops.services.write import Write
-from hudi_ops.table import Table
+from hudi_ops.services.write import ingest as ingest_module
+from hudi_ops.services.write.attempt import begin_watched
+from hudi_ops.table.table import Table
 
 SCHEMA = pa.schema([
     ("id", pa.string()),
@@ -180,7 +180,7 @@ def test_what_arrow_does_not_know_of_a_schema_is_carried_over(tmp_path: Path, mo
         {"name": "kind", "type": ["null", kind], "default": None},
     ]
     avro = {"type": "record", "name": "theirs", "namespace": "their.space", "fields": columns}
-    monkeypatch.setattr("hudi_ops.services.create.to_avro", lambda *_: avro)
+    monkeypatch.setattr("hudi_ops.services.create.create.to_avro", lambda *_: avro)
     schema = pa.schema([pa.field("id", pa.string(), False), ("kind", pa.string())])
     table = Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema=schema)
     table.ingest(pa.table({"id": ["a"], "kind": ["x"]}))

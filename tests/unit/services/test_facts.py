@@ -13,19 +13,19 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.config.columns import IS_DELETED, META_COLUMNS, RECORD_KEY
-from hudi_ops.files.base_file import BaseFileReader
-from hudi_ops.files.facts import NO_FACTS, FileFacts, WantedFacts
-from hudi_ops.files.facts_of_files import FactsTask, facts_of_file
-from hudi_ops.files.merge_rules import MergeRules
-from hudi_ops.files.slice_keys import SliceKeysTask, keys_of_slice
-from hudi_ops.files.slice_scan import SliceTask
-from hudi_ops.files.visible_blocks import BlockInstants
-from hudi_ops.kernels.keys import KeySpec
-from hudi_ops.kernels.merge import Operation, Ordering
-from hudi_ops.services.append_tasks import write_bucket
-from hudi_ops.services.compact_inputs import SliceInput
-from hudi_ops.services.compact_tasks import CompactTask, compact_slice
-from hudi_ops.services.merge_tasks import BucketResult, BucketTask
+from hudi_ops.files.base.base_file import BaseFileReader
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.log.visible_blocks import BlockInstants
+from hudi_ops.files.slice.slice_keys import SliceKeysTask, keys_of_slice
+from hudi_ops.files.slice.slice_scan import SliceTask
+from hudi_ops.files.statistics.collect import FactsTask, facts_of_file
+from hudi_ops.files.statistics.statistics import NO_FACTS, FileFacts, WantedFacts
+from hudi_ops.kernels.keys.keys import KeySpec
+from hudi_ops.kernels.merging.merge import Operation, Ordering
+from hudi_ops.services.compaction.inputs import SliceInput
+from hudi_ops.services.compaction.tasks import CompactTask, compact_slice
+from hudi_ops.services.write.tasks.append import write_bucket
+from hudi_ops.services.write.tasks.merge import BucketResult, BucketTask
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hudi_ops.concurrency.in_process import in_process_lock
+from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Conflict, InvalidRequest
-from hudi_ops.services.create import Definition, create_table
+from hudi_ops.services.create.create import Definition, create_table
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 
@@ -113,7 +113,7 @@ def on_disk(tmp_path: Path) -> Table:
 
 
 def test_a_stream_is_read_once_however_often_the_commit_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hudi_ops.services import ingest as ingest_module
+    from hudi_ops.services.write import ingest as ingest_module
 
     table, reads = on_disk(tmp_path), []
     complete, tries = ingest_module.complete_write, []
@@ -139,8 +139,8 @@ def test_a_stream_is_read_once_however_often_the_commit_tries(tmp_path: Path, mo
 def test_a_stream_is_not_written_by_rules_that_changed_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hudi_ops.services import batch as batch_module
-    from hudi_ops.services import ingest as ingest_module
+    from hudi_ops.services.write import batch as batch_module
+    from hudi_ops.services.write import ingest as ingest_module
 
     table = on_disk(tmp_path)
     spec_of, seen = batch_module.tag_spec, []
@@ -168,7 +168,7 @@ def test_a_stream_is_not_written_by_rules_that_changed_meanwhile(
 def test_a_bad_row_deep_in_a_stream_is_named_by_its_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, column: str, value: object, says: str
 ) -> None:
-    from hudi_ops.services import given_rows
+    from hudi_ops.services.write import rows as given_rows
 
     monkeypatch.setattr(given_rows, "RUN_BYTES", 20_000)
     table = on_disk(tmp_path)
@@ -242,7 +242,7 @@ def test_auto_says_why_a_stream_stays_in_this_process(tmp_path: Path) -> None:
 def test_large_parquet_files_are_read_by_parts_into_the_same_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hudi_ops.files import source as source_module
+    from hudi_ops.sources import source as source_module
 
     (tmp_path / "in").mkdir()
     for seed in range(2):

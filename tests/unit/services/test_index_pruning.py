@@ -12,17 +12,17 @@ import pytest
 
 from hudi_ops.config.table import IndexKind
 from hudi_ops.errors import NotFound, Unavailable, Unsupported
-from hudi_ops.formats.hfile_blocks import encode_metadata_log
-from hudi_ops.metadata.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition, group_id, group_numbers
-from hudi_ops.metadata.record_index import location_values
-from hudi_ops.metadata.schema import record_schema
-from hudi_ops.services.changes import ChangesRequest, plan_changes
-from hudi_ops.services.listing_check import check_listing
-from hudi_ops.services.read import plan_read, request_of
-from hudi_ops.services.scan import Scan
+from hudi_ops.formats.log.hfile_blocks import encode_metadata_log
+from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition, group_id, group_numbers
+from hudi_ops.metadata.records.record_index import location_values
+from hudi_ops.metadata.records.schema import record_schema
+from hudi_ops.read.changes import ChangesRequest, plan_changes
+from hudi_ops.read.plan import plan_read, request_of
+from hudi_ops.read.scan import Scan
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.timeline.commit_log import slot_path
+from hudi_ops.timeline.log.commit_log import slot_path
+from hudi_ops.verify.data.listing import check_listing
 from tests.interop.compare import assert_same_rows
 from tests.interop.expected import load_expected
 from tests.unit.metadata.fixture_metadata import TABLES

@@ -12,7 +12,7 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.config.write_settings import LogFormat
 from hudi_ops.errors import Corrupt, InvalidRequest
-from hudi_ops.files.slice_scan import SliceTask
+from hudi_ops.files.slice.slice_scan import SliceTask
 from tests.interop.compare import assert_same_rows
 
 HudiFixtures = Callable[[str], Path]

@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops.errors import Busy, InvalidRequest
-from hudi_ops.formats import avro
-from hudi_ops.formats.timeline_schemas import REQUESTED_REPLACE_METADATA
-from hudi_ops.services.operations import INGESTING, Replaces, parse_operation
-from hudi_ops.table import Table
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.timeline.timeline_schemas import REQUESTED_REPLACE_METADATA
+from hudi_ops.services.write.operations import INGESTING, Replaces, parse_operation
+from hudi_ops.table.table import Table
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.timeline.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.verify import verify_table
 
 SCHEMA = pa.schema([
@@ -256,7 +256,7 @@ def test_pending_services_of_hudi_on_replaced_groups_are_waited_for(table: Table
         "fileId": one.name.partition("_")[0],
         "partitionPath": "p=p0",
     }
-    from hudi_ops.formats.timeline_schemas import COMPACTION_PLAN
+    from hudi_ops.formats.timeline.timeline_schemas import COMPACTION_PLAN
 
     plan = avro.write_one(COMPACTION_PLAN, {"operations": [{**theirs, "baseInstantTime": "1"}], "version": 2})
     storage.put(".hoodie/timeline/20200101000000000.compaction.requested", plan)

@@ -13,8 +13,9 @@ from hudi_ops import Table
 from hudi_ops.config.write_settings import FileSizes
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import InvalidRequest, Unsupported
-from hudi_ops.services import locators, placement
-from hudi_ops.services.live_groups import live_slices
+from hudi_ops.services.base.slices import live_slices
+from hudi_ops.services.write.routing import locators
+from hudi_ops.services.write.routing import lookup as placement
 from hudi_ops.view.slices import Slice
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64())])

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.clock import SystemClock
-from hudi_ops.concurrency.in_process import InProcessLock
+from hudi_ops.concurrency.lock.in_process import InProcessLock
 from hudi_ops.context import TableContext
 from hudi_ops.errors import InvalidRequest, Unsupported
-from hudi_ops.services.adopter import Terms
+from hudi_ops.services.create.adoption import Terms
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from tests.protocol.foreign_table import make_foreign
 
 ROWS = pa.table({"id": ["a"]})

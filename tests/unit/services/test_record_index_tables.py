@@ -11,10 +11,10 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.config.table import IndexName
 from hudi_ops.errors import InvalidRequest, Unsupported
-from hudi_ops.metadata.key_places import groups_of_keys
-from hudi_ops.metadata.table import open_metadata
-from hudi_ops.services.drop_metadata import drop_metadata
-from hudi_ops.services.read import Opened
+from hudi_ops.metadata.prune.key_places import groups_of_keys
+from hudi_ops.metadata.reader.table import open_metadata
+from hudi_ops.read.plan import Opened
+from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.verify import verify_table
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64())])

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 
 SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string())])
 

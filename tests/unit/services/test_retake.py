@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.services.operations import INGESTING
-from hudi_ops.table import Table
+from hudi_ops.services.write.operations import INGESTING
+from hudi_ops.table.table import Table
 
 SCHEMA = pa.schema([("id", pa.string()), ("text", pa.string())])
 

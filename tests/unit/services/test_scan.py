@@ -15,7 +15,7 @@ import pytest
 
 from hudi_ops.clock import SystemClock
 from hudi_ops.errors import Corrupt, InvalidRequest, Unavailable
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from tests.interop.compare import assert_same_rows
 from tests.protocol.cleaning import clean

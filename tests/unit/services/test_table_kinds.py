@@ -14,8 +14,8 @@ from hudi_ops import Table
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.config.key_generators import TimePartition
 from hudi_ops.errors import HudiOpsError, InvalidRequest
-from hudi_ops.files.base_file import BaseFileReader, stored_schema
-from hudi_ops.services.describe import describe_table
+from hudi_ops.files.base.base_file import BaseFileReader, stored_schema
+from hudi_ops.services.inspect.summary import describe_table
 from hudi_ops.verify import verify_table
 
 SCHEMA = pa.schema([

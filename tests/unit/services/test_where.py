@@ -10,7 +10,7 @@ import pytest
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.kernels.bounds import ColumnBounds, bounds_table
 from hudi_ops.kernels.condition import possible_units
-from hudi_ops.services.where import parse_where
+from hudi_ops.read.where import parse_where
 
 ROWS = pa.table({
     "id": [1, 2, 3, 4],

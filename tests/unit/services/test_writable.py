@@ -13,8 +13,8 @@ from hudi_ops import Table
 from hudi_ops.cli.main import main
 from hudi_ops.clock import SystemClock
 from hudi_ops.errors import Unsupported
-from hudi_ops.services.adopter import Terms
-from hudi_ops.services.describe import describe_table
+from hudi_ops.services.create.adoption import Terms
+from hudi_ops.services.inspect.summary import describe_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.paths import open_storage
 from hudi_ops.testing.simulated import simulated_context

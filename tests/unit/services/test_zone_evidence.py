@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hudi_ops.config.table import TableConfig
-from hudi_ops.services.zone_evidence import ZoneEvidence, zone_evidence
+from hudi_ops.services.create.zone_evidence import ZoneEvidence, zone_evidence
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.timeline.names import completed_name, instant_of_ms
 

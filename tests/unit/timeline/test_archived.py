@@ -11,9 +11,9 @@ import pytest
 
 from hudi_ops.errors import Corrupt
 from hudi_ops.storage.paths import open_storage
-from hudi_ops.timeline.archived import load_history
-from hudi_ops.timeline.commit_metadata import CommitMetadata
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.content.archived import load_history
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.settings.properties_file import load_config
 
 NAME = "v9_cow_clean_savepoint_rollback_archive"
 HISTORY = ".hoodie/timeline/history"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.timeline.checkpoint import Checkpoint, brings_rows, is_checkpoint, still_open
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.checkpoint import Checkpoint, brings_rows, is_checkpoint, still_open
 from hudi_ops.timeline.names import State
 
 T1, T2, T3, T4 = (f"2026112110150000{i}" for i in range(1, 5))

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
-from hudi_ops.timeline.footprint import Footprint, footprint_of
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.content.footprint import Footprint, footprint_of
 
 NAMES = {0: "00000000-aaaa", 1: "00000001-bbbb", 2: "00000001-cccc"}
 

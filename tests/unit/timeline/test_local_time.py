@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from hudi_ops.errors import InvalidRequest, Unavailable
+from hudi_ops.timeline.log.reserve import next_after
 from hudi_ops.timeline.names import instant_of_ms, ms_of_instant, parse_instant
-from hudi_ops.timeline.reserve import next_after
 
 BERLIN = "Europe/Berlin"
 

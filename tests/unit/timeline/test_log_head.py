@@ -12,9 +12,19 @@ import pytest
 from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, load_log, slot_path
-from hudi_ops.timeline.entries import Archive, Cancel, Complete, Entry, Plan, Properties, Takeover, Void, encode_entry
-from hudi_ops.timeline.log_head import newest_log, older_entries, reaching_back
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer, load_log, slot_path
+from hudi_ops.timeline.log.entries import (
+    Archive,
+    Cancel,
+    Complete,
+    Entry,
+    Plan,
+    Properties,
+    Takeover,
+    Void,
+    encode_entry,
+)
+from hudi_ops.timeline.log.head import newest_log, older_entries, reaching_back
 from hudi_ops.timeline.names import instant_of_ms
 
 FACTS = TableFacts(buckets=1, hash_fields=("id",))

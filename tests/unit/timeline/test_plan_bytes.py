@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hudi_ops.formats import avro
-from hudi_ops.timeline.plan_bytes import encode_compaction, slice_metrics
-from hudi_ops.timeline.plans import CompactionPlan, plan_of
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.timeline.content.plan_bytes import encode_compaction, slice_metrics
+from hudi_ops.timeline.content.plans import CompactionPlan, plan_of
 
 FIXTURES = [
     "v9_mor_pending_compaction_clustering",

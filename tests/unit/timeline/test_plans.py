@@ -7,7 +7,7 @@ import pytest
 from hudi_ops.errors import Corrupt
 from hudi_ops.storage.paths import open_storage
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.plans import (
+from hudi_ops.timeline.content.plans import (
     CleanPlan,
     CleanResult,
     CompactionPlan,
@@ -21,7 +21,7 @@ from hudi_ops.timeline.plans import (
     read_result,
     result_of,
 )
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.settings.properties_file import load_config
 
 CLEANED = "v9_cow_clean_savepoint_rollback_archive"
 PENDING = "v9_mor_pending_compaction_clustering"
@@ -107,8 +107,8 @@ def test_json_is_understood_as_commits_of_layout_1_are(said):
 
 
 def test_restore_round_trip():
-    from hudi_ops.formats import avro
-    from hudi_ops.formats.service_schemas import RESTORE_PLAN
+    from hudi_ops.formats.avro import container as avro
+    from hudi_ops.formats.timeline.service_schemas import RESTORE_PLAN
 
     record = {
         "instantsToRollback": [{"commitTime": "2", "action": "commit"}, {"commitTime": "1", "action": "commit"}],

@@ -7,13 +7,13 @@ import pytest
 from hudi_ops.config.table import TableFacts
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer
-from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
-from hudi_ops.timeline.entries import Properties
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
+from hudi_ops.timeline.log.entries import Properties
+from hudi_ops.timeline.log.unique_keys import WRITES_MAX, why_doubtful
 from hudi_ops.timeline.names import State, completed_name
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.timeline.unique_keys import WRITES_MAX, why_doubtful
 
 FOLDER = ".hoodie/timeline"
 

@@ -9,14 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hudi_ops.config.table import PROPERTIES_PATH
-from hudi_ops.formats import parquet_footer, properties
+from hudi_ops.formats import properties
+from hudi_ops.formats.parquet import footer as parquet_footer
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.commit_log import load_log
-from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
-from hudi_ops.timeline.entries import Complete, Entry
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.log.commit_log import load_log
+from hudi_ops.timeline.log.entries import Complete, Entry
+from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
 
 

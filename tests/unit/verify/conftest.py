@@ -11,15 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops.clock import SystemClock
-from hudi_ops.concurrency.in_process import in_process_lock
-from hudi_ops.concurrency.lease import EXPIRY_MS
+from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import Owner, TableContext
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.services.create import Definition, create_table
-from hudi_ops.services.recover import recover
-from hudi_ops.services.session import Session
+from hudi_ops.services.create.create import Definition, create_table
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 

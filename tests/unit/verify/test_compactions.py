@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hudi_ops.formats import avro
+from hudi_ops.formats.avro import container as avro
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.verify import verify_table
 from tests.protocol.archived_history import PLAIN, archived, made

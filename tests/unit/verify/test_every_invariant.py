@@ -16,7 +16,7 @@ def named_in(folder: Path) -> set[str]:
     """Every string constant that has the form of an invariant's id."""
     return {
         node.value
-        for file in folder.glob("*.py")
+        for file in folder.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and SLUG.fullmatch(node.value)
     }

@@ -7,10 +7,10 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from hudi_ops.concurrency.lease import lease_path
+from hudi_ops.concurrency.lease.lease import lease_path
 from hudi_ops.context import Owner
 from hudi_ops.formats import partition_metadata
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from tests.unit.verify.breaking import (
     errors,
     found,

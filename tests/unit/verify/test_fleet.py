@@ -8,17 +8,17 @@ from dataclasses import asdict
 
 import pytest
 
-from hudi_ops.concurrency.lease import EXPIRY_MS, lease_path
+from hudi_ops.commit.recover.sweep import note_path
+from hudi_ops.commit.undo.rollback_files import metadata_bytes
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS, lease_path
 from hudi_ops.context import Owner
-from hudi_ops.formats import avro
-from hudi_ops.formats.service_schemas import ROLLBACK_PLAN
-from hudi_ops.services.rollback_files import metadata_bytes
-from hudi_ops.services.sweep import note_path
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.timeline.service_schemas import ROLLBACK_PLAN
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.timeline.commit_log import slot_path
-from hudi_ops.timeline.entries import Cancel, encode_entry
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.commit_log import slot_path
+from hudi_ops.timeline.log.entries import Cancel, encode_entry
 from hudi_ops.timeline.names import State, instant_of_ms
 from hudi_ops.verify import verify_table
 from hudi_ops.verify.subject import Subject

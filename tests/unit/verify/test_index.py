@@ -9,21 +9,21 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.files.names import parse_data_file
-from hudi_ops.formats.hfile import write_hfile
-from hudi_ops.formats.log_blocks import BlockKind, HeaderKey, encode_block
-from hudi_ops.metadata.column_stats import range_values
-from hudi_ops.metadata.file_lists import listed_files, listing_records
-from hudi_ops.metadata.partitions import FOLDER, MetadataPartition
-from hudi_ops.metadata.record_index import location_values
-from hudi_ops.metadata.records import Records
-from hudi_ops.metadata.stored_ranges import StoredRanges
-from hudi_ops.metadata.table import open_metadata
-from hudi_ops.services.metadata_build import build_metadata
+from hudi_ops.formats.hfile.reader import write_hfile
+from hudi_ops.formats.log.blocks import BlockKind, HeaderKey, encode_block
+from hudi_ops.metadata.reader.table import open_metadata
+from hudi_ops.metadata.records.column_stats import range_values
+from hudi_ops.metadata.records.file_lists import listed_files, listing_records
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition
+from hudi_ops.metadata.records.record_index import location_values
+from hudi_ops.metadata.records.records import Records
+from hudi_ops.metadata.records.stored_ranges import StoredRanges
+from hudi_ops.services.indexing.build import build_metadata
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.paths import open_storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.properties_file import load_config
+from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import Finding, verify_table
 from tests.protocol.compaction_table import MERGE_ON_READ
 from tests.protocol.crash_table import DEFINITION, START_MS, rows

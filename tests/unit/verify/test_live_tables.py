@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table import Table
+from hudi_ops.table.table import Table
 from hudi_ops.verify import verify_table
 from tests.unit.verify.conftest import context, rows_of
 
@@ -46,8 +46,8 @@ def test_a_write_between_any_two_reads_of_a_verification(ours):
 
 @pytest.mark.parametrize("half", ["requested", "both"])
 def test_a_writer_that_has_just_begun(ours, half):
+    from hudi_ops.commit.session import Session
     from hudi_ops.concurrency.attempt import begin
-    from hudi_ops.services.session import Session
 
     session = Session(context(ours))
     attempt = begin(session.ctx, session.loader, "commit")

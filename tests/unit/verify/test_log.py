@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.timeline.commit_log import POINTER_KEY, Pointer, slot_path
-from hudi_ops.timeline.entries import Cancel, Complete, Entry, Plan, Properties, Void, encode_entry
 from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer, slot_path
+from hudi_ops.timeline.log.entries import Cancel, Complete, Entry, Plan, Properties, Void, encode_entry
 from hudi_ops.verify import verify_table
 from tests.unit.verify.breaking import (
     complete_of,
@@ -149,7 +149,7 @@ def test_pointer_gone_or_broken(ours, text):
 
 
 def test_write_without_a_slot(ours):
-    from hudi_ops.timeline.commit_metadata import CommitMetadata
+    from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 
     time = "20980101000000000"
     for name in (f"{time}.commit.requested", f"{time}.inflight"):
@@ -160,7 +160,7 @@ def test_write_without_a_slot(ours):
 
 def test_cancelled_and_completed_by_another_program(ours):
     """It was silent for two minutes, we cancelled it, and then it completed under the lock: its rows are the table's."""
-    from hudi_ops.timeline.commit_metadata import CommitMetadata
+    from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 
     time = "20980101000000000"
     put_slot(ours, len(entries(ours)), Cancel(**common(ours), instant=time, reason="its heartbeat stopped"))

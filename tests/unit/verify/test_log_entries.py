@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.timeline.commit_log import slot_path
-from hudi_ops.timeline.entries import Archive, Cancel, Complete, Entry, Plan, Takeover, encode_entry
+from hudi_ops.timeline.log.commit_log import slot_path
+from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Plan, Takeover, encode_entry
 from hudi_ops.verify import verify_table
 from tests.unit.verify.breaking import complete_of, entries, errors, found, timeline_of, writes
 

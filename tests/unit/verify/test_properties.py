@@ -58,7 +58,7 @@ def test_key_field_that_is_no_column(foreign):
 
 def test_schema_of_a_type_that_cannot_be_read(ours, monkeypatch):
     from hudi_ops.errors import Unsupported
-    from hudi_ops.verify import properties
+    from hudi_ops.verify.timeline import properties
 
     def refuse(*_: object) -> None:
         raise Unsupported("a type of the future")

@@ -7,11 +7,11 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from hudi_ops.concurrency.lease import EXPIRY_MS, lease_path
+from hudi_ops.commit.undo.rollback_files import plan_bytes
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS, lease_path
 from hudi_ops.context import Owner
-from hudi_ops.formats import avro
-from hudi_ops.formats.service_schemas import ROLLBACK_PLAN
-from hudi_ops.services.rollback_files import plan_bytes
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.timeline.service_schemas import ROLLBACK_PLAN
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.instant import Instant

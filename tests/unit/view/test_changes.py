@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from hudi_ops.errors import Unsupported
-from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.view.changes import CompletedWrite, changed_slices, resizes_named
 
 

@@ -8,7 +8,7 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.timeline.active import load_timeline
-from hudi_ops.timeline.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.slices import visible_slices

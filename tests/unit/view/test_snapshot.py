@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from hudi_ops.services.read import Opened
-from hudi_ops.table import Table
+from hudi_ops.read.plan import Opened
+from hudi_ops.table.table import Table
 from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.listing import StorageListing
 from hudi_ops.view.snapshot import TableView

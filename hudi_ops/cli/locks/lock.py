@@ -1,0 +1,123 @@
+"""`hudi-ops lock`: who holds a table's lock, who waits for it, and whose leases say that they work; changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, storage_of
+from hudi_ops.cli.output import counted, write, write_json, write_table
+
+if TYPE_CHECKING:
+    from hudi_ops.config.tables_file import TableLocation
+    from hudi_ops.storage.protocol import Storage
+
+LOCK_HELP = """Show who is at a table: the holder of its lock, who waits in line, and the leases of pending instants.
+
+The place to look when something is stuck. A lock that holds inside one process cannot be seen from outside; leases can. Of
+Apache Hudi's writers only what their lock nodes and heartbeats say is known.
+
+There is no option that breaks a lock. It goes by itself when its holder's process ends, or when ZooKeeper has not heard of it
+for 15 s. If a holder hangs, end its process: the lock only spares retries, what was decided stays decided, and the next write
+finishes or rolls back what it left.
+
+\b
+hudi-ops lock flights
+hudi-ops lock /data/trips --json
+"""
+
+
+def lock(table: TableArgument, as_json: JsonOption = False) -> None:
+    """Show who holds a table's lock, who waits for it, and who works on its instants."""
+    from hudi_ops.timeline.settings.properties_file import load_config
+
+    location = locate(table)
+    storage = storage_of(location)
+    load_config(storage)  # says what is wrong where no table lies
+    address, line = _line(location)
+    leases = _leases(storage)
+    if as_json:
+        write_json({
+            "table": location.name,
+            "lock": address,
+            "is_visible": line is not None,
+            "line": line or [],
+            "leases": leases,
+        })
+        return
+    _tell_line(location.name, address, line)
+    _tell_leases(leases, address)
+
+
+def _line(location: TableLocation) -> tuple[str, list[dict[str, Any]] | None]:
+    """The lock's address, and who stands in line for it, the holder first; None where that cannot be seen."""
+    from hudi_ops.concurrency.lock.open_lock import IN_PROCESS, lock_of
+
+    if location.lock is None or location.lock == IN_PROCESS:
+        return IN_PROCESS, None
+    from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
+
+    opened = lock_of(location)
+    assert isinstance(opened, ZooKeeperLock)  # noqa: S101 - the only other kind
+    try:
+        return opened.address, [asdict(one) | {"since": _iso(one.since_ms)} for one in opened.line()]
+    finally:
+        opened.close()
+
+
+def _leases(storage: Storage) -> list[dict[str, Any]]:
+    from hudi_ops.clock import SystemClock
+    from hudi_ops.concurrency.lease.lease import list_leases, read_lease
+
+    clock, found = SystemClock(), []
+    for instant in list_leases(storage):
+        lease = read_lease(storage, instant)
+        if lease is None:
+            continue  # dropped meanwhile
+        owner = lease.owner
+        found.append({
+            "instant": instant,
+            "role": lease.role or None,
+            "owner": f"{owner.host.partition('#')[0]}:{owner.pid}" if owner is not None else "Apache Hudi",
+            "run": (owner.run or None) if owner is not None else None,
+            "beaten": _iso(lease.beaten_ms),
+            "expires": _iso(lease.expires_ms),
+            "is_live": not lease.is_dead(clock),
+            "lock": lease.lock or None,
+        })
+    return found
+
+
+def _tell_line(name: str, address: str, line: list[dict[str, Any]] | None) -> None:
+    if line is None:
+        write(f"{name}: its lock holds inside one process ({address}) and cannot be seen from outside.")
+        write("Where several processes write, declare `lock: zookeeper://…` in tables.yaml.")
+        return
+    if not line:
+        write(f"{name}: nobody holds {address}")
+        return
+    write(f"{name}: {address} is held, {counted(len(line) - 1, 'other')} in line")
+    columns = ("owner", "host", "run", "purpose", "since")
+    rows = [["holds" if not at else str(at), *(one[column] for column in columns)] for at, one in enumerate(line)]
+    write_table(("place", *columns), rows)
+
+
+def _tell_leases(leases: list[dict[str, Any]], address: str) -> None:
+    if not leases:
+        write("No instant is worked on.")
+        return
+    columns = ("instant", "role", "owner", "run", "beaten", "expires")
+    rows = [[*(one[column] for column in columns), "live" if one["is_live"] else "dead"] for one in leases]
+    write_table((*columns, "state"), rows)
+    if not all(one["is_live"] for one in leases):
+        write("What is dead is finished or rolled back by the next write.")
+    for one in leases:
+        if one["is_live"] and one["lock"] not in {None, address} and not one["lock"].startswith(f"{address}:"):
+            write(
+                f"Warning: {one['instant']} is written under another lock, {one['lock']}: they do not exclude each other."
+            )
+
+
+def _iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")

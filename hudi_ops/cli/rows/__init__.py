@@ -1,0 +1,4 @@
+"""Commands that write, remove and read rows.
+
+Imported by `cli.main`. Read first: ingest.py.
+"""

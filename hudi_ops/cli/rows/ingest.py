@@ -1,0 +1,191 @@
+"""`hudi-ops ingest`: the new files of a folder into a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hudi_ops.cli.arguments import (
+    AcceptFutureOption,
+    EngineOption,
+    JsonOption,
+    TableArgument,
+    locate,
+    open_table,
+    parse_bytes,
+    parse_seconds,
+)
+from hudi_ops.cli.output import counted, sized, working, write, write_json
+from hudi_ops.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from hudi_ops.commit.ledger import Offer
+    from hudi_ops.config.tables_file import TableLocation
+    from hudi_ops.table.table import Table
+
+INGEST_HELP = """Take the new files of a folder into a table, each exactly once.
+
+Files are CSV, JSON lines or Parquet. Names that begin with _ or . wait, and so do files younger than --min-age. All
+files are taken in one commit, or none is. Running it again takes only what is new. --max-files and --max-bytes bound
+what one commit takes, by path; the next run goes on. A file that changed after it was taken stops the run, until
+--retake names it: then its rows are upserted again, before those of new files. Rows that it lacks now stay.
+
+\b
+hudi-ops ingest flights
+hudi-ops ingest flights --source landing --operation upsert --min-age 30s
+hudi-ops ingest flights --source landing --dry-run
+hudi-ops ingest flights --source landing --retake 2024/01/flights.csv
+"""
+
+
+def _operations() -> list[str]:
+    from hudi_ops.services.write.operations import INGESTING
+
+    return list(INGESTING)
+
+
+OperationOption = Annotated[
+    str,
+    typer.Option(
+        metavar="OPERATION",
+        help="upsert replaces rows with the same key, insert refuses them, delete removes rows by key; bulk_insert adds rows "
+        "without looking keys up; insert_overwrite replaces the partitions that the rows touch, insert_overwrite_table all.",
+        autocompletion=_operations,
+    ),
+]
+
+
+def ingest(
+    table: TableArgument,
+    source: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Folder of files to take. Default: the one that tables.yaml declares."),
+    ] = None,
+    operation: OperationOption = "upsert",
+    engine: EngineOption = "auto",
+    min_age: Annotated[
+        str, typer.Option(metavar="DURATION", help="Files that changed more recently wait, for example 5s or 2m.")
+    ] = "0s",
+    evolve: Annotated[
+        bool, typer.Option("--evolve", help="Let the table take new columns and wider types from the files.")
+    ] = False,
+    drop_metadata_table: Annotated[
+        bool, typer.Option("--drop-metadata-table", help="First drop the table's metadata table, as `adopt` does.")
+    ] = False,
+    max_files: Annotated[
+        int | None, typer.Option("--max-files", min=1, help="At most so many files in this commit. Default: all.")
+    ] = None,
+    max_bytes: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Files of so many bytes in this commit, one at least, for example 2GB."),
+    ] = None,
+    retake: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Take a corrected file again, named by its path in the folder; upsert only. May be given several times.",
+        ),
+    ] = None,
+    accept_future_instants: AcceptFutureOption = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the files that would be taken; change nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Take the new files of a folder into a table."""
+    from hudi_ops.services.write.folder import refuse_bounds, refuse_retake
+    from hudi_ops.services.write.operations import parse_operation
+
+    min_age_s = parse_seconds(min_age, "--min-age")
+    bounds = {"max_files": max_files, "max_bytes": parse_bytes(max_bytes, "--max-bytes") if max_bytes else None}
+    # Before anything is asked of the table, or dropped from it.
+    refuse_bounds(parse_operation(operation), **bounds)
+    refuse_retake(parse_operation(operation), retake or ())
+    location = locate(table)
+    folder = source or _declared_source(location)
+    with open_table(location, accept_future=accept_future_instants) as opened:
+        if dry_run:
+            _tell_offer(location, folder, _preview(opened, folder, engine, min_age_s, bounds, retake or ()), as_json)
+            return
+        with working(f"ingesting {folder} into {location.name}"):
+            if drop_metadata_table:
+                opened.adopt(drop_metadata_table=True)
+            # The name is checked where engines are chosen, with the error that the library gives.
+            result = opened.ingest_folder(
+                folder,
+                operation,
+                engine=engine,  # type: ignore[arg-type]
+                min_age_s=min_age_s,
+                evolve=evolve,
+                retake=retake or (),
+                **bounds,
+            )
+    if as_json:
+        write_json(result.as_dict())
+    else:
+        write(_ingest_text(result.as_dict()))
+
+
+def _declared_source(location: TableLocation) -> str:
+    if location.declaration is None or location.declaration.source is None:
+        raise InvalidRequest(
+            f"no source for table {location.name}", next_step="pass --source, or declare a source in tables.yaml"
+        )
+    return location.declaration.source
+
+
+def _preview(
+    table: Table, folder: str, engine: str, min_age_s: float, bounds: dict[str, int | None], retake: Sequence[str]
+) -> Offer:
+    """What an ingest would take now, refused for the reasons for which it would be."""
+    from hudi_ops.services.base.engine import choose_engine
+
+    if engine != "spark":  # asking for Spark starts it
+        choose_engine(engine, 0, table.context.engine)
+    return table.preview_folder(folder, min_age_s=min_age_s, retake=retake, **bounds)
+
+
+def _tell_offer(location: TableLocation, folder: str, offer: Offer, as_json: bool) -> None:
+    size_bytes = sum(info.size_bytes for info in offer.files)
+    if as_json:
+        write_json({
+            "table": location.name,
+            "source": folder,
+            "dry_run": True,
+            "files": [
+                {"path": info.path, "size_bytes": info.size_bytes, "retaken": info.path in offer.retaken}
+                for info in offer.files
+            ],
+            "size_bytes": size_bytes,
+            "left": [{"path": info.path, "size_bytes": info.size_bytes} for info in offer.left],
+            "waiting": [{"path": path, "reason": reason} for path, reason in sorted(offer.waiting.items())],
+        })
+        return
+    write(f"{counted(len(offer.files), 'file')} of {folder} would be taken into {location.name}, {sized(size_bytes)}")
+    for info in offer.files:
+        again = "  is taken again" if info.path in offer.retaken else ""
+        write(f"  {info.path}  {sized(info.size_bytes)}{again}")
+    for info in offer.left:
+        write(f"  {info.path}  {sized(info.size_bytes)}  is left for the next run")
+    for path, reason in sorted(offer.waiting.items()):
+        write(f"  {path}  waits: {reason}")
+
+
+def _ingest_text(result: dict[str, Any]) -> str:
+    if result["instant"] is None:
+        return f"{result['table']}: {result['note']}"
+    files = f" from {counted(result['files'], 'file')}" if result["files"] else ""
+    counts = ", ".join(f"{result[what]:,} {what}" for what in ("inserted", "updated", "deleted", "ignored"))
+    if result["logged"]:
+        counts += f", {result['logged']:,} to log files"
+    notes = [*result["schema_changes"], *([result["note"]] if result["note"] else [])]
+    note = "".join(f"\n  {line}" for line in notes)
+    replaced = f", {counted(result['replaced'], 'file group')} replaced" if result["replaced"] else ""
+    return (
+        f"{result['table']}: {result['operation']} {result['instant']} took {counted(result['rows_in'], 'row')}{files}\n"
+        f"  {counts}{replaced}\n"
+        f"  {counted(result['file_groups'], 'file group')} and {sized(result['bytes_written'])} written in "
+        f"{result['seconds']:.1f} s, engine {result['engine']} ({result['engine_reason']}){note}"
+    )

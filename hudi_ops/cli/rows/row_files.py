@@ -1,0 +1,123 @@
+"""Files beside the output: rows as Parquet, and the checkpoint that says how far they go."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from hudi_ops.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from hudi_ops.config.tables_file import TableLocation
+    from hudi_ops.read.scan import Scan
+
+_ROW_GROUP_BYTES = 64 << 20
+
+
+def check_output(output: Path, location: TableLocation) -> None:
+    """Refuse a place for rows where nothing can lie, or where readers of the table would take it for rows.
+
+    Raises:
+        InvalidRequest: it is one.
+    """
+    folder = Path(os.path.abspath(output)).parent  # noqa: PTH100 - the name is the user's, links are kept
+    root = Path(location.path)
+    problem, found = "", ""
+    if output.suffix != ".parquet":
+        problem, found = "is not the name of a Parquet file", output.suffix or "no ending"
+    elif not folder.is_dir():
+        problem, found = "has no folder to lie in", f"no folder {folder}"
+    elif output.is_dir():
+        problem, found = "is a folder", "a folder"
+    elif folder.resolve().is_relative_to(root.resolve()):
+        # Readers that list take any Parquet file in a partition for rows.
+        problem, found = "lies inside the table", str(root)
+    if problem:
+        raise InvalidRequest(
+            f"--output {output} {problem}",
+            expected="a file ending in .parquet, in a folder that exists and is no table",
+            found=found,
+            file=str(output),
+        )
+
+
+def write_parquet(scan: Scan, output: Path) -> int:
+    """Write the rows batch by batch; the file gets its name when it is whole. Returns how many rows there were."""
+    import pyarrow.parquet as pq
+
+    aside = output.with_name(f".{output.name}.{uuid4().hex[:8]}")
+    count = 0
+    try:
+        with pq.ParquetWriter(aside, scan.schema, compression="zstd") as writer:
+            waiting: list[pa.RecordBatch] = []
+            for batch in scan.to_batches():
+                waiting.append(batch)
+                count += batch.num_rows
+                # Row groups of some size, whatever the files' batches are; and never more than some bytes in memory.
+                if sum(one.nbytes for one in waiting) >= _ROW_GROUP_BYTES:
+                    writer.write_table(_joined(waiting))
+                    waiting = []
+            if waiting:
+                writer.write_table(_joined(waiting))
+        aside.replace(output)
+    finally:
+        aside.unlink(missing_ok=True)
+    return count
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.Table.from_batches(batches)
+
+
+def read_checkpoint(file: Path) -> str | None:
+    """The checkpoint in a file; None when there is no such file yet.
+
+    Raises:
+        InvalidRequest: it cannot be read, or has no folder to be written to.
+    """
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        problem = None if file.absolute().parent.is_dir() else "has no folder to lie in"
+    except (OSError, UnicodeDecodeError) as error:
+        problem = f"cannot be read: {error}"
+    if problem is None:
+        return None
+    raise InvalidRequest(
+        f"--checkpoint-file {file} {problem}",
+        expected="a file that an earlier call wrote, or a new name in a folder that exists",
+        file=str(file),
+    )
+
+
+def write_checkpoint(file: Path, checkpoint: str, rows: Path | None = None) -> None:
+    """Replace the checkpoint in a file; whoever reads it meanwhile sees the old one or the new one.
+
+    Args:
+        file: where it is kept.
+        checkpoint: the new one.
+        rows: the file of the rows that it counts as kept; those come to the disk first.
+    """
+    if rows is not None:
+        _sync(rows)
+    aside = file.with_name(f".{file.name}.{uuid4().hex[:8]}")
+    try:
+        aside.write_text(f"{checkpoint}\n", encoding="utf-8")
+        _sync(aside)
+        aside.replace(file)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _sync(file: Path) -> None:
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,246 @@
+"""`hudi-ops compact`: log files merged into new base files, planned and executed in one call or in two."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hudi_ops.cli.arguments import (
+    AcceptFutureOption,
+    EngineOption,
+    JsonOption,
+    TableArgument,
+    locate,
+    open_table,
+    parse_bytes,
+    parse_seconds,
+)
+from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
+from hudi_ops.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from hudi_ops.services.compaction.cost import Cost
+    from hudi_ops.services.compaction.plan import PlanResult
+    from hudi_ops.services.compaction.reasons import Verdict
+    from hudi_ops.services.compaction.result import CompactResult
+
+COMPACT_HELP = """Merge the log files of a merge-on-read table into new base files.
+
+MODE run (the default) goes on with a plan that was left, else makes one and executes it. plan makes one and ends; execute executes
+one, ours or Apache Hudi's, and running it again after a failure goes on; explain says of each file group why it would be
+planned, or why not. Ingestion goes on all the while, and at most one process executes a plan.
+
+--dry-run shows what a plan would hold and what it would cost; what it did cost, and how far off that was, is said at the end.
+
+\b
+hudi-ops compact flights --dry-run
+hudi-ops compact flights --strategy commits --least 10 --max-bytes 50GB
+hudi-ops compact flights plan --partition 'origin=J*'
+hudi-ops compact flights execute --instant 20261121101500123
+hudi-ops compact flights explain
+"""
+
+
+class Mode(enum.StrEnum):
+    """What `hudi-ops compact` does."""
+
+    RUN = "run"
+    PLAN = "plan"
+    EXECUTE = "execute"
+    EXPLAIN = "explain"
+
+
+def _strategies() -> list[str]:
+    from hudi_ops.services.compaction.strategies import STRATEGIES
+
+    return list(STRATEGIES)
+
+
+StrategyOption = Annotated[
+    str,
+    typer.Option(
+        metavar="STRATEGY",
+        help="Which file groups come first: size, most bytes of log files; count, most log files; commits, most delta commits "
+        "since they were compacted; age, oldest log file.",
+        autocompletion=_strategies,
+    ),
+]
+LeastOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="AMOUNT",
+        help="What has less waits: a size for size (200MB), a number for count and commits, a duration for age (2h). "
+        "Default: any log file, 5, 5, 1h.",
+    ),
+]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="What one file group may take of memory; larger ones are streamed to the disk."),
+]
+AbandonedOption = Annotated[
+    bool,
+    typer.Option("--abandoned", help="Apache Hudi began the plan and has surely ended, though no heartbeat tells."),
+]
+
+
+def compact(
+    table: TableArgument,
+    mode: Annotated[Mode, typer.Argument(metavar="[MODE]", help="run, plan, execute or explain.")] = Mode.RUN,
+    strategy: StrategyOption = "size",
+    least: LeastOption = None,
+    max_bytes: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Plan so many bytes of base and log files, one file group at least."),
+    ] = None,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PARTITION", help="Only partitions of this path or pattern; may be given several times."),
+    ] = None,
+    instant: Annotated[
+        str | None, typer.Option(metavar="INSTANT", help="Execute this plan. Default: the oldest that nobody is at.")
+    ] = None,
+    engine: EngineOption = "auto",
+    memory: MemoryOption = None,
+    abandoned: AbandonedOption = False,
+    accept_future_instants: AcceptFutureOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its cost; change nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Merge log files into new base files."""
+    _refuse_mixed(mode, instant, dry_run)
+    chosen: dict[str, Any] = {
+        "strategy": strategy,
+        "least": _amount(strategy, least),
+        "max_bytes": parse_bytes(max_bytes, "--max-bytes") if max_bytes else None,
+        "partitions": tuple(partition or ()),
+    }
+    how: dict[str, Any] = {
+        "engine": engine,
+        "memory_bytes": parse_bytes(memory, "--memory") if memory else None,
+        "abandoned": abandoned,
+    }
+    location = locate(table)
+    with open_table(location, accept_future=accept_future_instants) as opened:
+        if mode in {Mode.PLAN, Mode.EXPLAIN} or dry_run:
+            is_real = mode is Mode.PLAN and not dry_run
+            planned = opened.plan_compaction(**chosen, dry_run=not is_real)
+            _tell_plan(planned, as_json, every=mode is Mode.EXPLAIN)
+            return
+        with working(f"compacting {location.name}"):
+            done = (
+                opened.execute_compaction(instant, **how)
+                if mode is Mode.EXECUTE
+                else opened.compact(instant, **chosen, **how)
+            )
+    if as_json:
+        write_json(done.as_dict())
+    else:
+        write(_done_text(done))
+
+
+def _refuse_mixed(mode: Mode, instant: str | None, dry_run: bool) -> None:
+    if instant is not None and (dry_run or mode in {Mode.PLAN, Mode.EXPLAIN}):
+        raise InvalidRequest(
+            "--instant names a plan that is there already",
+            expected="--instant with run or execute",
+            found="--dry-run" if dry_run else str(mode),
+        )
+    if dry_run and mode is Mode.EXECUTE:
+        raise InvalidRequest(
+            "a plan that is there is executed as it is",
+            expected="--dry-run with run or plan",
+            found="execute --dry-run",
+            next_step="`hudi-ops timeline TABLE` shows what a pending plan holds",
+        )
+
+
+def _amount(strategy: str, text: str | None) -> float | None:
+    """A threshold in the strategy's unit.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    if text is None:
+        return None
+    if strategy == "size":
+        return parse_bytes(text, "--least")
+    if strategy == "age":
+        return parse_seconds(text, "--least")
+    try:
+        return float(int(text))
+    except ValueError:
+        raise InvalidRequest("--least is not a number", expected="for example 10", found=repr(text)) from None
+
+
+def _tell_plan(result: PlanResult, as_json: bool, *, every: bool) -> None:
+    if as_json:
+        write_json(result.as_dict())
+        return
+    did = "planned" if result.instant is not None else "would be planned"
+    if not result.planned:
+        write(f"{result.table}: {result.note}")
+    else:
+        name = f"compaction {result.instant} " if result.instant is not None else ""
+        write(f"{result.table}: {name}{did}: {result.note}")
+        write(f"  {_cost_text(result.estimate)}, as estimated")
+    shown = result.verdicts if every else result.planned
+    if shown:
+        write_table(
+            ["partition", "file group", "logs", "log size", "base size", "becomes", "why"], list(map(_row, shown))
+        )
+
+
+def _row(one: Verdict) -> list[object]:
+    return [
+        one.partition_path or ".",
+        one.file_id,
+        one.log_files,
+        sized(one.log_bytes),
+        sized(one.base_bytes),
+        str(one.reason),
+        one.why,
+    ]
+
+
+def _cost_text(cost: Cost) -> str:
+    memory = f", {sized(cost.memory_bytes)} of memory" if cost.memory_bytes is not None else ""
+    return f"{sized(cost.bytes_in)} in, {sized(cost.bytes_out)} out, {cost.seconds:.1f} s{memory}"
+
+
+def _done_text(done: CompactResult) -> str:
+    if done.actual is None or done.estimate is None:
+        at = f" {done.instant}" if done.instant else ""
+        return f"{done.table}:{at} {done.note}"
+    counts = ", ".join(f"{getattr(done, what):,} {what}" for what in ("updated", "deleted", "inserted", "ignored"))
+    notes = []
+    if done.replaced:
+        notes.append(f"{counted(done.replaced, 'file group')} left out: replaced since it was planned")
+    if done.corrupt_blocks:
+        notes.append(f"{counted(done.corrupt_blocks, 'damaged block')} of log files passed over, as Apache Hudi does")
+    if done.streamed:
+        notes.append(f"{counted(done.streamed, 'file group')} streamed, larger than its limit of memory")
+    return "\n".join([
+        f"{done.table}: compaction {done.instant} merged {counted(done.log_files, 'log file')} of "
+        f"{counted(done.slices, 'file group')}, {counted(done.rows, 'row')}",
+        f"  log records: {counts}",
+        f"  {_cost_text(done.actual)}, engine {done.engine} ({done.engine_reason})",
+        f"  estimated {_cost_text(done.estimate)}{_off_text(done)}",
+        *(f"  {note}" for note in notes),
+    ])
+
+
+def _off_text(done: CompactResult) -> str:
+    if done.off is None:
+        return ""
+    parts = [
+        f"{name} {value:+.0%}"
+        for name, value in (
+            ("bytes out", done.off.bytes_out),
+            ("seconds", done.off.seconds),
+            ("memory", done.off.memory_bytes),
+        )
+        if value is not None
+    ]
+    return f"; off by {', '.join(parts)}" if parts else ""

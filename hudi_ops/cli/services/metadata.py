@@ -1,0 +1,237 @@
+"""`hudi-ops metadata`: the metadata table of a table, shown, built, dropped and compacted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hudi_ops.cli.arguments import (
+    AcceptFutureOption,
+    EngineOption,
+    JsonOption,
+    TableArgument,
+    YesOption,
+    as_help,
+    locate,
+    open_table,
+    storage_of,
+)
+from hudi_ops.cli.consent import ask
+from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
+
+if TYPE_CHECKING:
+    from hudi_ops.services.indexing.build import BuildResult
+    from hudi_ops.services.indexing.drop import DropResult
+    from hudi_ops.services.indexing.tasks import Progress
+    from hudi_ops.services.metadata_table.compact import MetadataCompaction
+
+SHOW_HELP = """Describe the metadata table: its partitions, file groups and sizes, and the deltas since its last compaction.
+
+\b
+hudi-ops metadata show flights
+"""
+
+BUILD_HELP = """Build partitions of the metadata table. Others may write all the while.
+
+PARTITIONS are files, column_stats, partition_stats, bloom_filters and record_index; none: the first three, as Apache Hudi's
+tables have by default. What is there already is left as it is. Running it again after a failure builds what is missing.
+
+With --again, what is there is built anew, because it is damaged or behind; without names, all of it. It is dropped first: until the
+build has ended, readers do without, and a table whose index is the record index takes no rows.
+
+\b
+hudi-ops metadata build flights
+hudi-ops metadata build flights record_index bloom_filters
+hudi-ops metadata build flights record_index --again
+hudi-ops metadata build /data/trips --dry-run --json
+"""
+
+DROP_HELP = """Drop the metadata table, or the named partitions of it; readers do without them from then on.
+
+Secondary and expression indexes, which are not kept yet, are dropped by their names, so that the table can be written. Apache
+Hudi's default writers build files, column_stats and partition_stats again. At a terminal you are asked first; elsewhere --yes is
+needed.
+
+\b
+hudi-ops metadata drop flights --yes
+hudi-ops metadata drop flights secondary_index_rider --dry-run
+"""
+
+COMPACT_HELP = """Merge the log files of the metadata table into new base files.
+
+Writes do so by themselves after metadata_compact_after of its deltas (tables.yaml; 10).
+
+\b
+hudi-ops metadata compact flights
+"""
+
+app = typer.Typer(
+    name="metadata",
+    help="Show, build, drop and compact the metadata table: a listing of files, statistics, bloom filters, record index.",
+    no_args_is_help=True,
+)
+
+NamesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="PARTITIONS", help="Names of its partitions.", show_default=False)
+]
+AgainOption = Annotated[
+    bool, typer.Option("--again", help="Build anew what is there, damaged or behind: it is dropped first.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")]
+
+
+@app.command(help=as_help(SHOW_HELP))
+def show(table: TableArgument, as_json: JsonOption = False) -> None:
+    """Describe the metadata table."""
+    from hudi_ops.metadata.records.partitions import build_again
+    from hudi_ops.services.metadata_table.describe import describe_metadata
+
+    location = locate(table)
+    with working(f"looking at the metadata table of {location.name}"):
+        found = describe_metadata(storage_of(location))
+    if as_json:
+        write_json({**found.as_dict(), "table": location.name})
+        return
+    if not found.partitions:
+        write(f"{location.name} has no metadata table")
+        return
+    write_table(
+        ["partition", "state", "groups", "base files", "logs to merge", "log size", "size"],
+        [
+            [
+                one.name,
+                one.state if one.kept else f"{one.state}, not kept",
+                one.file_groups,
+                one.base_files,
+                one.log_files,
+                sized(one.log_bytes),
+                sized(one.bytes),
+            ]
+            for one in found.partitions
+        ],
+    )
+    since = f"compaction {found.last_compaction}" if found.last_compaction else "it began"
+    write(f"{location.name}: {counted(found.deltas_since_compaction, 'delta')} since {since}, {sized(found.bytes)}")
+    if found.behind:
+        write(
+            f"it lacks {counted(len(found.behind), 'completed write')}, the first {found.behind[0]}: run {build_again()}"
+        )
+
+
+@app.command(help=as_help(BUILD_HELP))
+def build(
+    table: TableArgument,
+    partitions: NamesArgument = None,
+    again: AgainOption = False,
+    engine: EngineOption = "auto",
+    dry_run: DryRunOption = False,
+    accept_future_instants: AcceptFutureOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Build partitions of the metadata table."""
+    location = locate(table)
+    with (
+        open_table(location, accept_future=accept_future_instants) as opened,
+        working(f"building the metadata table of {location.name}"),
+    ):
+        done = opened.build_metadata(
+            partitions or None,
+            engine=engine,  # type: ignore[arg-type]  # checked where it is chosen
+            progress=_tell,
+            dry_run=dry_run,
+            again=again,
+        )
+    write_json(done.as_dict()) if as_json else write(_built_text(done))
+
+
+@app.command(help=as_help(DROP_HELP))
+def drop(
+    table: TableArgument,
+    partitions: NamesArgument = None,
+    dry_run: DryRunOption = False,
+    accept_future_instants: AcceptFutureOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Drop the metadata table, or partitions of it."""
+    location = locate(table)
+    with open_table(location, accept_future=accept_future_instants) as opened:
+        done = opened.drop_metadata(partitions or None, dry_run=True)
+        if not dry_run:
+            if done.dropped or done.files:
+                ask("metadata drop", _dropped_amount(done), done.table, yes=yes, as_json=as_json)
+            with working(f"dropping from the metadata table of {location.name}"):
+                done = opened.drop_metadata(partitions or None)
+    write_json(done.as_dict()) if as_json else write(_dropped_text(done))
+
+
+@app.command(help=as_help(COMPACT_HELP))
+def compact(
+    table: TableArgument,
+    dry_run: DryRunOption = False,
+    accept_future_instants: AcceptFutureOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Merge the log files of the metadata table."""
+    location = locate(table)
+    with (
+        open_table(location, accept_future=accept_future_instants) as opened,
+        working(f"compacting the metadata table of {location.name}"),
+    ):
+        done = opened.compact_metadata(dry_run=dry_run)
+    write_json(done.as_dict()) if as_json else write(_compacted_text(done))
+
+
+def _tell(progress: Progress) -> None:
+    from logging import getLogger
+
+    getLogger("hudi_ops.cli").info("read %s of %s %s", progress.done, progress.total, progress.what)
+
+
+def _built_text(done: BuildResult) -> str:
+    if not done.partitions:
+        return f"{done.table}: {done.note}"
+    said = "would be built" if done.dry_run else f"built at {done.instant}"
+    lines = [
+        f"{done.table}: {', '.join(done.partitions)} {said}, of {counted(done.files, 'file')}, {sized(done.bytes_in)}"
+    ]
+    if done.again:
+        lines.append(f"  dropped {'before' if done.dry_run else 'first'}, to be built anew: {', '.join(done.again)}")
+    if not done.dry_run:
+        lines += [
+            f"  {name}: {counted(done.records[name], 'record')} in {counted(groups, 'file group')}"
+            for name, groups in done.groups.items()
+        ]
+        if done.doubled_keys:
+            doubled = counted(done.doubled_keys, "record key")
+            lines.append(f"  {doubled} in more than one file group: reads do not ask the index where a key lies")
+        beside = f", {counted(done.rounds, 'round')} for what completed meanwhile" if done.rounds else ""
+        lines.append(f"  {done.seconds:.1f} s, engine {done.engine} ({done.engine_reason}){beside}")
+    return "\n".join(lines)
+
+
+def _dropped_text(done: DropResult) -> str:
+    if done.note:
+        return f"{done.table}: {done.note}"
+    said = "would be dropped" if done.dry_run else "dropped"
+    left = f"; {', '.join(done.left)} stays" if done.left else ""
+    return f"{done.table}: {_dropped_amount(done)} {said}{left}"
+
+
+def _dropped_amount(done: DropResult) -> str:
+    names = ", ".join(done.dropped) or "what an earlier call left"
+    return f"{names} ({counted(done.files, 'file')}, {sized(done.bytes)})"
+
+
+def _compacted_text(done: MetadataCompaction) -> str:
+    if done.instant is None:
+        return f"{done.table}: {done.note}"
+    merged = f"{counted(done.log_files, 'log file')} of {counted(done.groups, 'file group')}, {sized(done.bytes_in)}"
+    if done.dry_run:
+        return f"{done.table}: would merge {merged}"
+    cleaned = f"; {counted(done.cleaned, 'older file')} cleaned away" if done.cleaned else ""
+    return (
+        f"{done.table}: compaction {done.instant} merged {merged}, into {counted(done.records, 'record')}, "
+        f"{sized(done.bytes_out)}{cleaned}"
+    )

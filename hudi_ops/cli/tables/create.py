@@ -1,0 +1,195 @@
+"""`hudi-ops create`: an empty table from what tables.yaml, options and an example file say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hudi_ops.cli.arguments import (
+    JsonOption,
+    TableArgument,
+    locate_new,
+    split_names,
+)
+from hudi_ops.cli.output import write, write_json, write_table
+from hudi_ops.cli.tables.table_options import (
+    HiveStyleOption,
+    IndexOption,
+    KeyGeneratorOption,
+    MetadataOption,
+    MetaFieldsOption,
+    TimeFormatOption,
+    TimeInputOption,
+    TimeOutputOption,
+    TimeUnitOption,
+    UrlEncodeOption,
+    VersionOption,
+    time_of,
+)
+from hudi_ops.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from hudi_ops.config.tables_file import TableLocation
+
+CREATE_HELP = """Make an empty table.
+
+What tables.yaml declares of the table need not be repeated; options given here win over it. The columns are those of
+an example file, meta columns of Hudi left out. Making the same table again changes nothing, and says so.
+
+\b
+hudi-ops create flights --like landing/part-0.parquet
+hudi-ops create /data/trips --key id --partition-by city --like trips.parquet
+"""
+
+
+def create(
+    table: TableArgument,
+    name: Annotated[
+        str | None, typer.Option(help="The table's name. Default: the declared one, or its folder's.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="COLUMNS", help="Columns that identify a row, separated by commas.")
+    ] = None,
+    partition_by: Annotated[
+        str | None, typer.Option(metavar="COLUMNS", help="Columns that name the folders of rows, separated by commas.")
+    ] = None,
+    ordering: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Of two rows with one key, the larger value here wins.")
+    ] = None,
+    table_type: Annotated[
+        str | None, typer.Option("--type", metavar="cow|mor", help="Copy-on-write or merge-on-read. Default: cow.")
+    ] = None,
+    index: IndexOption = None,
+    buckets: Annotated[
+        int | None, typer.Option(help="File groups of each partition, with the bucket index. Default: 1.")
+    ] = None,
+    like: Annotated[
+        Path | None, typer.Option(metavar="FILE.parquet", help="A Parquet file whose columns the table gets.")
+    ] = None,
+    table_version: VersionOption = None,
+    key_generator: KeyGeneratorOption = None,
+    time_input: TimeInputOption = None,
+    time_output: TimeOutputOption = None,
+    time_unit: TimeUnitOption = None,
+    time_format: TimeFormatOption = None,
+    hive_style: HiveStyleOption = None,
+    url_encode: UrlEncodeOption = None,
+    meta_fields: MetaFieldsOption = None,
+    metadata: MetadataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make an empty table.
+
+    Raises:
+        InvalidRequest: the definition is no table, or another one lies there.
+    """
+    location = locate_new(table)
+    definition = _definition(
+        location,
+        {
+            "name": name,
+            "record_key": split_names(key, "--key"),
+            "partition_by": split_names(partition_by, "--partition-by"),
+            "ordering": ordering,
+            "table_type": table_type,
+            "index": index,
+            "buckets": buckets,
+            "version": table_version,
+            "key_generator": key_generator,
+            "time": time_of(input=time_input, output=time_output, unit=time_unit, input_format=time_format),
+            "hive_style": hive_style,
+            "url_encode": url_encode,
+            "meta_fields": meta_fields,
+            "metadata": metadata,
+        },
+    )
+    schema = _schema_like(location.name, like)
+    made = _make(location, definition, schema)
+    if as_json:
+        write_json(made)
+        return
+    write(
+        f"{'created' if made['created'] else 'was there already, equally defined:'} {made['table']} at {made['path']}"
+    )
+    write_table(["column", "type"], [(field["name"], field["type"]) for field in made["schema"]])
+
+
+def _definition(location: TableLocation, given: dict[str, Any]) -> dict[str, Any]:
+    """What options say, else what `tables.yaml` declares."""
+    declared: dict[str, Any] = {"name": location.name, "table_type": "cow", "index": "bucket", "buckets": 1}
+    if location.declaration is not None:
+        one = location.declaration
+        declared |= {
+            "record_key": one.record_key,
+            "partition_by": one.partition_by,
+            "ordering": one.ordering,
+            "table_type": one.type,
+            "index": one.index,
+            "buckets": one.buckets,
+            "version": one.version,
+            "key_generator": one.key_generator,
+            "time": one.time,
+            "hive_style": one.hive_style,
+            "url_encode": one.url_encode,
+            "meta_fields": one.meta_fields,
+            "metadata": one.metadata,
+        }
+    definition = declared | {option: value for option, value in given.items() if value is not None}
+    return {"record_key": (), "partition_by": (), "ordering": None, **definition}
+
+
+def _make(location: TableLocation, definition: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    from hudi_ops.concurrency.lock.open_lock import lock_of
+    from hudi_ops.table.table import Table
+
+    table = Table.create(location.path, schema=schema, locks=lock_of(location), **definition)
+    try:
+        return {
+            "table": table.config.name,
+            "path": location.path,
+            "created": table.was_created,
+            "type": table.config.table_type,
+            "version": table.config.version,
+            "key_generator": table.config.key_generator,
+            "meta_fields": table.config.populate_meta_fields,
+            "metadata_partitions": list(table.config.metadata_partitions),
+            "record_key": list(table.config.record_key_fields),
+            "partition_by": list(table.config.partition_fields),
+            "ordering": list(table.config.ordering_fields),
+            "index": definition["index"],
+            "buckets": definition["buckets"] if definition["index"] == "bucket" else None,
+            "schema": [
+                {"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in table.schema
+            ],
+        }
+    finally:
+        table.close()
+
+
+def _schema_like(table: str, file: Path | None) -> pa.Schema:
+    if file is None:
+        raise InvalidRequest(
+            "nothing says which columns the table has",
+            table=table,
+            next_step="pass --like with a Parquet file that has them",
+        )
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from hudi_ops.config.columns import META_COLUMNS
+
+    try:
+        schema = pq.read_schema(file)
+    except (OSError, pa.ArrowException) as error:
+        raise InvalidRequest(
+            f"{file} cannot be read for its columns: {error}",
+            expected="a Parquet file",
+            found="no such file" if isinstance(error, FileNotFoundError) else "something else",
+            next_step="pass --like with a Parquet file that has the table's columns",
+            file=str(file),
+        ) from error
+    return pa.schema([field for field in schema if field.name not in META_COLUMNS])

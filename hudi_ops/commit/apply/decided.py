@@ -1,0 +1,229 @@
+"""Rolling a decision forward: what a slot says becomes visible. Idempotent, and done by whoever finds it undone.
+
+Source: docs/protocol.md §6.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from hudi_ops.commit.apply.invalidate import plan_undone, stale_beside_strangers, why_void
+from hudi_ops.commit.apply.properties import fold_properties
+from hudi_ops.commit.apply.put_back import refuse_lost, was_applied
+from hudi_ops.concurrency.foreign.foreign_writers import has_strangers
+from hudi_ops.concurrency.transaction import Applier
+from hudi_ops.context import TableContext
+from hudi_ops.errors import NotFound
+from hudi_ops.metadata.writer.commit import apply_delta, undo_delta
+from hudi_ops.metadata.writer.delta import MetadataDelta
+from hudi_ops.storage.claim import claim, ensure
+from hudi_ops.timeline.content.undone import undone_by
+from hudi_ops.timeline.log.commit_log import Log, refresh_log, slot_path
+from hudi_ops.timeline.log.entries import Cancel, Complete, Entry, Plan, Properties, Void, decision_id_of, encode_entry
+from hudi_ops.timeline.names import completed_name, inflight_name, requested_name
+from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
+
+logger = logging.getLogger(__name__)
+
+
+class TimelineApplier(Applier):
+    """Applies entries to the timeline and to `hoodie.properties`."""
+
+    def __init__(self, ctx: TableContext, loader: StateLoader, commits: CommitReader) -> None:
+        self._ctx = ctx
+        self._loader = loader
+        self._commits = commits
+        self._payload: tuple[str, bytes] = ("", b"")
+        self._delta: tuple[str, MetadataDelta | None] = ("", None)
+
+    def remember(self, payload: str, body: bytes) -> None:
+        """Keep the bytes of a payload that was just put, so that they need not be read to be applied."""
+        self._payload = payload, body
+
+    def remember_delta(self, path: str, delta: MetadataDelta) -> None:
+        """Keep what a write is about to add to the metadata table, so that it need not be read to be applied."""
+        self._delta = path, delta
+
+    def apply(self, state: TableState, slot: int, entry: Entry) -> bool:
+        """Make an entry visible.
+
+        Args:
+            state: read after the slot was, log before timeline.
+            slot: number of the slot.
+            entry: what it says.
+
+        Returns:
+            False when the entry was voided instead.
+        """
+        if isinstance(entry, Properties):
+            fold_properties(self._ctx, state.log, slot)
+            return True
+        if isinstance(entry, Complete):
+            return self._complete(state, slot, entry)
+        if isinstance(entry, Plan):
+            return self._publish(state, slot, entry)
+        return True  # a CANCEL, TAKEOVER, VOID or ARCHIVE is its own effect; files that it frees are for sweeps
+
+    def _complete(self, state: TableState, slot: int, entry: Complete) -> bool:
+        while True:
+            decided = state.log.fate(entry.instant)
+            if decided is None or decided[0] != slot:
+                return False
+            found = state.timeline.find(entry.instant, entry.action)
+            if (found is not None and found.is_completed) or is_archived(state.log, entry.instant):
+                return True
+            if was_applied(self._ctx, state, slot, entry):
+                return self.put_back(state, slot, entry)
+            # Before the last look at the clock: between it and the put no storage is waited for.
+            body = self._bytes(entry.payload)
+            reason = why_void(self._ctx, self._commits, state, entry)
+            if reason is None and entry.metadata:
+                # While the data instant is pending no reader trusts its delta; once it is complete, none may be without it.
+                if not self._apply_metadata(state, entry):
+                    return True
+                reason = stale_beside_strangers(self._ctx, self._commits, state, entry)
+            if reason is None:
+                return self._put_completed(state, slot, entry, body)
+            if self._is_completed_by_now(state, entry):
+                return True
+            if self._void(state, slot, entry, reason):
+                return False
+            # The slot after the head we read was taken: what it says may change the verdict.
+            state = self._loader.reload(state)
+
+    def put_back(self, state: TableState, slot: int, entry: Complete) -> bool:
+        """Put a completed file back that somebody deleted; what a rollback or restore undid is voided (docs/protocol.md §6.1).
+
+        Args:
+            state: read after the slot was, log before timeline, with the table lock held.
+            slot: number of the slot.
+            entry: what it says; its completed file was on the timeline before.
+
+        Returns:
+            False when it was voided instead.
+
+        Raises:
+            Corrupt: something stands against it.
+        """
+        while reason := undone_by(self._ctx.storage, state.config, state.timeline, entry.instant):
+            if self._void(state, slot, entry, f"{reason} undoes it: its writer does not know the commit log"):
+                return False
+            state = self._loader.reload(state)
+        refuse_lost(self._ctx.storage, self._commits, state, entry)
+        return self._put_completed(state, slot, entry, self._bytes(entry.payload))
+
+    def _is_completed_by_now(self, state: TableState, entry: Complete) -> bool:
+        """Whether a helper without the lock was faster: then the verdict is about something that is there already."""
+        found = self._loader.relist(state).timeline.find(entry.instant, entry.action)
+        return found is not None and found.is_completed
+
+    def _put_completed(self, state: TableState, slot: int, entry: Complete, body: bytes) -> bool:
+        path = state.timeline.path(completed_name(entry.instant, entry.action, entry.completion_time))
+        # Name and bytes both follow from the slot: whoever puts it, it is this file.
+        ensure(self._ctx.storage, path, body)
+        # An applier that slept here may wake an instant that was archived or voided meanwhile (docs/protocol.md §6, step 5).
+        log = refresh_log(self._ctx.storage, state.log)
+        self._commits.keep(path, body)
+        if is_voided(log, slot):
+            logger.warning("%s %s was voided while it was applied: taken back", entry.action, entry.instant)
+            self._ctx.storage.delete(path)
+            self._undo_metadata(entry)
+            return False
+        if is_archived(log, entry.instant):
+            self._ctx.storage.delete(path)
+        elif log.head == slot and not has_strangers(self._commits, state):
+            timeline = state.timeline.completed(entry.instant, entry.action, entry.completion_time)
+            self._loader.leave(TableState(state.config, log, timeline))
+        return True
+
+    def _apply_metadata(self, state: TableState, entry: Complete) -> bool:
+        """Put what the entry adds to the metadata table; False when another helper was faster, and the instant is complete.
+
+        Raises:
+            NotFound: it is gone, and the instant is not complete.
+        """
+        path, delta = self._delta
+        if path != entry.metadata or delta is None:
+            try:
+                delta = MetadataDelta.from_bytes(self._ctx.storage.get(entry.metadata), entry.metadata)
+            except NotFound:
+                # Its writer drops it once the instant is complete.
+                if self._is_completed_by_now(state, entry):
+                    return False
+                raise
+        apply_delta(self._ctx.storage, delta, entry.completion_time)
+        return True
+
+    def _undo_metadata(self, entry: Complete) -> None:
+        if entry.metadata:
+            undo_delta(self._ctx.storage, [entry.instant])
+
+    def _publish(self, state: TableState, slot: int, entry: Plan) -> bool:
+        while True:
+            if slot in state.log.voided:
+                return False
+            if is_settled_plan(state.log, entry) or state.timeline.find(entry.instant, entry.action) is not None:
+                return True
+            reason = plan_undone(self._ctx, state, entry)
+            if reason is None:
+                self._put_requested(state, entry)
+                return True
+            if self._void(state, slot, entry, reason):
+                return False
+            state = self._loader.reload(state)
+
+    def _put_requested(self, state: TableState, entry: Plan) -> None:
+        path = state.timeline.path(requested_name(entry.instant, entry.action))
+        ensure(self._ctx.storage, path, self._bytes(entry.payload))
+        # Whoever slept here may wake a plan that was cancelled and undone, or archived, meanwhile.
+        log = refresh_log(self._ctx.storage, state.log)
+        fate = log.fate(entry.instant)
+        if isinstance(fate[1] if fate else None, Cancel) or is_archived(log, entry.instant):
+            self._ctx.storage.delete(state.timeline.path(inflight_name(entry.instant, entry.action)))
+            self._ctx.storage.delete(path)
+
+    def _bytes(self, payload: str) -> bytes:
+        # A payload's name holds a digest of its bytes, so those remembered under it are those that lie there.
+        return self._payload[1] if self._payload[0] == payload else self._ctx.storage.get(payload)
+
+    def _void(self, state: TableState, slot: int, entry: Complete | Plan, reason: str) -> bool:
+        void = Void(
+            table_id=entry.table_id,
+            decision_id=f"void {slot}",
+            owner=str(self._ctx.owner),
+            at_ms=self._ctx.clock.now_ms(),
+            properties_slot=state.log.properties_slot,
+            archive_slot=state.log.archive_slot,
+            slot=slot,
+            reason=reason,
+        )
+        at = void_slot(state.log)
+        outcome = claim(self._ctx.storage, slot_path(at), encode_entry(void), void.decision_id, decision_id_of)
+        if outcome.won:
+            logger.warning("slot %s voids %s %s: %s", at, entry.action, entry.instant, reason)
+            if isinstance(entry, Complete):
+                # A helper whose lock was lost may have put it while we looked, and have seen no VOID afterwards.
+                name = completed_name(entry.instant, entry.action, entry.completion_time)
+                self._ctx.storage.delete(state.timeline.path(name))
+                self._undo_metadata(entry)
+        return outcome.won
+
+
+def is_archived(log: Log, instant: str) -> bool:
+    """Whether an ARCHIVE has passed an instant: nothing of it may appear on the timeline again."""
+    return instant <= log.boundary
+
+
+def is_voided(log: Log, slot: int) -> bool:
+    """Whether a VOID names a slot: what it decided has not happened, and its writer was told so."""
+    return slot in log.voided
+
+
+def is_settled_plan(log: Log, entry: Plan) -> bool:
+    """Whether a plan's instant has its fate, or was archived: then its requested file is not for appliers to put."""
+    return log.fate(entry.instant) is not None or is_archived(log, entry.instant)
+
+
+def void_slot(log: Log) -> int:
+    """The only slot in which a VOID may be claimed: what lies in it, unread, may change the verdict."""
+    return log.head + 1

@@ -1,0 +1,208 @@
+"""Why a decided entry can never become visible: somebody without slots came between its slot and its file on the timeline.
+
+An honest lock is released when its holder dies, and Apache Hudi's writers, which know no slots, then commit, plan or roll back
+before anybody applies what was decided. Each reason is a function of its own.
+
+Source: docs/protocol.md §6.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from hudi_ops.commit.pending import plan_inputs
+from hudi_ops.concurrency.foreign.foreign_writers import is_shared_with_strangers
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.concurrency.lease.monitor import GAP_S_MAX
+from hudi_ops.context import TableContext
+from hudi_ops.errors import Corrupt, NotFound
+from hudi_ops.metadata.reader.instants import completed_beside, load_metadata_timeline
+from hudi_ops.metadata.writer.commit import undo_delta
+from hudi_ops.timeline.completed import digest_of
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.footprint import Footprint, footprint_of
+from hudi_ops.timeline.content.rollbacks import rollback_of
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, read_slot
+from hudi_ops.timeline.log.entries import Cancel, Complete, Plan
+from hudi_ops.timeline.log.head import reaching_back
+from hudi_ops.timeline.names import (
+    MERGING_ACTIONS,
+    REWRITING_ACTIONS,
+    WRITE_ACTIONS,
+    State,
+    completes_as,
+)
+from hudi_ops.timeline.state import CommitReader, TableState
+
+logger = logging.getLogger(__name__)
+
+PROMPT_MS = 2_000
+"""A decider that applies so soon still holds the lock that it decided under: sessions of locks last longer."""
+
+APPLIED_WITHIN_MS = EXPIRY_MS - round(1000 * GAP_S_MAX) - 5_000
+"""How long a decision stays good where Apache Hudi writes too: a beat was at most `GAP_S_MAX` old when it was made."""
+
+
+def why_void(ctx: TableContext, commits: CommitReader, state: TableState, entry: Complete) -> str | None:
+    """Why a decided completion must not become visible; None when it may."""
+    if reason := undone(ctx, state, entry):
+        return reason
+    if completes_as(entry.action) not in WRITE_ACTIONS:
+        # What is no write has no rows to lose, and its place in the order of completion tells nobody anything.
+        return None
+    if reason := metadata_changed(ctx, state, entry):
+        return reason
+    mine = _footprint_reader(ctx, entry)
+    if reason := completed_between(commits, state, entry, mine) or planned_between(ctx, state, entry, mine):
+        return reason
+    # Last, since the other questions take time: whoever asks them may sleep, too.
+    return stale_beside_strangers(ctx, commits, state, entry)
+
+
+def metadata_changed(ctx: TableContext, state: TableState, entry: Complete) -> str | None:
+    """Whether the metadata table is another one than the delta was made for: it was begun, built upon, compacted or cleaned since.
+
+    A write of Apache Hudi's would be on the data table's timeline; its services and procedures leave no other trace.
+    """
+    if str(ctx.owner) == entry.owner and ctx.clock.now_ms() - entry.at_ms < PROMPT_MS:
+        return None
+    named = ", ".join(sorted(state.config.all_metadata_partitions))
+    if not entry.metadata:
+        return f"its delta is missing in a metadata table that was begun since: {named}" if named else None
+    if not entry.metadata_seen:
+        return None
+    if not named:
+        return "the metadata table that it has a delta for was dropped"
+    own = load_metadata_timeline(ctx.storage)
+    if digest_of(completed_beside(own, entry.instant, entry.completion_time)) != entry.metadata_seen:
+        return "something completed in the metadata table without a slot"
+    return None
+
+
+def undone(ctx: TableContext, state: TableState, entry: Complete) -> str | None:
+    """Whether its inflight is gone, or a rollback, pending or complete, names it."""
+    found = state.timeline.find(entry.instant, entry.action)
+    if found is None or State.INFLIGHT not in found.states:
+        return "its inflight file is gone: it was rolled back by a writer that does not know the commit log"
+    undoing = rollback_of(ctx.storage, state.timeline, entry.instant)
+    if undoing is not None:
+        return f"rollback {undoing.time} undoes it: its writer does not know the commit log"
+    return None
+
+
+def stale_beside_strangers(ctx: TableContext, commits: CommitReader, state: TableState, entry: Complete) -> str | None:
+    """Whether a writer of Apache Hudi may have judged it dead by now.
+
+    They judge a heartbeat before they take their lock, and do not look again under it: a file that appeared in between would be
+    rolled back although it is complete. Whoever decided it was not told yet that it had landed. Rollbacks are never judged so.
+    """
+    if ctx.clock.now_ms() - entry.at_ms < APPLIED_WITHIN_MS or completes_as(entry.action) not in WRITE_ACTIONS:
+        return None
+    if not is_shared_with_strangers(ctx.storage, commits, state):
+        return None
+    return f"it was decided more than {APPLIED_WITHIN_MS // 1000} s ago: a writer of Apache Hudi may be about to roll it back"
+
+
+def completed_between(
+    commits: CommitReader, state: TableState, entry: Complete, mine: Callable[[], Footprint | None]
+) -> str | None:
+    """Whether a write completed without a slot, at or after its completion time, or before it by a clock that lags, overlapping."""
+    known = {one.instant for _, one in state.log.completes()}
+    for other in state.timeline.completed_writes:
+        # What completed in an earlier slot has an earlier completion time, and later slots are applied later.
+        if other.completion_time >= entry.completion_time:
+            return f"{other.time} completed at {other.completion_time} without a slot"
+        if (
+            entry.seen_from is None
+            or entry.action in MERGING_ACTIONS
+            or other.time in known
+            or other.time in entry.seen
+        ):
+            continue
+        if other.completion_time <= entry.seen_from:
+            continue
+        metadata = commits.metadata(state.timeline, other)
+        if metadata is None or POINTER_KEY in metadata.extra:
+            continue  # gone from the timeline, or ours, and in a slot below
+        footprint = mine()
+        shared = footprint.overlap(footprint_of(metadata)) if footprint is not None else ("everything",)
+        if shared:
+            return f"{other.time} completed without a slot and touches the same: {', '.join(shared[:3])}"
+    return None
+
+
+def planned_between(
+    ctx: TableContext, state: TableState, entry: Complete, mine: Callable[[], Footprint | None]
+) -> str | None:
+    """Whether a service was planned without a slot since: at or above its completion time, or on the groups that it replaces."""
+    for plan in state.timeline.pending:
+        if plan.action not in REWRITING_ACTIONS or plan.time == entry.instant or plan.time in entry.seen:
+            continue
+        if plan.time < entry.completion_time and (entry.seen_from is None or plan.action in MERGING_ACTIONS):
+            continue  # a merge planned below it leaves what it wrote to the slices above
+        if _is_cancelled(ctx, state, plan):
+            continue
+        if plan.time >= entry.completion_time:
+            return f"{plan.action} {plan.time} was planned without it, by a writer that does not know the commit log"
+        inputs, footprint = plan_inputs(ctx, state, plan), mine()
+        if inputs is None or footprint is None or footprint.overlap(inputs):
+            return f"{plan.action} {plan.time} was planned on the same file groups, without the commit log"
+    return None
+
+
+def clear_voided(ctx: TableContext, state: TableState) -> list[str]:
+    """Remove completed files of slots that were voided: whoever put one so late died before it could take it back.
+
+    Returns:
+        Paths of what was removed.
+    """
+    risen, undone_there = [], []
+    for slot in sorted(state.log.voided):
+        # Such a file may be the newest on the timeline, from which the log was read upwards: its own slot lies below then.
+        entry = state.log.at(slot) or read_slot(ctx.storage, slot)
+        if isinstance(entry, Complete):
+            found = state.timeline.find(entry.instant, entry.action)
+            # What completed it at another time is another decision.
+            if found is not None and found.is_completed and found.completion_time == entry.completion_time:
+                risen.append(state.timeline.path(found.file_name))
+                undone_there += [entry.instant] if entry.metadata else []
+    for path in risen:
+        logger.warning("%s was voided, and put nevertheless: removed", path)
+        ctx.storage.delete(path)
+    if undone_there:
+        undo_delta(ctx.storage, undone_there)
+    return risen
+
+
+def plan_undone(ctx: TableContext, state: TableState, entry: Plan) -> str | None:
+    """Why a published plan must not be put on the timeline: a rollback names it, so it was there before."""
+    undoing = rollback_of(ctx.storage, state.timeline, entry.instant)
+    return (
+        f"rollback {undoing.time} undoes it: its writer does not know the commit log" if undoing is not None else None
+    )
+
+
+def _is_cancelled(ctx: TableContext, state: TableState, plan: Instant) -> bool:
+    fate = state.log.fate(plan.time) or reaching_back(ctx.storage, state.log, plan.time).fate(plan.time)
+    return isinstance(fate[1] if fate else None, Cancel)
+
+
+def _footprint_reader(ctx: TableContext, entry: Complete) -> Callable[[], Footprint | None]:
+    """Reads what the entry's own write touched, once, and only when somebody asks."""
+    read: list[Footprint | None] = []
+
+    def mine() -> Footprint | None:
+        if not read:
+            read.extend(_own(ctx, entry))
+        return read[0]
+
+    return mine
+
+
+def _own(ctx: TableContext, entry: Complete) -> Iterator[Footprint | None]:
+    try:
+        yield footprint_of(CommitMetadata.from_bytes(ctx.storage.get(entry.payload), entry.payload))
+    except (Corrupt, NotFound):
+        yield None

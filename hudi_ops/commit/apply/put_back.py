@@ -1,0 +1,145 @@
+"""A completed file that was on the timeline and is gone: may its bytes, which the commit log has, be put back?
+
+Whoever deletes it hides rows that were acknowledged. A rollback or a restore of a completed write deletes it on purpose, before the
+files that it names, so what these undo is never put back.
+
+Source: docs/protocol.md §6.1.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from hudi_ops.commit.apply.invalidate import PROMPT_MS
+from hudi_ops.concurrency.lease.lease import read_lease
+from hudi_ops.concurrency.transaction import newest_decision
+from hudi_ops.context import TableContext
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.errors import Corrupt, NotFound
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.content.archived import load_history
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.commit_log import Log, payload_folder, read_slot
+from hudi_ops.timeline.log.entries import Complete, Void
+from hudi_ops.timeline.names import WRITE_ACTIONS, State, completes_as
+from hudi_ops.timeline.state import CommitReader, TableState
+from hudi_ops.view.cleaned_files import files_of_cleans
+
+logger = logging.getLogger(__name__)
+
+_BOTH = frozenset({State.REQUESTED, State.INFLIGHT})
+
+
+def was_applied(ctx: TableContext, state: TableState, slot: int, entry: Complete) -> bool:
+    """Whether a decided write whose completed file is not on the timeline had one before.
+
+    All below the newest decision was applied before that was claimed. The newest was applied when its lease is gone, and what it
+    had to add to the metadata table: both are dropped after success alone.
+
+    Args:
+        ctx: components of the table.
+        state: log before timeline.
+        slot: number of the slot.
+        entry: what it says.
+    """
+    if completes_as(entry.action) not in WRITE_ACTIONS:
+        return False
+    if slot < newest_decision(state.log)[0]:
+        return True
+    if str(ctx.owner) == entry.owner and ctx.clock.now_ms() - entry.at_ms < PROMPT_MS:
+        return False  # its decider is about to apply it: no storage is asked
+    if read_lease(ctx.storage, entry.instant) is not None:
+        return False
+    return not entry.metadata or ctx.storage.head(entry.metadata) is None
+
+
+def refuse_lost(storage: Storage, commits: CommitReader, state: TableState, entry: Complete) -> None:
+    """Refuse to put back a completed file that was deleted, unless everything says that it belongs there.
+
+    Looking at each file that it names happens under the table lock, in this case alone: nobody may clean or roll back meanwhile.
+
+    Args:
+        storage: the table.
+        commits: reads replace commits.
+        state: log before timeline.
+        entry: the decision; it is not voided, and no rollback or restore undid it.
+
+    Raises:
+        Corrupt: names what stands against it.
+    """
+    against = _against(storage, commits, state, entry)
+    if against:
+        raise Corrupt(
+            f"the completed file of {entry.action} {entry.instant} was deleted, and cannot be put back: {against}",
+            table=state.config.name,
+            instant=entry.instant,
+            expected="a write that is on the timeline, with its requested, inflight and data files",
+            found=against,
+            next_step="restore what is missing from a copy of the table; `hudi-ops verify` lists it. Until then the rows of this "
+            f"write are not read. The bytes of its completed file lie in {entry.payload}",
+        )
+    logger.warning("the completed file of %s %s was deleted: it is put back", entry.action, entry.instant)
+
+
+def decided_before(storage: Storage, log: Log, instant: str) -> tuple[int, Complete] | None:
+    """The COMPLETE of an instant that no VOID names, wherever in the log: its payload tells the slot.
+
+    Costs one listing, and two reads or more where there is one.
+    """
+    for info in storage.list(payload_folder(instant)):
+        number = info.name.partition("-")[0]
+        entry = read_slot(storage, int(number)) if number.isdecimal() else None
+        if not isinstance(entry, Complete) or (entry.table_id, entry.instant) != (log.table_id, instant):
+            continue
+        slot = int(number)
+        if slot not in log.voided and not any(
+            isinstance(one := read_slot(storage, above), Void) and one.slot == slot
+            for above in range(slot + 1, log.base)
+        ):
+            return slot, entry
+    return None
+
+
+def may_be_lost(instant: Instant) -> bool:
+    """Whether a pending instant without a lease looks as one of ours does whose completed file was deleted."""
+    return instant.action in WRITE_ACTIONS or (instant.is_write and State.INFLIGHT in instant.states)
+
+
+def _against(storage: Storage, commits: CommitReader, state: TableState, entry: Complete) -> str:
+    found = state.timeline.find(entry.instant, entry.action)
+    if found is None or not found.states >= _BOTH:
+        return "its requested or inflight file is gone, too"
+    if entry.instant < state.timeline.start:
+        return f"it lies before the timeline's start {state.timeline.start}"
+    if entry.instant <= state.log.boundary:
+        return f"it lies below the boundary {state.log.boundary} of what was archived"
+    history = load_history(storage, state.config, only=frozenset({entry.instant})).instants
+    if any(one.action in WRITE_ACTIONS for one in history):
+        return "it is in the archived timeline; then its requested and inflight files are what should not be there"
+    try:
+        said = CommitMetadata.from_bytes(storage.get(entry.payload), entry.payload)
+    except NotFound:
+        return f"its bytes {entry.payload} are gone"
+    lost = next(_unexplained(storage, commits, state, said), "")
+    return f"{lost}, which it names, is missing, and no clean or replace explains that" if lost else ""
+
+
+def _unexplained(storage: Storage, commits: CommitReader, state: TableState, said: CommitMetadata) -> Iterator[str]:
+    paths = sorted({stat.path.lstrip("/"): stat for stat in said.stats if stat.path not in {"", "null"}}.items())
+    heads = LocalEngine().map(storage.head, [path for path, _ in paths])
+    missing = [one for one, head in zip(paths, heads, strict=True) if head is None]
+    if not missing:
+        return
+    cleaned = files_of_cleans(storage, state.config)
+    hidden = {
+        (partition, file_id)
+        for one in state.timeline.completed_writes
+        if one.kind == "replacecommit" and (replace := commits.metadata(state.timeline, one)) is not None
+        for partition, ids in (replace.replaced or {}).items()
+        for file_id in ids
+    }
+    for path, stat in missing:
+        if path not in cleaned and (stat.partition_path, stat.file_id) not in hidden:
+            yield path

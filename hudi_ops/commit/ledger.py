@@ -1,0 +1,216 @@
+"""The ledger of a source: which files were taken, so that each is taken exactly once.
+
+A ledger is cumulative, lies under the instant that wrote it, and counts only through the pointer in that instant's completed
+commit: it becomes true in the same moment as the rows. Every commit of ours carries the pointers of all sources forward.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+
+from hudi_ops.errors import Corrupt, InvalidRequest
+from hudi_ops.formats.json_text import load_json
+from hudi_ops.sources.source import SUFFIXES, source_format
+from hudi_ops.storage.protocol import FileInfo, Storage
+
+FOLDER = ".hoodie/.ingest"
+POINTER_PREFIX = "hudi_ops.ledger."
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Files taken from one source: path below the source's root -> (size in bytes, change time in ms).
+
+    `retaken` holds, of each file that was taken again, the sizes and change times under which it had been taken before, oldest
+    first.
+    """
+
+    source_id: str
+    uri: str
+    taken: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    retaken: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    read_from: str = ""
+    """Path that it was read from; empty when the source is new. A commit that moved it on meanwhile is a conflict."""
+
+    def with_files(self, files: Sequence[FileInfo]) -> Ledger:
+        """The ledger after `files` were taken too."""
+        added = {info.path: (info.size_bytes, info.modified_ms) for info in files}
+        again = {path: (*self.retaken.get(path, ()), self.taken[path]) for path in added if path in self.taken}
+        return Ledger(self.source_id, self.uri, {**self.taken, **added}, {**self.retaken, **again})
+
+    def encode(self) -> bytes:
+        """As JSON, by path."""
+        record = {
+            "source": self.source_id,
+            "uri": self.uri,
+            "files": {p: list(v) for p, v in sorted(self.taken.items())},
+        }
+        if self.retaken:
+            record["retaken"] = {p: [list(v) for v in versions] for p, versions in sorted(self.retaken.items())}
+        return json.dumps(record).encode()
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a source holds: files to take now, names that wait with the reason, and files left for a next commit.
+
+    `retaken` names those of all of them that were taken before and have changed since.
+    """
+
+    files: tuple[FileInfo, ...]
+    waiting: Mapping[str, str]
+    left: tuple[FileInfo, ...] = ()
+    retaken: frozenset[str] = frozenset()
+
+    def within(self, max_files: int | None, max_bytes: int | None) -> Offer:
+        """The first files that stay within both bounds; one is offered however large, or nothing would ever move.
+
+        Args:
+            max_files: at least 1; None for no bound.
+            max_bytes: of the files as they lie, at least 1; None for no bound.
+
+        Raises:
+            InvalidRequest: a bound below 1.
+        """
+        for name, bound in (("max_files", max_files), ("max_bytes", max_bytes)):
+            if bound is not None and bound < 1:
+                raise InvalidRequest(f"{name} is below 1", expected="at least 1, or nothing", found=str(bound))
+        count, size_bytes = 0, 0
+        for info in self.files[:max_files]:
+            size_bytes += info.size_bytes
+            if count and max_bytes is not None and size_bytes > max_bytes:
+                break
+            count += 1
+        return replace(self, files=self.files[:count], left=self.left + self.files[count:])
+
+    @property
+    def note(self) -> str:
+        """What was not offered, and what is offered again, for people; empty when each file is offered for the first time."""
+        parts = []
+        if again := sum(info.path in self.retaken for info in self.files):
+            parts.append(f"{again} {'file is' if again == 1 else 'files are'} taken again")
+        if self.left:
+            size_mb = sum(info.size_bytes for info in self.left) / 1_000_000
+            files = "file is" if len(self.left) == 1 else "files are"
+            parts.append(f"{len(self.left)} {files} left for the next run, {size_mb:.1f} MB")
+        if self.waiting:
+            parts.append(f"{len(self.waiting)} wait")
+        return "; ".join(parts)
+
+
+def source_id_of(uri: str) -> str:
+    """A short name for a source: the same folder always gives the same one."""
+    return hashlib.sha256(uri.rstrip("/").encode()).hexdigest()[:16]
+
+
+def ledger_folder(instant: str) -> str:
+    """Folder of the ledgers that an instant wrote."""
+    return f"{FOLDER}/{instant}"
+
+
+def ledger_path(instant: str, source_id: str) -> str:
+    """Path of one ledger."""
+    return f"{ledger_folder(instant)}/{source_id}.json"
+
+
+def pointers(extra: Mapping[str, str]) -> dict[str, str]:
+    """The ledger pointers in a commit's extra metadata: key -> path."""
+    return {key: value for key, value in extra.items() if key.startswith(POINTER_PREFIX)}
+
+
+def read_ledger(storage: Storage, extra: Mapping[str, str], uri: str) -> Ledger:
+    """The ledger of a source as of a commit; empty when the source is new.
+
+    Raises:
+        Corrupt: the ledger that the commit points to cannot be read.
+    """
+    source_id = source_id_of(uri)
+    path = extra.get(POINTER_PREFIX + source_id)
+    if path is None:
+        return Ledger(source_id, uri)
+    next_step = "restore it from a copy of the table; without it files would be taken twice"
+    record = load_json(storage.get(path), path, "a source ledger", next_step)
+    try:
+        taken = {name: (size, changed) for name, (size, changed) in record["files"].items()}
+        retaken = {
+            name: tuple((size, changed) for size, changed in versions)
+            for name, versions in record.get("retaken", {}).items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Corrupt(
+            f"{path} is not a source ledger",
+            expected="JSON with the files that were taken",
+            found=str(error),
+            next_step=next_step,
+        ) from error
+    return Ledger(source_id, uri, taken, retaken, read_from=path)
+
+
+def offer_of(source: Storage, ledger: Ledger, now_ms: int, min_age_s: float, retake: Sequence[str] = ()) -> Offer:
+    """Files of a source that were not taken yet: first those to take again, then the others, each by path.
+
+    Names beginning with `_` or `.`, in any segment, and files younger than `min_age_s` wait; so do names whose ending is no
+    format that can be read.
+
+    Args:
+        source: the folder.
+        ledger: of the folder.
+        now_ms: the present.
+        min_age_s: files that changed more recently wait.
+        retake: paths of files below the folder that were taken before; one that has changed since is offered again.
+
+    Raises:
+        InvalidRequest: a file that was taken has changed since and `retake` does not name it, or `retake` names one that was
+            never taken, or is not there.
+    """
+    again = {path.removeprefix(f"{source.uri}/") for path in retake}
+    listed = source.list()
+    _refuse_unknown(source, ledger, again, {info.path for info in listed})
+    corrected: list[FileInfo] = []
+    fresh: list[FileInfo] = []
+    waiting = {}
+    for info in listed:
+        segments = info.path.split("/")
+        taken = ledger.taken.get(info.path)
+        is_known = taken == (info.size_bytes, info.modified_ms)
+        if any(segment.startswith(("_", ".")) for segment in segments):
+            waiting[info.path] = "its name begins with _ or ."
+        elif source_format(info.name) is None:
+            waiting[info.path] = f"its ending is none of {', '.join(SUFFIXES)}"
+        elif taken is not None and (is_known or info.path not in again):
+            _refuse_changed(source, info, taken)
+        elif min_age_s > 0 and now_ms - info.modified_ms < min_age_s * 1000:
+            waiting[info.path] = f"it is younger than {min_age_s:g} s"
+        else:
+            (fresh if taken is None else corrected).append(info)
+    # Rows of later files win: a correction of an old file must not replace what a new file brings.
+    return Offer((*corrected, *fresh), waiting, retaken=frozenset(info.path for info in corrected))
+
+
+def _refuse_unknown(source: Storage, ledger: Ledger, again: Set[str], listed: Set[str]) -> None:
+    wrong = next((path for path in sorted(again) if path not in ledger.taken or path not in listed), None)
+    if wrong is None:
+        return
+    raise InvalidRequest(
+        f"{wrong} cannot be taken again: {'it was never taken' if wrong in listed else 'there is no such file'}",
+        expected=f"the path, below {source.uri}, of a file that was taken before",
+        found=wrong,
+        next_step="correct the path; a file that was never taken is taken without --retake",
+        field="retake",
+        file=f"{source.uri}/{wrong}",
+    )
+
+
+def _refuse_changed(source: Storage, info: FileInfo, taken: tuple[int, int]) -> None:
+    if (info.size_bytes, info.modified_ms) != taken:
+        raise InvalidRequest(
+            f"{source.uri}/{info.path} changed after it was taken",
+            expected=f"{taken[0]} bytes, changed at {taken[1]} ms",
+            found=f"{info.size_bytes} bytes, changed at {info.modified_ms} ms",
+            next_step=f"to upsert the corrected file, take it again: --retake {info.path}, or retake=[...] in Python; otherwise "
+            "put corrections into a new file, and restore this one or take it out of the folder",
+            file=f"{source.uri}/{info.path}",
+        )

@@ -1,0 +1,191 @@
+"""What every writer does first: finish what was decided, and clear away what dead attempts left.
+
+Only attempts whose lease is dead are touched: its process has ended, or its last beat is too old. A live one is left alone, and so
+is one without a lease that no slot cancels.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from hudi_ops.commit.apply.invalidate import clear_voided
+from hudi_ops.commit.apply.put_back import decided_before, may_be_lost
+from hudi_ops.commit.archive_boundary import clear_archived
+from hudi_ops.commit.recover.dead_writers import is_dead, is_foreign
+from hudi_ops.commit.recover.sweep import clear_risen, sweep
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.undo.cancel import cancel_write
+from hudi_ops.commit.undo.rollback import Undone, mend_plan, roll_back
+from hudi_ops.concurrency.lease.lease import Lease, list_leases, read_lease, warn_other_lock
+from hudi_ops.concurrency.lock.locks import hold_lock
+from hudi_ops.concurrency.transaction import unfinished
+from hudi_ops.timeline.content.plans import RollbackPlan, read_plan
+from hudi_ops.timeline.content.rollbacks import targets_of
+from hudi_ops.timeline.content.undone import undone_by
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State
+from hudi_ops.timeline.state import TableState
+
+logger = logging.getLogger(__name__)
+
+RECOVER_EVERY_S = 10.0
+"""How often a session that writes again and again looks after the dead, as long as its own writes end well."""
+
+
+def is_due(session: Session) -> bool:
+    """Whether a write has to recover the table first: its session has not done so for a while, or its last write ended badly.
+
+    It then reads the table's state, too, and does not set out from what its last write left: whoever left a table alone for so
+    long may find it with other settings, or gone.
+    """
+    return not session.is_clean or session.ctx.clock.monotonic_s() - session.recovered_s >= RECOVER_EVERY_S
+
+
+def ready(session: Session, state: TableState | None = None) -> TableState | None:
+    """Recover the table before a write, unless this session did so a moment ago and has left nothing since.
+
+    Args:
+        session: the table.
+        state: as it was read a moment ago, if it was.
+
+    Returns:
+        The state to set out from; None when it has to be read anew.
+    """
+    now_s = session.ctx.clock.monotonic_s()
+    is_left_out = state is not None and not is_due(session) and unfinished(state) is None
+    session.is_clean = False  # until this write has ended well
+    if is_left_out:
+        return state
+    undone, state = _recover(session, state)
+    session.is_clean = False  # what was swept was not this write
+    session.recovered_s = now_s
+    return None if undone else state
+
+
+def recover(session: Session) -> list[Undone]:
+    """Bring the table into a state to start from.
+
+    Returns:
+        The dead writes that were rolled back.
+    """
+    return _recover(session, None)[0]
+
+
+def _recover(session: Session, state: TableState | None) -> tuple[list[Undone], TableState]:
+    # Before the state: a dead lease without an instant on the timeline is then of an attempt that never got there.
+    dead = _dead_leases(session)
+    if state is None or dead or unfinished(state) is not None:
+        state = finish_unfinished(session)
+    if [*clear_archived(session, state), *clear_voided(session.ctx, state)]:
+        state = session.loader.load()
+    undone = _finish_rollbacks(session, state)
+    if undone:
+        state = session.loader.load()
+    has_put_back = False
+    for instant in state.timeline.pending:
+        if instant.action not in WRITE_ACTIONS | REWRITING_ACTIONS:
+            continue
+        lease = read_lease(session.ctx.storage, instant.time)
+        is_left = lease is None or lease.is_dead(session.ctx.clock)
+        if is_left and may_be_lost(instant) and _put_back(session, state, instant):
+            has_put_back = True
+        elif instant.action in REWRITING_ACTIONS:
+            if (done := _undo_cancelled(session, state, instant, lease)) is not None:
+                undone.append(done)
+        elif lease is None:
+            _clear_if_cancelled(session, state, instant.time)
+        elif is_left and (done := undo_dead(session, instant)) is not None:
+            undone.append(done)
+    if undone or has_put_back:
+        state = session.loader.load()
+    sweep(session, state, dead)
+    return undone, state
+
+
+def undo_dead(session: Session, instant: Instant) -> Undone | None:
+    """Cancel and roll back a pending write, if its writer is dead when the lock is held, too.
+
+    Returns:
+        None when it was left alone.
+    """
+    lease = read_lease(session.ctx.storage, instant.time)
+    whose = "Apache Hudi, whose heartbeat stopped" if lease is None or is_foreign(lease) else str(lease.owner)
+    if not cancel_write(session, instant.time, f"its writer is gone: {whose}", lambda: is_dead(session, instant.time)):
+        return None
+    return roll_back(session, instant)
+
+
+def finish_unfinished(session: Session) -> TableState:
+    """Apply completions that were decided and are not on the timeline yet; returns the state after it."""
+    state = session.loader.load()
+    if unfinished(state) is None:
+        return state
+    with hold_lock(session.ctx, "finish decided instants"):
+        return session.finish_decided()
+
+
+def _put_back(session: Session, state: TableState, instant: Instant) -> bool:
+    """Put the completed file of an instant back, if it was completed and somebody deleted that.
+
+    Raises:
+        Corrupt: it cannot be put back.
+    """
+    decided = decided_before(session.ctx.storage, state.log, instant.time)
+    if decided is None or undone_by(session.ctx.storage, state.config, state.timeline, instant.time):
+        return False  # what a rollback or restore takes away is theirs to finish
+    with hold_lock(session.ctx, f"put back the completed file of {instant.time}"):
+        now = session.finish_decided()
+        still = now.timeline.find(instant.time, instant.action)
+        return still is None or still.is_completed or session.applier.put_back(now, *decided)
+
+
+def _undo_cancelled(session: Session, state: TableState, plan: Instant, lease: Lease | None) -> Undone | None:
+    """Take a plan off that was cancelled and has no live executor; any other stays, for whoever executes it next."""
+    if lease is not None and not lease.is_dead(session.ctx.clock):
+        return None
+    return roll_back(session, plan) if session.was_cancelled(state, plan.time) else None
+
+
+def _clear_if_cancelled(session: Session, state: TableState, instant: str) -> None:
+    # A sleeper that wakes up after its rollback may leave an inflight without its requested, which makes the whole table unreadable
+    # for Apache Hudi (docs/format.md §2.3). Pending writes without a lease that no slot names are other programs', and stay.
+    if session.was_cancelled(state, instant):
+        clear_risen(session, state, instant)
+
+
+def _finish_rollbacks(session: Session, state: TableState) -> list[Undone]:
+    """Resume rollbacks whose executor died; their target may be off the timeline already."""
+    undone = []
+    for instant in state.timeline.pending:
+        if instant.action != "rollback":
+            continue
+        lease = read_lease(session.ctx.storage, instant.time)
+        if lease is None or is_foreign(lease):
+            mend_plan(session, state, instant)  # Apache Hudi's: its own writers execute it
+            continue
+        if not lease.is_dead(session.ctx.clock):
+            continue
+        for target in targets_of(session.ctx.storage, state.timeline, instant):
+            found = state.timeline.find(target) or Instant(target, _action_of(session, state, instant), State.INFLIGHT)
+            # The target was cancelled before its rollback was begun; a crash in between leaves only the CANCEL.
+            if not found.is_completed and (done := roll_back(session, found)) is not None:
+                undone.append(done)
+    return undone
+
+
+def _action_of(session: Session, state: TableState, rollback: Instant) -> str:
+    """What its target was, once that is off the timeline: its plan remembers."""
+    plan = read_plan(session.ctx.storage, state.timeline, rollback)
+    return plan.target_action if isinstance(plan, RollbackPlan) else state.config.completed_write_action
+
+
+def _dead_leases(session: Session) -> dict[str, bool]:
+    """Instants whose lease is dead as of now, and whether it is Apache Hudi's."""
+    dead = {}
+    for time in list_leases(session.ctx.storage):
+        lease = read_lease(session.ctx.storage, time)
+        if lease is not None and lease.is_dead(session.ctx.clock):
+            dead[time] = is_foreign(lease)
+        elif lease is not None:
+            warn_other_lock(session.ctx, lease)
+    return dead

@@ -1,0 +1,81 @@
+"""Trying again after a conflict: each attempt starts from the table as it is then, with a new instant, after a while."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.early_conflicts import jittered
+from hudi_ops.errors import Conflict
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+PAUSE_S = 0.02
+PAUSE_MAX_S = 2.0
+
+
+def retried(session: Session, attempt: Callable[[float], R]) -> R:
+    """The first attempt that does not lose to an overlapping write; it is given the time at which the first one began.
+
+    While it may be tried again, an attempt gives way to older live ones that overlap. The last one does not: then the first to
+    complete wins.
+
+    Raises:
+        Conflict: all of them lost; names how many there were, and to whom they lost.
+    """
+    started_s = session.ctx.clock.monotonic_s()
+    lost: list[Conflict] = []
+    try:
+        while True:
+            session.gives_way = len(lost) < session.conflicts.retries
+            try:
+                return attempt(started_s)
+            except Conflict as error:
+                # What cannot end otherwise: rows that are gone, and an error that the rows themselves raise, kept for every try.
+                if error.details.get("final") or any(error is one for one in lost):
+                    raise
+                lost.append(error)
+                if len(lost) > session.conflicts.retries:
+                    conflict = given_up(session, lost, started_s)
+                    raise conflict from error
+                pause_s = jittered(session.ctx, min(PAUSE_S * 2 ** (len(lost) - 1), PAUSE_MAX_S))
+                logger.info(
+                    "try %s of %s in %.3f s: %s", len(lost) + 1, session.conflicts.retries + 1, pause_s, error.what
+                )
+                session.ctx.clock.sleep_s(pause_s)
+    finally:
+        session.gives_way = False
+
+
+def given_up(session: Session, lost: list[Conflict], started_s: float) -> Conflict:
+    """The error of a write that was tried often enough: the last one's, with how often it was tried, and against whom.
+
+    Args:
+        session: the table.
+        lost: the errors, one for each try, at least one.
+        started_s: when the first try began, by the monotonic clock.
+    """
+    last = lost[-1]
+    if len(lost) == 1:
+        return last
+    against: dict[str, str] = {}
+    for error in lost:
+        if other := error.details.get("other"):
+            against[other] = f"{other} of {error.details.get('other_owner') or 'another program'}"
+    seconds = session.ctx.clock.monotonic_s() - started_s
+    named = "; ".join(against.values()) or "others"
+    return Conflict(
+        f"{last.what}. That was try {len(lost)} in {seconds:.1f} s; they lost to {named}",
+        table=last.table,
+        instant=last.instant,
+        expected=last.expected,
+        found=last.found,
+        next_step=f"{last.next_step} (now {session.conflicts.retries})"
+        if last.next_step.endswith("tried")
+        else last.next_step,
+        **{**last.details, "tries": len(lost), "lost_to": list(against), "seconds": round(seconds, 3)},
+    )

@@ -1,0 +1,281 @@
+"""What every service of one table works with: its context, its state loader, and how it decides."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import TypedDict
+
+from hudi_ops.commit.apply.decided import TimelineApplier
+from hudi_ops.concurrency.conflicts import ConflictStrategy, Contender, strategy_of
+from hudi_ops.concurrency.contenders import ContenderReader
+from hudi_ops.concurrency.early_conflicts import Watch
+from hudi_ops.concurrency.ended import ends_if_it_fails
+from hudi_ops.concurrency.foreign.silent_writers import SilentWriters
+from hudi_ops.concurrency.lease.heartbeat_client import process_beats
+from hudi_ops.concurrency.lease.lease import BEAT_INTERVAL_S, LeaseRole, Renewal, drop_lease, inherit_lease, lease_path
+from hudi_ops.concurrency.lease.monitor import Keeper
+from hudi_ops.concurrency.markers import delete_markers
+from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
+from hudi_ops.config.conflict_settings import ConflictSettings
+from hudi_ops.config.table import TableConfig
+from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, LogFormat, checked_compact_after
+from hudi_ops.context import TableContext
+from hudi_ops.errors import HudiOpsError
+from hudi_ops.metadata.reader.layout import Basis, count_groups, kept_partitions
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.writer.delta import MetadataDelta
+from hudi_ops.services.create.adoption import Adopter, Terms
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.footprint import Footprint
+from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, payload_folder, put_payload
+from hudi_ops.timeline.log.entries import Complete, Plan, Void
+from hudi_ops.timeline.log.head import older_entries
+from hudi_ops.timeline.log.reserve import next_after
+from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
+from hudi_ops.timeline.settings.settings_check import kept_settings
+from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
+
+logger = logging.getLogger(__name__)
+
+
+class EntryFields(TypedDict):
+    """Fields that every commit log entry carries."""
+
+    table_id: str
+    decision_id: str
+    owner: str
+    at_ms: int
+    properties_slot: int
+    archive_slot: int
+
+
+@dataclass
+class Session:
+    """One process's work on one table; not safe for several threads at once. `terms` count for tables of other programs.
+
+    `log_format` is that of the rows in log files, `file_sizes` those that new keys fill base files up to. After a write the
+    metadata table is compacted once `metadata_compact_after` of its deltas lie upon its base files. `gives_way` says whether a
+    write lets older ones that overlap finish first: it does while it may be tried again.
+    """
+
+    ctx: TableContext
+    terms: Terms = field(default_factory=Terms)
+    conflicts: ConflictSettings = field(default_factory=ConflictSettings)
+    log_format: LogFormat = "parquet"
+    file_sizes: FileSizes = field(default_factory=FileSizes)
+    metadata_compact_after: int = METADATA_COMPACT_AFTER
+    gives_way: bool = field(default=False, init=False)
+    strategy: ConflictStrategy = field(init=False)
+    contenders: ContenderReader = field(init=False)
+    silent: SilentWriters = field(init=False)
+    adopter: Adopter = field(init=False)
+    commits: CommitReader = field(init=False)
+    loader: StateLoader = field(init=False)
+    applier: TimelineApplier = field(init=False)
+    is_clean: bool = field(default=False, init=False)
+    """Whether this session's last write ended well, and left nothing to recover."""
+    recovered_s: float = field(default=float("-inf"), init=False)
+    """When this session recovered the table last, by the monotonic clock."""
+    metadata_deltas: int = field(default=0, init=False)
+    """Delta commits of the metadata table since its last compaction, as this session's last write found them."""
+    _keepers: dict[str, Keeper] = field(init=False, default_factory=dict)
+    _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
+    _groups: tuple[Basis, Mapping[MetadataPartition, int]] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        checked_compact_after(self.metadata_compact_after)
+        if self.conflicts.accept_future_instants:
+            self.ctx = replace(self.ctx, follows_future=True)
+        if "lock_wait_s" in self.conflicts.model_fields_set:
+            self.ctx = replace(self.ctx, lock_timeout_s=self.conflicts.lock_wait_s)
+        self.strategy = strategy_of(self.conflicts.strategy)
+        self.commits = CommitReader(self.ctx.storage)
+        self.contenders = ContenderReader(self.ctx.storage, self.commits)
+        self.silent = SilentWriters(self.ctx, self.contenders, self.conflicts.foreign_without_heartbeat)
+        self.adopter = Adopter(self.ctx, self.commits, self.terms)
+        self.loader = StateLoader(self.ctx.storage, self.commits, self.adopter)
+        self.applier = TimelineApplier(self.ctx, self.loader, self.commits)
+
+    def decide(self, prepare: Prepare, purpose: str) -> Decided | None:
+        """Take the next slot for the entry that `prepare` makes; see `concurrency.transaction.decide`."""
+        return decide(self.ctx, self.loader, self.applier, prepare, purpose)
+
+    def finish_decided(self) -> TableState:
+        """Apply what is decided but unfinished; to be called with the table lock held."""
+        return finish_decided(self.loader, self.applier)
+
+    def entry(self, state: TableState, decision_id: str) -> EntryFields:
+        """The common fields of an entry for the slot after the state's head.
+
+        A decision's id is the same for every try, by whoever makes it.
+        """
+        return EntryFields(
+            table_id=state.log.table_id,
+            decision_id=decision_id,
+            owner=str(self.ctx.owner),
+            at_ms=self.ctx.clock.now_ms(),
+            properties_slot=state.log.properties_slot,
+            archive_slot=state.log.archive_slot,
+        )
+
+    def settings(self, state: TableState) -> dict[str, str]:
+        """What the log keeps of the table's properties, for a PROPERTIES entry to repeat: then readers need no older slot."""
+        slot, entry = state.log.properties_slot, state.log.properties
+        return dict(self.commits.settings.get(slot) or kept_settings(self.ctx.storage, slot, entry))
+
+    def next_time(self, times: frozenset[str], state: TableState) -> str:
+        """The next time that may be taken, above every one of `times`.
+
+        Raises:
+            Unavailable: the newest of them lies too far ahead of this clock.
+        """
+        now_ms, follows = self.ctx.clock.now_ms(), self.ctx.follows_future
+        return next_after(times, now_ms, state.config.name, state.zone, follows_future=follows)
+
+    def put_payload(self, instant: str, slot: int, body: bytes) -> str:
+        """Put the bytes that a COMPLETE or PLAN in `slot` will point to; returns their path."""
+        path = put_payload(self.ctx.storage, instant, slot, body)
+        self.applier.remember(path, body)
+        self._payloads.setdefault(instant, []).append(path)
+        return path
+
+    def put_delta(self, delta: MetadataDelta) -> str:
+        """Put what a COMPLETE will add to the metadata table; returns its path."""
+        body = delta.to_bytes()
+        path = f"{payload_folder(delta.instant)}/metadata-{hashlib.sha256(body).hexdigest()[:16]}"
+        self.ctx.storage.put(path, body)
+        self.applier.remember_delta(path, delta)
+        self._payloads.setdefault(delta.instant, []).append(path)
+        return path
+
+    def drop_delta(self, entry: Complete) -> None:
+        """Remove the bundle of an instant that is complete: its bytes lie in the metadata table now."""
+        if entry.metadata:
+            with best_effort(entry.instant):
+                self.ctx.storage.delete(entry.metadata)
+
+    def metadata_groups(self, basis: Basis, config: TableConfig) -> Mapping[MetadataPartition, int]:
+        """How many file groups each partition of the metadata table has; counted once for a basis."""
+        if self._groups is None or self._groups[0] != basis:
+            self._groups = basis, count_groups(self.ctx.storage, config, kept_partitions(config))
+        return self._groups[1]
+
+    def watch(self, action: str, intent: Footprint) -> Watch:
+        """The look-out of a write that is going to touch what `intent` says."""
+        is_on = self.conflicts.early_detection
+        mine = Contender("", action, intent, owner=str(self.ctx.owner))
+        gives_way = is_on and self.gives_way
+        return Watch(self.ctx, self.contenders, mine, self.conflicts.wait_s, self.silent, is_on, gives_way)
+
+    @contextmanager
+    def keep(
+        self, instant: str, role: LeaseRole = "write", *, epoch: int | None = None, leased_s: float | None = None
+    ) -> Iterator[Keeper]:
+        """Renew an instant's lease until the context ends.
+
+        Args:
+            instant: one whose lease is ours.
+            role: what is done with it.
+            epoch: the attempt's; None: the newest that the log, as far as it was read, gives the instant.
+            leased_s: the monotonic clock just before the lease was taken; None: now.
+
+        Yields:
+            What to ask between steps of long work.
+        """
+        renewal = Renewal(self.ctx, instant, role, self.ctx.clock.monotonic_s() if leased_s is None else leased_s)
+        keeper = self._keepers[instant] = Keeper(self.ctx, renewal, epoch, self.loader.known_log)
+        beats = self.ctx.beats or process_beats()
+        with ends_if_it_fails(self.ctx, instant), beats.every(BEAT_INTERVAL_S, renewal):
+            yield keeper
+
+    def longest_gap_s(self, instant: str) -> float:
+        """Longest time in which no beat of an instant landed; 0 for one that is not kept."""
+        keeper = self._keepers.get(instant)
+        return keeper.longest_gap_s if keeper is not None else 0.0
+
+    def drop_lost_payloads(self, instant: str, decided: Decided | None, *, alone: bool = False) -> None:
+        """Remove the payloads of tries that lost their slot; the one that a slot names stays.
+
+        Args:
+            instant: whose payloads.
+            decided: what was decided in the end; nothing is removed without it.
+            alone: nobody else can have tried, so that there is nothing but what this session put.
+        """
+        mine = self._payloads.pop(instant, [])
+        if decided is None or not isinstance(decided.entry, Complete | Plan):
+            return
+        with best_effort(instant):
+            tried = mine if alone else [info.path for info in self.ctx.storage.list(payload_folder(instant))]
+            for path in tried:
+                if path not in decided.entry.notes:
+                    self.ctx.storage.delete(path)
+
+    def drop_refused_payloads(self, instant: str) -> None:
+        """Remove what this session put for an instant that it may not complete any more; what a slot names stays."""
+        with best_effort(instant):
+            fate = fate_of(self.ctx.storage, self.loader.load(), instant)
+            named: frozenset[str] = getattr(fate[1], "notes", frozenset()) if fate is not None else frozenset()
+            for path in self._payloads.pop(instant, []):
+                if path not in named:
+                    self.ctx.storage.delete(path)
+
+    def settle(self, instant: str, markers: Sequence[str] | None = None) -> None:
+        """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed.
+
+        Args:
+            instant: the one that completed.
+            markers: paths of all its markers, where the caller knows that nobody can have put others; None: they are listed.
+        """
+        keeper = self._keepers.pop(instant, None)
+        with best_effort(instant):
+            if markers is None:
+                delete_markers(self.ctx.storage, instant)
+            if keeper is not None:
+                keeper.renewal.settle()
+            # The lease last: dead, it is what leads the next write to the markers.
+            self.ctx.storage.delete_all([*(markers or ()), lease_path(instant)])
+        self.is_clean = True
+
+    def drop_name(self, instant: str) -> None:
+        """Drop the lease of an instant that needs none any more: the timeline holds its name, or nothing does."""
+        keeper = self._keepers.pop(instant, None)
+        with best_effort(instant):
+            if keeper is not None:
+                keeper.renewal.settle()
+            drop_lease(self.ctx, instant)
+
+    def newest_extra(self, state: TableState) -> Mapping[str, str]:
+        """Extra metadata of the newest commit of ours; from the log's payloads once a foreign archiver took them away."""
+        newest = self.commits.newest_with(state.timeline, POINTER_KEY)
+        if newest is not None:
+            return newest.extra
+        voided = set(state.log.voided)
+        for slot, entry in chain(reversed(list(state.log.since(-1))), older_entries(self.ctx.storage, state.log)):
+            if isinstance(entry, Void):
+                voided.add(entry.slot)
+            elif isinstance(entry, Complete) and slot not in voided and completes_as(entry.action) in WRITE_ACTIONS:
+                return CommitMetadata.from_bytes(self.ctx.storage.get(entry.payload), entry.payload).extra
+        return {}
+
+    def was_cancelled(self, state: TableState, instant: str) -> bool:
+        """Whether a CANCEL slot names an instant, however long ago."""
+        return cancel_slot(self.ctx.storage, state, instant) is not None
+
+    def take_lease(self, instant: str, role: LeaseRole = "rollback") -> None:
+        """Put our name on the lease of an instant whose owner is gone."""
+        inherit_lease(self.ctx, instant, role)
+
+
+@contextmanager
+def best_effort(instant: str) -> Iterator[None]:
+    """Log an error of clearing away what is settled: it must not make a landed write look failed, and `recover` clears it later."""
+    try:
+        yield
+    except HudiOpsError as error:
+        logger.warning("leftovers of %s stay until the next ingest: %s", instant, error)

@@ -1,0 +1,4 @@
+"""Cancel an instant and roll back its files.
+
+Imported by `commit` and `services`. Read first: rollback.py.
+"""

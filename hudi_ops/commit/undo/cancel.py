@@ -1,0 +1,52 @@
+"""The one way to cancel: an instant never completes once a CANCEL that names it holds a slot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hudi_ops.commit.apply.put_back import decided_before
+from hudi_ops.commit.session import Session
+from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of, mark_cancelled
+from hudi_ops.timeline.log.entries import Cancel, Complete, Entry
+from hudi_ops.timeline.state import TableState
+
+
+def cancel_write(session: Session, instant: str, reason: str, still: Callable[[], bool] = lambda: True) -> bool:
+    """Decide that a write never completes.
+
+    Args:
+        session: the table.
+        instant: the write's.
+        reason: why, for those who read the log, and for the writer if it wakes up.
+        still: asked under the lock, before a CANCEL that is not there yet: whether the writer is dead even now.
+
+    Returns:
+        False when nothing may be undone: it had completed already, or is alive after all.
+    """
+    completed = alive = False
+    cancelled = -1
+    # An instant whose completed file was deleted looks pending; its COMPLETE may lie below the loaded part of the log.
+    log = session.loader.known_log or session.loader.load().log
+    if decided_before(session.ctx.storage, log, instant) is not None:
+        return False
+
+    def prepare(state: TableState, slot: int) -> Entry | None:
+        nonlocal completed, alive, cancelled
+        found = state.timeline.find(instant)
+        # A COMPLETE since the look before the lock lies in the loaded part of the log.
+        fate = state.log.fate(instant) if found is not None else fate_of(session.ctx.storage, state, instant)
+        completed = isinstance(fate[1] if fate else None, Complete) or (found is not None and found.is_completed)
+        if completed:
+            return None
+        slot_before = fate[0] if fate is not None else cancel_slot(session.ctx.storage, state, instant)
+        if slot_before is not None:
+            cancelled = slot_before
+            return None
+        alive = not still()
+        return None if alive else Cancel(**session.entry(state, f"cancel {instant}"), instant=instant, reason=reason)
+
+    decided = session.decide(prepare, f"cancel {instant}")
+    if completed or alive:
+        return False
+    mark_cancelled(session.ctx.storage, instant, decided.slot if decided is not None else cancelled)
+    return True

@@ -1,0 +1,116 @@
+"""How a rollback deletes, and the two files that say what: its plan and its metadata, as Apache Hudi writes them.
+
+Source: docs/format.md §8.1, §8.2, §9.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from urllib.parse import unquote, urlsplit
+
+from hudi_ops.commit.ledger import ledger_folder
+from hudi_ops.commit.session import Session
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.timeline.service_schemas import ROLLBACK_METADATA, ROLLBACK_PLAN
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.commit_log import payload_folder
+from hudi_ops.timeline.names import inflight_name, requested_name
+
+
+def delete_files(
+    storage: Storage, paths: Iterable[str], *, foreign: bool = False, check: Callable[[], None] = lambda: None
+) -> None:
+    """Delete data files, and Hadoop's checksum files beside those of Apache Hudi; `check` may stop it before each of them."""
+    for path in paths:
+        check()
+        storage.delete(path)
+        if foreign:
+            storage.delete(_checksum_of(path))
+
+
+def delete_own_notes(session: Session, instant: str) -> None:
+    """Delete the ledgers and payloads that a cancelled write had made."""
+    for folder in (ledger_folder(instant), payload_folder(instant)):
+        for info in session.ctx.storage.list(folder):
+            session.ctx.storage.delete(info.path)
+
+
+def delete_pending(session: Session, folder: str, target: Instant, *, foreign: bool = False) -> None:
+    """Take a write off the timeline: inflight, then requested (docs/format.md §2.3)."""
+    for name in (inflight_name(target.time, target.action), requested_name(target.time, target.action)):
+        delete_files(session.ctx.storage, [f"{folder}/{name}"], foreign=foreign)
+
+
+def plan_bytes(storage: Storage, target: Instant, paths: Sequence[str]) -> bytes:
+    """The requested file of a rollback."""
+    return avro.write_one(
+        ROLLBACK_PLAN,
+        {
+            "instantToRollback": {"commitTime": target.time, "action": target.kind},
+            "RollbackRequests": [
+                _request(partition, group, target.time, [absolute_path(storage, path) for path in held])
+                for (partition, group), held in _requests(target, paths).items()
+            ],
+            "version": 1,
+        },
+    )
+
+
+def metadata_bytes(storage: Storage, rollback: str, took_ms: int, target: Instant, paths: Sequence[str]) -> bytes:
+    """The completed file of a rollback."""
+    by_partition: dict[str, list[str]] = {}
+    for path in sorted(paths):
+        by_partition.setdefault(path.rpartition("/")[0], []).append(absolute_path(storage, path))
+    return avro.write_one(
+        ROLLBACK_METADATA,
+        {
+            "startRollbackTime": rollback,
+            "timeTakenInMillis": took_ms,
+            "totalFilesDeleted": len(paths),
+            "commitsRollback": [target.time],
+            "partitionMetadata": {
+                partition: {
+                    "partitionPath": partition,
+                    "successDeleteFiles": held,
+                    "failedDeleteFiles": [],
+                    "rollbackLogFiles": {},
+                    "logFilesFromFailedCommit": {},
+                }
+                for partition, held in by_partition.items()
+            },
+            "version": 1,
+            "instantsRollback": [{"commitTime": target.time, "action": target.kind}],
+        },
+    )
+
+
+def absolute_path(storage: Storage, path: str) -> str:
+    """A path as Apache Hudi writes it into plans: absolute, without the scheme, and not percent-encoded."""
+    return f"{unquote(urlsplit(storage.uri).path)}/{path}"
+
+
+def _requests(target: Instant, paths: Sequence[str]) -> Mapping[tuple[str, str], list[str]]:
+    """Paths by (partition, file group). A commit's files need no group; of a delta commit Hudi makes one request a group."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for path in sorted(paths):
+        partition, _, name = path.rpartition("/")
+        parsed = parse_data_file(name) if target.kind == "deltacommit" else None
+        found.setdefault((partition, parsed.file_id if parsed is not None else ""), []).append(path)
+    return found
+
+
+def _request(partition: str, group: str, instant: str, paths: list[str]) -> dict[str, object]:
+    return {
+        "partitionPath": partition,
+        "fileId": group,
+        "latestBaseInstant": instant if group else "",
+        "filesToBeDeleted": paths,
+        "logBlocksToBeDeleted": {},
+    }
+
+
+def _checksum_of(path: str) -> str:
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}.{name}.crc"

@@ -1,0 +1,142 @@
+"""Which data files a cancelled write may have left: those that its markers name, or that lie in the table under its instant.
+
+Source: docs/protocol.md §7, docs/format.md §6.1, §8.1, §8.2.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.markers import read_markers
+from hudi_ops.errors import Corrupt, NotFound, Unsupported
+from hudi_ops.files.log.log_file import LogFileReader
+from hudi_ops.files.names import DataFileName, parse_data_file
+from hudi_ops.timeline.content.plans import ReplacePlan, RollbackPlan, read_plan
+from hudi_ops.timeline.state import TableState
+
+logger = logging.getLogger(__name__)
+
+SHOWN_MAX = 5
+"""How many damaged marker lines a warning names."""
+
+
+def files_of(
+    session: Session, state: TableState, instant: str, *, foreign: bool = False, plan: RollbackPlan | None = None
+) -> list[str]:
+    """Paths of the data files that a cancelled write may have left, log files among them; some may not be there.
+
+    Markers name them, and so does the plan of a rollback that was begun. The table is listed for the write's instant, once, where
+    these cannot tell all: a writer of Apache Hudi that left no marker has either written nothing or lost them, which looks the
+    same; and a line that names no file within the table may have meant any.
+
+    Args:
+        session: the table's.
+        state: its present state.
+        instant: the write's.
+        foreign: it was Apache Hudi's.
+        plan: of the rollback that was begun, if any.
+    """
+    announced = read_markers(session.ctx.storage, instant)
+    planned = _planned(plan) if plan is not None else []
+    named = sorted({*(marker.data_path for marker in announced.markers), *planned})
+    strange_plan = plan.strange if plan is not None else ()
+    set_aside = (*announced.set_aside, *(f"in the plan of its rollback: {path!r}" for path in strange_plan))
+    if set_aside:
+        logger.warning(
+            "markers of %s that name no file within the table were set aside, and the table is listed for its files: %s",
+            instant,
+            "; ".join(set_aside[:SHOWN_MAX])
+            + (f"; and {more} more" if (more := len(set_aside) - SHOWN_MAX) > 0 else ""),
+        )
+    found = {path for path in named if _is_of(path, instant)}
+    others = [path for path in named if path not in found]
+    found |= _written_ahead(session, state, instant, others, are_announced=True)
+    strange = [path for path in others if path not in found]
+    if strange:
+        # In versions 8 and 9 each data file carries its writer's instant: what has another one belongs to another writer.
+        logger.warning("markers of %s name files of other instants, which stay: %s", instant, ", ".join(strange))
+    if set_aside or (foreign and not announced.markers):
+        listed = [info.path for info in session.ctx.storage.list() if not info.path.startswith(".hoodie/")]
+        found |= {path for path in listed if _is_of(path, instant)}
+        found |= _written_ahead(session, state, instant, listed, are_announced=False)
+    return sorted(found)
+
+
+def _planned(plan: RollbackPlan) -> list[str]:
+    """Files that a rollback's plan names: they may have been listed, and their markers be gone."""
+    return [f"{partition}/{name}" if partition else name for partition, names in plan.files.items() for name in names]
+
+
+def _written_ahead(
+    session: Session, state: TableState, instant: str, paths: Iterable[str], *, are_announced: bool
+) -> set[str]:
+    """Log files that a write put into the groups of a resize, under the resize's instant, and that are nobody else's.
+
+    A writer beside a pending resize of consistent hashing writes its rows twice: under its own instant into the old groups, and
+    under the resize's into those that the resize makes. The second name says neither who wrote the file nor when, and two writers
+    may choose the same one. So a file is another's when a completed write names it, or when its blocks say so; a file that holds no
+    whole block is the write's if the write announced it.
+
+    A completed write that names such a file was requested after the resize, and archiving takes the older of the two first. So
+    while the resize can be found on the timeline, the write can be found there as well.
+    """
+    by_resize: dict[str, list[tuple[str, DataFileName]]] = {}
+    for path in paths:
+        name = parse_data_file(path.rpartition("/")[2])
+        if name is not None and name.is_log and name.instant < instant:
+            by_resize.setdefault(name.instant, []).append((path, name))
+    found: set[str] = set()
+    for time, held in by_resize.items():
+        children = _children(session, state, time)
+        ahead = [path for path, name in held if (path.rpartition("/")[0], _prefix(name)) in children]
+        if ahead:
+            committed = _named_since(session, state, time)
+            found |= {
+                path
+                for path in ahead
+                if path not in committed and _is_written_by(session, path, instant, are_announced=are_announced)
+            }
+    return found
+
+
+def _children(session: Session, state: TableState, time: str) -> frozenset[tuple[str, str]]:
+    """Groups that a resize of that instant makes; none when it is another action, or its plan cannot be read."""
+    resize = state.timeline.find(time, "clustering")
+    if resize is None:
+        return frozenset()
+    try:
+        plan = read_plan(session.ctx.storage, state.timeline, resize)
+    except Corrupt as error:
+        logger.warning("the plan of %s cannot be read, and files under its instant stay: %s", resize, error)
+        return frozenset()
+    return plan.children if isinstance(plan, ReplacePlan) else frozenset()
+
+
+def _prefix(name: DataFileName) -> str:
+    """What the hash ring calls a file group: its file id without the number at the end."""
+    return name.file_id.rpartition("-")[0]
+
+
+def _named_since(session: Session, state: TableState, time: str) -> frozenset[str]:
+    """Paths that completed writes name, of those requested after an instant."""
+    metadata = (
+        session.commits.metadata(state.timeline, one) for one in state.timeline.completed_writes if one.time > time
+    )
+    return frozenset(stat.path.lstrip("/") for one in metadata if one is not None for stat in one.stats)
+
+
+def _is_written_by(session: Session, path: str, instant: str, *, are_announced: bool) -> bool:
+    try:
+        writers = {block.instant for block in LogFileReader(session.ctx.storage, path).blocks}
+    except NotFound:
+        return False
+    except (Corrupt, Unsupported):
+        writers = set()
+    return writers == {instant} or (are_announced and not writers)
+
+
+def _is_of(path: str, instant: str) -> bool:
+    name = parse_data_file(path.rpartition("/")[2])
+    return name is not None and name.instant == instant

@@ -1,0 +1,276 @@
+"""Base files: Parquet with Apache Hudi's footer. Bytes are made in memory and put in one go, so no reader meets half a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hudi_ops.config.columns import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
+from hudi_ops.errors import Corrupt, Unavailable
+from hudi_ops.files.base.dictionary_columns import dictionary_columns
+from hudi_ops.files.base.repeated_columns import plain_type, repeated_columns
+from hudi_ops.files.base.widen import widen
+from hudi_ops.formats.avro.schema import to_avro
+from hudi_ops.formats.parquet import footer as parquet_footer
+from hudi_ops.formats.parquet.bloom import BloomFilter
+from hudi_ops.formats.parquet.footer import BaseFileFooter
+from hudi_ops.kernels.meta_columns import meta_schema
+from hudi_ops.kernels.statistics import key_range
+from hudi_ops.storage.protocol import Storage
+
+BLOOM_HEADROOM = 1.5
+"""A new filter is sized for this many times its keys, so that rewrites can carry it over and add to it."""
+
+ROW_GROUP_ROWS = 1_000_000
+
+MODERN_CALENDAR = {"org.apache.spark.version": "3.5.0"}
+"""Tells Spark, and so Apache Hudi, that old dates are in the proleptic Gregorian calendar, as Arrow's are. Without this key
+they refuse to read any date before 1582, such as the sentinel 0001-01-01; Hudi's own rewritten files carry it too."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """How Parquet is written; defaults were measured: dictionaries on unique columns are the cost."""
+
+    compression: str = "zstd"
+    compression_level: int = 1
+    bloom_fpp: float = 1e-3
+    plain_columns: tuple[str, ...] = ()
+    """Columns written without dictionary, besides the record key and the sequence number."""
+
+
+BROKEN = (
+    pa.ArrowInvalid,
+    pa.ArrowNotImplementedError,
+    pa.ArrowTypeError,
+    pa.ArrowKeyError,
+    OSError,
+    UnicodeDecodeError,
+)
+"""What Arrow raises for broken bytes of a Parquet file, and for a disk that fails; `fail_reading` tells them apart."""
+
+
+class BaseFileReader:
+    """One open base file.
+
+    Args:
+        storage: where it lies.
+        path: below the table's root.
+        keep_encoded: give columns of few values dictionary-encoded, as rewrites carry them over; see `repeated_columns`.
+
+    Raises:
+        Corrupt: not a Parquet file.
+        NotFound: it is gone: cleaned while this reader worked.
+    """
+
+    def __init__(self, storage: Storage, path: str, *, keep_encoded: bool = False) -> None:
+        self._path = path
+        try:
+            self._file = pq.ParquetFile(storage.open_input(path))
+            if keep_encoded and (names := repeated_columns(self._file)):
+                metadata = self._file.metadata
+                self._file = pq.ParquetFile(storage.open_input(path), metadata=metadata, read_dictionary=names)
+        except BROKEN as error:
+            fail_reading(path, error)
+
+    @property
+    def path(self) -> str:
+        """Where it lies below the table's root."""
+        return self._path
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns in the file."""
+        return self._file.schema_arrow
+
+    @property
+    def rows(self) -> int:
+        """Rows in the file."""
+        return int(self._file.metadata.num_rows)
+
+    @property
+    def parquet(self) -> pq.FileMetaData:
+        """Parquet's own footer."""
+        return self._file.metadata
+
+    @property
+    def footer(self) -> BaseFileFooter:
+        """Bloom filter, key range and Avro schema, as far as they are there."""
+        return parquet_footer.decode(self._file.metadata.metadata, self._path)
+
+    def might_hold(self, keys: pa.ChunkedArray) -> bool:
+        """Whether any of these record keys may be in the file: asked of the footer alone, its key range first."""
+        return self.footer.might_hold(keys)
+
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """The named columns that the file has, all rows.
+
+        Raises:
+            Corrupt: a page cannot be decoded.
+            Unavailable: the storage did not give it.
+        """
+        wanted = None if columns is None else [name for name in columns if name in self.schema.names]
+        try:
+            return self._file.read(columns=wanted)
+        except BROKEN as error:
+            fail_reading(self._path, error)
+
+    def head(self, rows: int, columns: Sequence[str]) -> pa.Table:
+        """The named columns that the file has, of its first rows.
+
+        Raises:
+            Corrupt: a page cannot be decoded.
+            Unavailable: the storage did not give it.
+        """
+        wanted = [name for name in columns if name in self.schema.names]
+        try:
+            batch = next(self._file.iter_batches(batch_size=rows, columns=wanted), None)
+        except BROKEN as error:
+            fail_reading(self._path, error)
+        schema = pa.schema([self.schema.field(name) for name in wanted])
+        return pa.Table.from_batches([batch]) if batch is not None else schema.empty_table()
+
+
+def fail_reading(path: str, error: Exception) -> NoReturn:
+    """Arrow could not read a file.
+
+    Raises:
+        Unavailable: the disk failed: such an `OSError` carries a number, those that Arrow raises for broken bytes do not.
+        Corrupt: the bytes are broken.
+    """
+    if getattr(error, "errno", None) is not None:
+        raise Unavailable(f"{path} could not be read: {error}", next_step="see to the disk, then try again") from error
+    raise Corrupt(
+        f"{path} is not a readable Parquet file: {error}",
+        expected="a Parquet base file",
+        next_step="run `hudi-ops verify`; restore the file from a copy",
+    ) from error
+
+
+def conform(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
+    """Rows of an older file in the table's schema of now: columns by name, new ones null, widened ones cast.
+
+    A dictionary-encoded column stays so where its values have the right type.
+
+    Raises:
+        Corrupt: a column cannot be cast to what the table's schema says.
+    """
+    columns = []
+    for field in schema:
+        if field.name not in rows.column_names:
+            columns.append(pa.chunked_array([pa.nulls(rows.num_rows, field.type)]))
+            continue
+        column = rows.column(field.name)
+        try:
+            columns.append(
+                column if field.type in {column.type, plain_type(column.type)} else widen(column, field.type)
+            )
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise Corrupt(
+                f"{path}: column {field.name} does not fit the table's schema: {error}",
+                expected=str(field.type),
+                found=str(column.type),
+            ) from error
+    fields = [field.with_type(column.type) for field, column in zip(schema, columns, strict=True)]
+    return pa.table(columns, schema=pa.schema(fields, metadata=schema.metadata))
+
+
+def with_meta(schema: pa.Schema) -> pa.Schema:
+    """The schema of a base file: meta columns, then the table's own."""
+    return pa.schema([*meta_schema(), *schema])
+
+
+def stored_schema(schema: pa.Schema, meta_fields: bool) -> pa.Schema:
+    """The columns that a base file of ours holds.
+
+    Args:
+        schema: the table's own columns.
+        meta_fields: `hoodie.populate.meta.fields`; without them the five columns are left out, not null.
+
+    Source: docs/format.md §6.2.
+    """
+    return with_meta(schema) if meta_fields else pa.schema(list(schema))
+
+
+def stored_avro_schema(schema: pa.Schema, table_name: str, meta_fields: bool) -> str:
+    """The Avro schema, as JSON, that the footer of a base file and the headers of log blocks carry.
+
+    Args:
+        schema: the table's own columns.
+        table_name: names the record.
+        meta_fields: `hoodie.populate.meta.fields`: whether the five columns are in front.
+
+    Source: docs/format.md §4.
+    """
+    record = to_avro(schema, table_name)
+    if meta_fields:
+        meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
+        record = {**record, "fields": [*meta, *record["fields"]]}
+    return json.dumps(record, separators=(",", ":"))
+
+
+def bloom_of(
+    keys: pa.ChunkedArray, fpp: float, carried: BloomFilter | None, added: pa.ChunkedArray | None
+) -> BloomFilter:
+    """The filter of a new file; hashing every key again would cost as much as the write itself, so a rewrite adds to the old one.
+
+    Args:
+        keys: all record keys of the new file.
+        fpp: false-positive rate of a fresh filter.
+        carried: the replaced file's filter; keys deleted since make it say yes too often, never too seldom.
+        added: the keys that the replaced file did not have.
+    """
+    if carried is not None and added is not None and len(keys) <= carried.count:
+        return carried.with_keys(added) if len(added) else carried
+    return BloomFilter.build(keys, capacity=max(16, int(len(keys) * BLOOM_HEADROOM)), fpp=fpp)
+
+
+def encode_base_file(
+    rows: pa.Table,
+    table_name: str,
+    settings: WriterSettings,
+    carried: BloomFilter | None = None,
+    added_keys: pa.ChunkedArray | None = None,
+    previous: pq.FileMetaData | None = None,
+) -> pa.Buffer:
+    """The bytes of a base file; equal input gives equal bytes.
+
+    Args:
+        rows: meta columns first, then the table's columns; a dictionary-encoded one is written with the type of its values.
+            Without meta columns the footer has neither filter nor key range.
+        table_name: names the Avro record in the footer.
+        settings: how Parquet is written.
+        carried: bloom filter of the file that this one replaces.
+        added_keys: record keys that the replaced file did not have; needed with `carried`.
+        previous: Parquet's footer of the file that this one replaces; it tells which columns a dictionary suited.
+    """
+    keys = rows.column(RECORD_KEY) if RECORD_KEY in rows.column_names else None
+    bounds = key_range(keys) if keys is not None else None
+    data_schema = pa.schema([
+        field.with_type(plain_type(field.type)) for field in rows.schema if field.name not in META_COLUMNS
+    ])
+    footer = BaseFileFooter(
+        bloom=bloom_of(keys, settings.bloom_fpp, carried, added_keys) if keys is not None else None,
+        min_key=bounds[0] if bounds else None,
+        max_key=bounds[1] if bounds else None,
+        avro_schema=stored_avro_schema(data_schema, table_name, keys is not None),
+    )
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        rows.schema.remove_metadata(),
+        compression=settings.compression,
+        compression_level=settings.compression_level,
+        use_dictionary=dictionary_columns(rows, {RECORD_KEY, COMMIT_SEQNO, *settings.plain_columns}, previous),
+        store_schema=False,
+        coerce_timestamps=None,
+        write_page_index=False,
+    ) as writer:
+        writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        writer.add_key_value_metadata(parquet_footer.encode(footer) | MODERN_CALENDAR)
+    return sink.getvalue()

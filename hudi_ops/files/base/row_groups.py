@@ -1,0 +1,144 @@
+"""What the footer of a base file says about its row groups: bounds of columns, and whether record keys may be in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hudi_ops.errors import Corrupt
+from hudi_ops.files.base.widen import widen
+from hudi_ops.formats.parquet import footer as parquet_footer
+from hudi_ops.kernels.bounds import ColumnBounds, bounds_table
+
+logger = logging.getLogger(__name__)
+
+Constants = tuple[tuple[str, Any], ...]
+"""Columns that have one value in all rows of a file, which does not hold them: names and plain values."""
+
+
+def row_group_bounds(
+    file: pq.ParquetFile, columns: Sequence[str], schema: pa.Schema, constants: Constants = ()
+) -> pa.Table:
+    """Bounds of some columns in each row group, in the types of the table.
+
+    Statistics that are cut short are bounds all the same. NaN is left out by writers; a bound that is NaN is none.
+
+    Args:
+        file: an open base file.
+        columns: names in `schema`; one that the file lacks is null in all its rows.
+        schema: the table's, with meta columns.
+        constants: columns of one value, whatever the file holds.
+
+    Source: docs/format.md §6.3.
+    """
+    units = file.metadata.num_row_groups
+    made = {}
+    paths, fixed = leaf_paths(file), dict(constants)
+    for name in columns:
+        kind = schema.field(name).type
+        if name in fixed:
+            made[name] = ColumnBounds.exactly(
+                pa.array([fixed[name]] * units, kind), pa.array([True] * units, pa.bool_())
+            )
+            continue
+        at = file.schema_arrow.get_all_field_indices(name)
+        # None for a nested one, or when a dotted name could be either.
+        leaf = paths.index(name) if paths.count(name) == 1 else None
+        if not at:
+            made[name] = ColumnBounds.all_null(kind, units)
+        elif len(at) > 1 or leaf is None or not keeps_order(file.schema_arrow.field(at[0]).type, kind):
+            made[name] = ColumnBounds.unknown(kind, units)
+        else:
+            made[name] = _column_bounds(file, leaf, file.schema_arrow.field(at[0]).type, kind)
+    return bounds_table(made, units)
+
+
+def may_hold_keys(file: pq.ParquetFile, keys: pa.Array, path: str) -> bool:
+    """Whether one of the record keys may be in the file, by the key range and the bloom filter of its footer.
+
+    Args:
+        file: an open base file.
+        keys: record keys; no nulls.
+        path: for the log.
+
+    Source: docs/format.md §7.
+    """
+    try:
+        footer = parquet_footer.decode(file.metadata.metadata, path)
+    except Corrupt as error:
+        # The rows can be read without it; that it is broken is for `verify` to say.
+        logger.warning("%s is read in full: %s", path, error)
+        return True
+    return footer.might_hold(keys)
+
+
+def leaf_paths(file: pq.ParquetFile) -> list[str]:
+    """The dotted path of each of the file's leaves; that of a flat column is its name."""
+    return [file.schema.column(at).path for at in range(len(file.schema))]
+
+
+def keeps_order(stored: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether a cast from one type to the other keeps order, so that bounds stay bounds."""
+    is_kind = pa.types
+    if pa.types.is_nested(kind):
+        return False
+    numbers = (is_kind.is_integer, is_kind.is_floating, is_kind.is_decimal)
+    if any(test(stored) for test in numbers) and any(test(kind) for test in numbers):
+        return not (is_kind.is_floating(stored) and not is_kind.is_floating(kind))
+    if is_kind.is_timestamp(stored) and is_kind.is_timestamp(kind):
+        return bool(stored.tz == kind.tz)
+    return bool(stored == kind)
+
+
+def _column_bounds(file: pq.ParquetFile, leaf: int, stored: pa.DataType, kind: pa.DataType) -> ColumnBounds:
+    lows: list[Any] = []
+    highs: list[Any] = []
+    nulls: list[bool | None] = []
+    values: list[bool | None] = []
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        statistics = group.column(leaf).statistics
+        counts = statistics is not None and statistics.has_null_count
+        nulls.append(statistics.null_count > 0 if counts else None)
+        values.append(statistics.null_count < group.num_rows if counts else None)
+        low, high = ends_of(statistics, stored, kind)
+        lows.append(low)
+        highs.append(high)
+    flags = (pa.array(nulls, pa.bool_()), pa.array(values, pa.bool_()))
+    return ColumnBounds(_array(lows, kind), _array(highs, kind), *flags)
+
+
+def _array(scalars: Sequence[pa.Scalar | None], kind: pa.DataType) -> pa.Array:
+    parts = [pa.nulls(1, kind) if one is None else pa.repeat(one, 1) for one in scalars]
+    return pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
+
+
+def ends_of(statistics: Any, stored: pa.DataType, kind: pa.DataType) -> tuple[pa.Scalar | None, pa.Scalar | None]:
+    """Least and greatest value that a column chunk's statistics tell, in the table's type; None where they are not known.
+
+    Args:
+        statistics: Parquet's, None where there are none.
+        stored: the column's type in the file.
+        kind: in the table; see `keeps_order`.
+    """
+    try:
+        if statistics is None or not statistics.has_min_max:
+            return None, None
+        if pa.types.is_timestamp(stored):
+            # As the number on disk: a Python time cannot hold all of them.
+            ends = [pa.scalar(int(raw), pa.int64()).cast(stored) for raw in (statistics.min_raw, statistics.max_raw)]
+        else:
+            ends = [pa.scalar(one, stored) for one in (statistics.min, statistics.max)]
+        if stored != kind:
+            # As the rows are brought to the table's type: the double of a float is not what a cast makes of it.
+            ends = list(widen(pa.chunked_array([pa.repeat(one, 1) for one in ends], stored), kind))
+        low, high = ends
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return None, None  # bytes that are no text, a date out of Python's range: nothing is known then
+    if pa.types.is_floating(kind) and not (low.as_py() <= high.as_py()):
+        return None, None  # NaN
+    return low, high

@@ -1,0 +1,185 @@
+"""A base file from a stream of batches, in bounded memory: row group by row group, its compressed bytes on disk until they are put.
+
+Filter and key range are built as the rows pass. What is left in memory is one row group, and the filter.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hudi_ops.config.columns import COMMIT_SEQNO, META_COLUMNS, RECORD_KEY
+from hudi_ops.engine.spilled_bytes import SpilledBytes
+from hudi_ops.errors import Internal, Unavailable
+from hudi_ops.files.base.base_file import (
+    BLOOM_HEADROOM,
+    MODERN_CALENDAR,
+    ROW_GROUP_ROWS,
+    WriterSettings,
+    stored_avro_schema,
+)
+from hudi_ops.files.base.dictionary_columns import dictionary_columns
+from hudi_ops.formats.parquet import footer as parquet_footer
+from hudi_ops.formats.parquet.bloom import BloomFilter
+from hudi_ops.formats.parquet.footer import BaseFileFooter
+from hudi_ops.kernels.statistics import key_range
+
+ROW_GROUP_BYTES = 128 * 1024 * 1024
+"""Rows of so many bytes in memory make a row group, where they are not enough for one by their number."""
+
+
+class BaseFileWriter:
+    """Writes one base file. Equal batches give equal bytes. A context, which gives the room on disk back.
+
+    Args:
+        schema: columns as they are stored, meta columns first.
+        table_name: names the Avro record in the footer.
+        settings: how Parquet is written.
+        keys: how many rows will come; the filter is sized for them.
+        carried: filter of the file that this one replaces; None: it is made anew. See `bloom_of`.
+        known_keys: so many rows come first whose keys are in that filter.
+        previous: Parquet's footer of the file that this one replaces; it tells which columns a dictionary suited.
+        row_group_bytes: rows in memory of which a row group is made.
+        folder: for the bytes on disk; None: the system's folder for temporary files.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        table_name: str,
+        settings: WriterSettings,
+        *,
+        keys: int,
+        carried: BloomFilter | None = None,
+        known_keys: int = 0,
+        previous: pq.FileMetaData | None = None,
+        row_group_bytes: int = ROW_GROUP_BYTES,
+        folder: str | None = None,
+    ) -> None:
+        self._schema = schema.remove_metadata()
+        self._table_name = table_name
+        self._settings = settings
+        self._previous = previous
+        self._row_group_bytes = row_group_bytes
+        self._spilled = SpilledBytes(folder)
+        self._writer: pq.ParquetWriter | None = None
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = self._held_bytes = 0
+        self._has_keys = RECORD_KEY in schema.names
+        self._bloom: BloomFilter | None = None
+        self._known_keys = known_keys
+        if self._has_keys and carried is not None and keys <= carried.count:
+            self._bloom = carried
+        elif self._has_keys:
+            size = max(16, int(keys * BLOOM_HEADROOM))
+            self._bloom = BloomFilter.build(pa.array([], pa.string()), capacity=size, fpp=settings.bloom_fpp)
+            self._known_keys = 0
+        self._range: tuple[str, str] | None = None
+        self.rows = 0
+        """Rows written so far."""
+
+    def __enter__(self) -> Self:
+        self._spilled.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.clear()
+        if self._writer is not None:
+            try:
+                self._writer.close()
+            except (OSError, pa.ArrowInvalid):
+                self._writer = None  # a full disk refuses the last bytes of a file that nobody wants any more
+        self._spilled.__exit__(kind, error, trace)
+
+    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Add rows, in the schema's columns; a column may be dictionary-encoded.
+
+        Raises:
+            Unavailable: the disk did not take them.
+        """
+        for batch in rows.to_batches(max_chunksize=ROW_GROUP_ROWS) if isinstance(rows, pa.Table) else [rows]:
+            # A row group ends where it is full, whatever pieces the rows come in: their cuts are not seen in the file.
+            while batch.num_rows:
+                part = batch.slice(0, ROW_GROUP_ROWS - self._held_rows)
+                self._held.append(part)
+                self._held_rows += part.num_rows
+                self._held_bytes += part.nbytes
+                if self._held_rows >= ROW_GROUP_ROWS or self._held_bytes >= self._row_group_bytes:
+                    self._write_group()
+                batch = batch.slice(part.num_rows)
+
+    def finish(self) -> pa.Buffer:
+        """The file's bytes, which lie on disk; good until the context ends.
+
+        Raises:
+            Unavailable: the disk did not take them.
+            Internal: outside of the context.
+        """
+        if self._held or self._writer is None:
+            self._write_group()
+        if self._writer is None:
+            raise Internal("a base file was finished without a writer")
+        data = pa.schema([field for field in self._schema if field.name not in META_COLUMNS])
+        footer = BaseFileFooter(
+            bloom=self._bloom,
+            min_key=self._range[0] if self._range else None,
+            max_key=self._range[1] if self._range else None,
+            avro_schema=stored_avro_schema(data, self._table_name, self._has_keys),
+        )
+        try:
+            self._writer.add_key_value_metadata(parquet_footer.encode(footer) | MODERN_CALENDAR)
+            self._writer.close()
+        except OSError as error:
+            raise Unavailable(**_no_room(error)) from error
+        return self._spilled.buffer()
+
+    def _write_group(self) -> None:
+        rows = pa.Table.from_batches([_plain(batch, self._schema) for batch in self._held], self._schema)
+        self._held.clear()
+        self._held_rows = self._held_bytes = 0
+        if self._writer is None:
+            self._writer = self._open(rows)
+        if not rows.num_rows:
+            return
+        if self._bloom is not None:
+            keys = rows.column(RECORD_KEY)
+            self._bloom = self._bloom.with_keys(keys.slice(max(0, min(len(keys), self._known_keys - self.rows))))
+            ends = key_range(keys)
+            known = [one for one in (self._range, ends) if one is not None]
+            self._range = (min(one[0] for one in known), max(one[1] for one in known)) if known else None
+        try:
+            self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        except OSError as error:
+            raise Unavailable(**_no_room(error)) from error
+        self.rows += rows.num_rows
+
+    def _open(self, rows: pa.Table) -> pq.ParquetWriter:
+        plain = {RECORD_KEY, COMMIT_SEQNO, *self._settings.plain_columns}
+        return pq.ParquetWriter(
+            self._spilled.sink,
+            self._schema,
+            compression=self._settings.compression,
+            compression_level=self._settings.compression_level,
+            use_dictionary=dictionary_columns(rows, plain, self._previous),
+            store_schema=False,
+            coerce_timestamps=None,
+            write_page_index=False,
+        )
+
+
+def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with every column in its stored type: dictionaries of different batches need not be the same."""
+    return batch if batch.schema.equals(schema) else batch.cast(schema)
+
+
+def _no_room(error: OSError) -> dict[str, str]:
+    return {
+        "what": f"a base file that exceeds its limit of memory could not be written to disk: {error}",
+        "expected": "room for it in the folder for temporary files, compressed",
+        "next_step": "make room there; or set TMPDIR to a larger disk. Nothing was committed",
+    }

@@ -1,0 +1,199 @@
+"""The log files of one slice: keys, ordering values and places of all records that count first, then the rows that are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.config.columns import COMMIT_TIME
+from hudi_ops.errors import Corrupt
+from hudi_ops.files.base.base_file import conform
+from hudi_ops.files.log.entries import entries_of_deletes, entries_of_rows
+from hudi_ops.files.log.log_file import LogBlock, LogFileReader
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.log.visible_blocks import BlockInstants, visible_blocks
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.formats.log.blocks import BlockKind, HeaderKey
+from hudi_ops.kernels.merging.log_merge import LogEntries
+from hudi_ops.sources.runs import picked
+from hudi_ops.storage.protocol import Storage
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """Where the rows of some entries lie: the first entry's number, the block's place, and the row numbers in it."""
+
+    first: int
+    block: int
+    rows: Numbers
+
+
+class LogSide:
+    """Opened log files; their framing is read.
+
+    Args:
+        storage: where they lie.
+        paths: in the order in which they are merged; at least one.
+        rules: the table's.
+        instants: whose blocks count.
+        keys: only records with these keys are wanted; None: all.
+        kept: columns to hold in memory from the first reading on, so that each block is decoded once; None: blocks are read again
+            for the rows that are left, and only keys, ordering values and places are held.
+
+    Raises:
+        Corrupt: a log file does not follow the format.
+        Unsupported: a block holds what cannot be merged here.
+        NotFound: a file is gone.
+        Unavailable: the storage did not give it.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        paths: Sequence[str],
+        rules: MergeRules,
+        instants: BlockInstants,
+        *,
+        keys: Sequence[str] | None = None,
+        kept: Sequence[str] | None = None,
+    ) -> None:
+        self._rules, self._keys, self._kept, self._instants = rules, keys, kept, instants
+        readers = [LogFileReader(storage, path) for path in paths]
+        for reader in readers:
+            _refuse_other_writers(reader, instants, rules.table)
+        self.corrupt_blocks = sum(reader.corrupt_blocks for reader in readers)
+        """Stretches that are no whole blocks; they are passed over, as Apache Hudi does."""
+        everything = [block for reader in readers for block in reader.blocks]
+        self.total_blocks = len(everything)
+        """Whole blocks, whether they count or not."""
+        owner = {id(block): reader for reader in readers for block in reader.blocks}
+        folder = paths[0].rpartition("/")[0] or "."
+        chosen = visible_blocks(everything, instants, folder, rules.table)
+        self._blocks: list[tuple[LogFileReader, LogBlock]] = [(owner[id(block)], block) for block in chosen]
+        self._places: list[_Places] = []
+        self._tables: dict[int, pa.Table] = {}
+        self._records = 0
+
+    @property
+    def records(self) -> int:
+        """Rows and deletes in the blocks that count."""
+        return self._records if self.entries is not None else 0
+
+    @cached_property
+    def entries(self) -> LogEntries:
+        """All that count, in the order in which they are merged.
+
+        Raises:
+            Corrupt: a block cannot be read, or a row has no record key.
+            Unsupported: ordering values that do not fit the table's column.
+            Unavailable: the storage did not give a block.
+        """
+        parts: list[LogEntries] = []
+        count = 0
+        for place, (reader, block) in enumerate(self._blocks):
+            if block.kind is BlockKind.DELETE:
+                entries, numbers = entries_of_deletes(self._rules, reader, block), None
+            else:
+                entries, numbers = self._read_block(place)
+            self._records += len(entries)
+            wanted = self._wanted(entries, numbers)
+            if wanted is not None:
+                entries = entries.at(wanted)
+            if block.kind is not BlockKind.DELETE:
+                rows = wanted if wanted is not None else np.arange(len(entries), dtype=np.int64)
+                self._places.append(_Places(count, place, rows))
+            parts.append(entries)
+            count += len(entries)
+        ordering = self._rules.ordering
+        return LogEntries.joined(parts, ordering.type if ordering is not None else None)
+
+    def rows(self, taken: Numbers, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Rows of some entries, block by block.
+
+        Args:
+            taken: numbers of entries that are rows, ascending; see `Meeting.taken`.
+            schema: the columns, in the table's types; those that a block lacks are null.
+
+        Raises:
+            Corrupt: a block cannot be read.
+            Unavailable: the storage did not give it.
+        """
+        for places in self._places:
+            start, end = np.searchsorted(taken, [places.first, places.first + len(places.rows)])
+            if start < end:
+                yield from self._picked(places.block, places.rows[taken[start:end] - places.first], schema)
+
+    def _picked(self, place: int, numbers: Numbers, schema: pa.Schema) -> Iterator[pa.Table]:
+        reader, block = self._blocks[place]
+        if place in self._tables:
+            rows = _some_columns(self._tables[place], schema)
+            yield conform(picked(rows, pa.array(numbers)), schema, reader.path)
+            return
+        first = 0
+        # The key, which every block has: a batch without columns has no rows.
+        names = list(dict.fromkeys([*schema.names, *self._rules.of_base.names[:1]]))
+        for batch in reader.batches(block, names):
+            start, end = np.searchsorted(numbers, [first, first + batch.num_rows])
+            if start < end:
+                some = picked(pa.Table.from_batches([batch]), pa.array(numbers[start:end] - first))
+                yield conform(some, schema, reader.path)
+            first += batch.num_rows
+
+    def _read_block(self, place: int) -> tuple[LogEntries, Numbers | None]:
+        """Entries of a data block, and which of them count; None: all."""
+        (reader, block), rules, only = self._blocks[place], self._rules, self._instants.only
+        # A log compaction's block holds rows of several writers.
+        is_mixed = only is not None and HeaderKey.COMPACTED_BLOCK_TIMES in block.headers
+        fields = [*rules.of_log, *([pa.field(COMMIT_TIME, pa.string())] if is_mixed else [])]
+        deciding = pa.schema(fields)
+        if self._kept is None:
+            rows = reader.rows(block, deciding.names)
+        else:
+            rows = self._tables[place] = reader.rows(block, list(dict.fromkeys([*deciding.names, *self._kept])))
+        heads = conform(_some_columns(rows, deciding), deciding, reader.path)
+        entries = entries_of_rows(heads, rules, reader, block)
+        if not is_mixed or only is None:
+            return entries, None
+        times = pc.is_in(heads.column(COMMIT_TIME), pa.array(sorted(only), pa.string()))
+        return entries, np.flatnonzero(np.asarray(times))
+
+    def _wanted(self, entries: LogEntries, numbers: Numbers | None) -> Numbers | None:
+        if self._keys is None:
+            return numbers
+        of_keys = np.flatnonzero(np.asarray(pc.is_in(entries.keys, pa.array(self._keys, pa.string()))))
+        return of_keys if numbers is None else np.intersect1d(of_keys, numbers)
+
+
+def _refuse_other_writers(reader: LogFileReader, instants: BlockInstants, table: str) -> None:
+    """Headers have no checksum: a block whose instant is damaged would be passed over, as one of a write that never completed.
+
+    Raises:
+        Corrupt: a block of another writer than the file's.
+    """
+    named = parse_data_file(reader.path.rpartition("/")[2])
+    if named is None or named.instant not in instants.named:
+        return
+    for block in reader.blocks:
+        if block.kind is not BlockKind.COMMAND and block.instant != named.instant:
+            raise Corrupt(
+                f"the log file {reader.path} has a block of another writer, at offset {block.offset}",
+                table=table,
+                instant=named.instant,
+                expected=f"blocks of {named.instant}, as its name says",
+                found=block.instant,
+                next_step="run `hudi-ops verify`; restore the file from a copy",
+                path=reader.path,
+            )
+
+
+def _some_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema that are there; one of the others where none is, since a table without columns has no rows."""
+    return rows.select([name for name in schema.names if name in rows.column_names] or rows.column_names[:1])

@@ -1,0 +1,108 @@
+"""Which blocks of a slice's log files count: by the instants of their writers, and by what later blocks say of earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hudi_ops.config.table import TableConfig
+from hudi_ops.errors import Unsupported
+from hudi_ops.files.log.log_file import LogBlock
+from hudi_ops.formats.log.blocks import BlockKind, HeaderKey
+from hudi_ops.timeline.active import Timeline
+
+_ROLLBACK = "0"
+_DATA = frozenset({BlockKind.AVRO_DATA, BlockKind.PARQUET_DATA})
+
+
+@dataclass(frozen=True)
+class BlockInstants:
+    """Which writers' blocks are read.
+
+    Attributes:
+        latest: request time of the newest completed write that counts.
+        completed: request times of the completed writes, in layout 1, whose file names do not tell the writers; else None.
+        start: in layout 1, where the active timeline begins; what is older counts as completed.
+        only: of these alone, for changes; None: of all.
+        named: completed delta commits, in layout 2: a log file that carries one of them holds blocks of no other writer.
+    """
+
+    latest: str
+    completed: frozenset[str] | None = None
+    start: str = ""
+    only: frozenset[str] | None = None
+    named: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls, config: TableConfig, timeline: Timeline, as_of: str | None = None, only: frozenset[str] | None = None
+    ) -> BlockInstants:
+        """Those of a table, at one reading of its timeline."""
+        completed = [one.time for one in timeline.completed_writes if as_of is None or one.time <= as_of]
+        known = frozenset(completed) if config.layout == 1 else None
+        own = (one.time for one in timeline.completed_writes if one.kind == "deltacommit" and config.layout == 2)
+        return cls(max(completed, default=""), known, timeline.start, only, frozenset(own))
+
+    def show(self, instant: str) -> bool:
+        """Whether what this writer wrote counts."""
+        if self.only is not None:
+            return instant in self.only
+        if instant > self.latest:
+            return False
+        return self.completed is None or instant in self.completed or instant < self.start
+
+
+def visible_blocks(blocks: Sequence[LogBlock], instants: BlockInstants, path: str, table: str = "") -> list[LogBlock]:
+    """The data and delete blocks that count, in their order.
+
+    A rollback block takes back all blocks of its target that stand before it. A block of a log compaction stands for the blocks of
+    the instants that it names.
+
+    Args:
+        blocks: of one slice, in the order in which they are read.
+        instants: whose blocks count.
+        path: the partition's folder or a file, for errors.
+        table: for errors.
+
+    Raises:
+        Unsupported: a block that counts holds what cannot be merged here.
+
+    Source: docs/format.md §9.8.
+    """
+    forward: list[LogBlock] = []
+    for block in blocks:
+        if block.kind is BlockKind.COMMAND:
+            if block.headers.get(HeaderKey.COMMAND_BLOCK_TYPE) != _ROLLBACK:
+                _refuse(
+                    block, f"a command block of type {block.headers.get(HeaderKey.COMMAND_BLOCK_TYPE)}", path, table
+                )
+            target = block.headers.get(HeaderKey.TARGET_INSTANT_TIME)
+            forward = [one for one in forward if one.instant != target]
+        elif block.kind is not BlockKind.CORRUPT and instants.show(block.instant):
+            forward.append(block)
+    kept: list[LogBlock] = []
+    compacted: set[str] = set()
+    for block in reversed(forward):
+        is_kept = block.instant not in compacted
+        named = block.headers.get(HeaderKey.COMPACTED_BLOCK_TIMES)
+        compacted |= {time.strip() for time in named.split(",")} - {""} if named else set()
+        if is_kept:
+            kept.append(block)
+    kept.reverse()
+    for block in kept:
+        if block.kind is not BlockKind.DELETE and block.kind not in _DATA:
+            _refuse(block, f"a {block.kind.name} block", path, table)
+        if block.headers.get(HeaderKey.IS_PARTIAL, "").lower() == "true":
+            _refuse(block, "a block with some columns of its rows only (IS_PARTIAL)", path, table)
+    return kept
+
+
+def _refuse(block: LogBlock, found: str, path: str, table: str) -> None:
+    raise Unsupported(
+        f"a log file in {path} has a block that cannot be merged here",
+        table=table,
+        instant=block.instant,
+        expected="rows as Avro or Parquet, deletes, rollbacks",
+        found=found,
+        next_step="compact the table with Apache Hudi, or read only its base files with query='read_optimized'",
+    )

@@ -1,0 +1,213 @@
+"""One base file, scanned: the row groups that may hold wanted rows, and those rows, batch by batch, in the table's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hudi_ops.config.columns import META_COLUMNS
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.files.base.base_file import BROKEN, conform, fail_reading
+from hudi_ops.files.base.row_groups import Constants, may_hold_keys, row_group_bounds
+from hudi_ops.kernels.condition import Condition, possible_units
+from hudi_ops.storage.protocol import Storage
+
+BATCH_BYTES = 8 << 20
+"""Size of a batch, about, by what its columns take in the file before compression."""
+
+BATCH_ROWS_MAX = 64 * 1024
+
+_READ_BUFFER_BYTES = 4 << 20
+"""A column chunk is read in steps of this size, so that one row group never lies in memory whole, not even compressed."""
+
+
+@dataclass(frozen=True)
+class FileTask:
+    """One base file to read; picklable.
+
+    Attributes:
+        storage: where it lies.
+        path: below the table's root.
+        size_bytes: as listed.
+        schema: the table's columns that are needed, meta columns among them, in the table's order.
+        columns: the columns wanted, in the order wanted; all in `schema`.
+        condition: which rows are wanted; its columns are in `schema`.
+        keys: record keys of which each wanted row has one; None when nothing is known.
+        constants: columns of `schema` that follow from the partition, with their values; the file is not asked for them.
+    """
+
+    storage: Storage
+    path: str
+    size_bytes: int
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    condition: Condition | None = None
+    keys: tuple[str, ...] | None = None
+    constants: Constants = ()
+
+
+class FileScan:
+    """An open base file with its footer read.
+
+    Raises:
+        Corrupt: not a Parquet file.
+        NotFound: it is gone: cleaned since it was listed.
+    """
+
+    def __init__(self, task: FileTask, *, streaming: bool = False) -> None:
+        self._task = task
+        try:
+            source = task.storage.open_input(task.path)
+            self._file = pq.ParquetFile(source, buffer_size=_READ_BUFFER_BYTES if streaming else 0, pre_buffer=False)
+        except BROKEN as error:
+            fail_reading(task.path, error)
+        keys = pa.array(task.keys, pa.string()) if task.keys is not None else None
+        self.may_hold_keys = keys is None or may_hold_keys(self._file, keys, task.path)
+        """Whether one of the record keys that are wanted may be in it."""
+        self.row_groups = self._possible()
+        """Numbers of the row groups that may hold wanted rows."""
+
+    @property
+    def row_groups_in_file(self) -> int:
+        """How many row groups the file has."""
+        return int(self._file.metadata.num_row_groups)
+
+    @property
+    def rows(self) -> int:
+        """Rows in the row groups that are read."""
+        return sum(int(self._file.metadata.row_group(number).num_rows) for number in self.row_groups)
+
+    def count(self) -> int:
+        """How many wanted rows there are; without a condition the footer tells. Raises as `batches` does."""
+        return self.rows if self._task.condition is None else sum(batch.num_rows for batch in self.batches())
+
+    def table(self, keep: npt.NDArray[np.bool_] | None = None) -> pa.Table:
+        """The wanted rows at once.
+
+        Args:
+            keep: which rows of the row groups that are read are there at all; None: all of them.
+
+        Raises:
+            Corrupt: a page cannot be decoded.
+            Unavailable: the storage did not give it.
+            InvalidRequest: the condition cannot be computed, for example a division by zero.
+        """
+        try:
+            read = self._file.read_row_groups(self.row_groups, columns=self._stored())
+        except BROKEN as error:
+            fail_reading(self._task.path, error)
+        return self._wanted(read if keep is None else read.filter(pa.array(keep)))
+
+    def batches(
+        self, batch_rows: int | None = None, keep: npt.NDArray[np.bool_] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The wanted rows in batches, none of them empty; same errors as `table`.
+
+        Args:
+            batch_rows: rows that are decoded at a time; None: as many as take `BATCH_BYTES`.
+            keep: as in `table`.
+        """
+        names = self._stored()
+        size = min(batch_rows or BATCH_ROWS_MAX, self._rows_of(BATCH_BYTES, names))
+        first = 0
+        for batch in self._read(size, self.row_groups, names):
+            read = pa.Table.from_batches([batch])
+            if keep is not None:
+                read = read.filter(pa.array(keep[first : first + batch.num_rows]))
+                first += batch.num_rows
+            rows = self._wanted(read)
+            del batch, read
+            yield from (one for one in rows.to_batches() if one.num_rows)
+
+    def columns(self, schema: pa.Schema, row_groups: Sequence[int], batch_rows: int) -> Iterator[pa.Table]:
+        """Some columns of all rows of some row groups, whatever is wanted of them; same errors as `table`.
+
+        Args:
+            schema: the columns, in the table's types; those that the file lacks are null.
+            row_groups: their numbers, ascending.
+            batch_rows: rows that are decoded at a time.
+        """
+        names = [name for name in schema.names if name in self._file.schema_arrow.names]
+        for batch in self._read(batch_rows, row_groups, names):
+            yield conform(pa.Table.from_batches([batch]), schema, self._task.path)
+
+    def rows_in(self, row_group: int) -> int:
+        """Rows of a row group."""
+        return int(self._file.metadata.row_group(row_group).num_rows)
+
+    def _read(self, batch_rows: int, row_groups: Sequence[int], names: list[str]) -> Iterator[pa.RecordBatch]:
+        source = self._file.iter_batches(batch_rows, row_groups=list(row_groups), columns=names)
+        while True:
+            try:
+                batch = next(source, None)
+            except BROKEN as error:
+                fail_reading(self._task.path, error)
+            if batch is None:
+                return
+            yield batch
+            del batch
+
+    def _possible(self) -> list[int]:
+        task, everything = self._task, list(range(self._file.metadata.num_row_groups))
+        if not self.may_hold_keys:
+            return []
+        if task.condition is None:
+            return everything
+        bounds = row_group_bounds(self._file, task.condition.columns, task.schema, task.constants)
+        return [int(number) for number in np.flatnonzero(possible_units(task.condition, bounds))]
+
+    def _stored(self) -> list[str]:
+        fixed, held = dict(self._task.constants), self._file.schema_arrow.names
+        # One column at least: a table without columns has no rows to be counted, kept or filled.
+        return [name for name in self._task.schema.names if name in held and name not in fixed] or held[:1]
+
+    def _rows_of(self, size_bytes: int, names: list[str]) -> int:
+        metadata, roots = self._file.metadata, set(names)
+        rows = total = 0
+        for number in self.row_groups:
+            group = metadata.row_group(number)
+            rows += group.num_rows
+            for at in range(group.num_columns):
+                column = group.column(at)
+                # A dotted name may be a nested leaf's: counted too often rather than too seldom.
+                if column.path_in_schema in roots or column.path_in_schema.partition(".")[0] in roots:
+                    total += column.total_uncompressed_size
+        return max(1, min(rows, rows * size_bytes // total)) if total else BATCH_ROWS_MAX
+
+    def _wanted(self, read: pa.Table) -> pa.Table:
+        task = self._task
+        rows = with_constants(conform(read, task.schema, task.path), task.constants)
+        return selected(rows, task.condition).select(task.columns)
+
+
+def with_constants(rows: pa.Table, constants: Constants) -> pa.Table:
+    """Rows with the values of columns that their files do not hold."""
+    for name, value in constants:
+        field = rows.schema.field(name)
+        column = pa.repeat(pa.scalar(value, field.type), rows.num_rows)
+        rows = rows.set_column(rows.schema.get_field_index(name), field, column)
+    return rows
+
+
+def selected(rows: pa.Table, condition: Condition | None) -> pa.Table:
+    """Rows that pass a condition.
+
+    Raises:
+        InvalidRequest: it compares a column with a value of another type, or cannot be computed.
+    """
+    if condition is None:
+        return rows
+    try:
+        return rows.filter(condition.rows)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        names = [f"{field.name}: {field.type}" for field in rows.schema if field.name not in META_COLUMNS]
+        raise InvalidRequest(
+            f"the filter does not fit the table's columns: {error}",
+            expected=", ".join(names),
+            next_step="compare a column with a value of its own type; write times as TIMESTAMP '…' and dates as DATE '…'",
+        ) from error

@@ -1,0 +1,255 @@
+"""One slice, scanned: base rows and log records merged, batch by batch, in the table's schema.
+
+Keys and ordering values come first: those of the log side, then those of the base file. Then it is known of every row whether it
+stays, and rows are read and given: base rows in the order of the file, then log rows in the order in which they are merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.config.columns import COMMIT_TIME
+from hudi_ops.files.base.row_groups import Constants
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.log.merged_log import LogSide
+from hudi_ops.files.log.visible_blocks import BlockInstants
+from hudi_ops.files.slice.file_scan import FileScan, FileTask, selected, with_constants
+from hudi_ops.kernels.condition import Condition
+from hudi_ops.kernels.merging.log_merge import Meeting
+from hudi_ops.storage.protocol import Storage
+
+_KEY_ROWS = 1 << 20
+"""Base rows whose keys are looked up at a time: the table of the log's keys is built once for each such run."""
+
+
+@dataclass(frozen=True)
+class SliceTask:
+    """One slice to read; picklable.
+
+    Attributes:
+        storage: where it lies.
+        base: path of its base file below the table's root; None: it has none.
+        base_bytes: size of the base file, as listed.
+        logs: paths and sizes of its log files, in the order in which they are merged; at least one.
+        rules: how records of one key are merged.
+        instants: whose blocks count. With `only`, for changes, log records meet no base row of another writer; that those rows are
+            not given either is the condition's to say.
+        schema: as in `FileTask`; merging reads further columns by itself.
+        columns: as in `FileTask`.
+        condition: which rows are wanted, of those that merging leaves.
+        keys: as in `FileTask`.
+        constants: as in `FileTask`; of log files, too.
+    """
+
+    storage: Storage
+    base: str | None
+    base_bytes: int
+    logs: tuple[tuple[str, int], ...]
+    rules: MergeRules
+    instants: BlockInstants
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    condition: Condition | None = None
+    keys: tuple[str, ...] | None = None
+    constants: Constants = ()
+
+    @property
+    def path(self) -> str:
+        """Of its base file, or of its first log file."""
+        return self.base if self.base is not None else self.logs[0][0]
+
+    @property
+    def log_bytes(self) -> int:
+        """Size of its log files."""
+        return sum(size_bytes for _, size_bytes in self.logs)
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all its files."""
+        return self.base_bytes + self.log_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCounts:
+    """What merging a slice came to. With a condition or keys, only what had to be looked at is counted.
+
+    Attributes:
+        log_records: rows and deletes in the log blocks that count.
+        log_blocks: whole blocks of the log files.
+        corrupt_blocks: damaged stretches that were passed over.
+        updated: base rows that a log row replaced.
+        deleted: base rows that a log record deleted.
+        inserted: log rows with keys that the base file does not have.
+        ignored: keys whose log record lost to the base row.
+    """
+
+    log_records: int
+    log_blocks: int
+    corrupt_blocks: int
+    updated: int
+    deleted: int
+    inserted: int
+    ignored: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Merged:
+    """Which rows of the row groups that are read stay (None: all), which log entries are rows of the slice, and counts."""
+
+    keep: npt.NDArray[np.bool_] | None
+    taken: npt.NDArray[np.int64]
+    counts: MergeCounts
+
+
+class SliceScan:
+    """An open slice: footer of the base file and framing of the log files are read.
+
+    Args:
+        task: what to read.
+        streaming: hold no more than keys, ordering values and places of the log side, and a few batches; log blocks are then
+            decoded twice.
+
+    Raises:
+        Corrupt: a file does not follow its format.
+        Unsupported: a log block holds what cannot be merged here.
+        NotFound: a file is gone: cleaned since it was listed.
+        Unavailable: the storage did not give it.
+    """
+
+    def __init__(self, task: SliceTask, *, streaming: bool = False) -> None:
+        self._task = task
+        self._base: FileScan | None = None
+        if task.base is not None:
+            wanted = (task.schema, task.columns, task.condition, task.keys, task.constants)
+            base = FileTask(task.storage, task.base, task.base_bytes, *wanted)
+            self._base = FileScan(base, streaming=streaming)
+        self._logs = LogSide(
+            task.storage,
+            [path for path, _ in task.logs],
+            task.rules,
+            task.instants,
+            keys=task.keys,
+            kept=None if streaming else task.schema.names,
+        )
+        self.row_groups = self._base.row_groups if self._base is not None else []
+        """Numbers of the base file's row groups that may hold wanted rows."""
+
+    @property
+    def row_groups_in_file(self) -> int:
+        """How many row groups the base file has."""
+        return self._base.row_groups_in_file if self._base is not None else 0
+
+    @property
+    def rows(self) -> int:
+        """Rows in the row groups that are read, and records of the log side: there are at most so many wanted rows."""
+        return (self._base.rows if self._base is not None else 0) + self._logs.records
+
+    @property
+    def counts(self) -> MergeCounts:
+        """What merging comes to; reads keys and ordering values, if no rows were read yet. Raises as `batches` does."""
+        return self._merged.counts
+
+    def count(self) -> int:
+        """How many wanted rows there are; without a condition, keys and ordering values tell. Raises as `batches` does."""
+        if self._task.condition is not None:
+            return sum(batch.num_rows for batch in self.batches())
+        merged, base = self._merged, self._base.rows if self._base is not None else 0
+        return (base if merged.keep is None else int(np.count_nonzero(merged.keep))) + len(merged.taken)
+
+    def table(self) -> pa.Table:
+        """The wanted rows at once. Raises as `batches` does."""
+        merged = self._merged
+        parts = [self._base.table(merged.keep)] if self._base is not None else []
+        parts += self._log_rows(merged)
+        return pa.concat_tables([self._output.empty_table(), *parts])
+
+    def batches(self, batch_rows: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The wanted rows in batches, none of them empty.
+
+        Args:
+            batch_rows: as in `FileScan.batches`.
+
+        Raises:
+            Corrupt: a page or a block cannot be decoded.
+            Unsupported: ordering values of deletes that do not fit the table's.
+            Unavailable: the storage did not give it.
+            InvalidRequest: the condition cannot be computed, for example a division by zero.
+        """
+        merged = self._merged
+        if self._base is not None:
+            yield from self._base.batches(batch_rows, merged.keep)
+        for rows in self._log_rows(merged):
+            yield from (one for one in rows.to_batches() if one.num_rows)
+
+    @property
+    def _output(self) -> pa.Schema:
+        return pa.schema([self._task.schema.field(name) for name in self._task.columns])
+
+    def _log_rows(self, merged: _Merged) -> Iterator[pa.Table]:
+        for rows in self._logs.rows(merged.taken, self._task.schema):
+            filled = with_constants(rows, self._task.constants)
+            yield selected(filled, self._task.condition).select(self._task.columns)
+
+    @cached_property
+    def _merged(self) -> _Merged:
+        logs, rules = self._logs, self._task.rules
+        meeting = Meeting(logs.entries, rules.mode)
+        groups = self._groups_met()
+        if self._base is not None and groups:
+            only = self._task.instants.only
+            fields = [*rules.of_base, *([pa.field(COMMIT_TIME, pa.string())] if only is not None else [])]
+            for heads in self._base.columns(pa.schema(fields), groups, _KEY_ROWS):
+                keys = rules.keys_of(heads)
+                if only is not None:
+                    of_these = pc.is_in(heads.column(COMMIT_TIME), pa.array(sorted(only), pa.string()))
+                    keys = pc.if_else(of_these, keys, pa.scalar(None, pa.string()))
+                meeting.add(keys, rules.ordering_of(heads))
+        counts = MergeCounts(
+            log_records=logs.records,
+            log_blocks=logs.total_blocks,
+            corrupt_blocks=logs.corrupt_blocks,
+            updated=meeting.updated,
+            deleted=meeting.deleted,
+            inserted=meeting.inserted,
+            ignored=meeting.ignored,
+        )
+        return _Merged(self._of_groups_read(meeting.keep_base(), groups), meeting.taken(), counts)
+
+    def _groups_met(self) -> list[int]:
+        """Row groups that log records have to meet: those that are read, and where a base row may win, all others."""
+        if self._base is None or not len(self._logs.entries):
+            return []
+        # Of a file that has none of the keys, or none of these writers' rows, nothing can be met.
+        if self._task.rules.ordering is None or not self._base.may_hold_keys:
+            return self.row_groups
+        return list(range(self._base.row_groups_in_file))
+
+    def _of_groups_read(self, keep: npt.NDArray[np.bool_] | None, met: list[int]) -> npt.NDArray[np.bool_] | None:
+        if keep is None or self._base is None or met == self.row_groups:
+            return keep
+        read = frozenset(self.row_groups)
+        is_read = np.repeat([group in read for group in met], [self._base.rows_in(group) for group in met])
+        return np.asarray(keep[is_read], bool)
+
+
+def open_scan(task: FileTask | SliceTask, *, streaming: bool) -> FileScan | SliceScan:
+    """Open what a task reads.
+
+    Args:
+        task: a base file, or a slice with log files.
+        streaming: see `SliceScan`.
+
+    Raises:
+        Corrupt: a file does not follow its format.
+        Unsupported: a log block holds what cannot be merged here.
+        NotFound: a file is gone.
+        Unavailable: the storage did not give it.
+    """
+    return SliceScan(task, streaming=streaming) if isinstance(task, SliceTask) else FileScan(task, streaming=streaming)

@@ -1,0 +1,245 @@
+"""The facts of one data file: as its writer knows them, and the same facts read back from storage.
+
+Source: docs/format.md §14.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from hudi_ops.errors import Internal
+from hudi_ops.files.base.base_file import BROKEN, conform, fail_reading
+from hudi_ops.files.log.entries import entries_of_deletes, entries_of_rows
+from hudi_ops.files.log.log_file import LogFileReader
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.files.slice.slice_keys import keys_of_base
+from hudi_ops.files.statistics.column_ranges import Rows, merged_range, ranges_of_base, ranges_of_rows
+from hudi_ops.files.statistics.statistics import ColumnRange, FileFacts, WantedFacts
+from hudi_ops.formats.log.blocks import BlockKind, scan_blocks
+from hudi_ops.formats.parquet import footer as parquet_footer
+from hudi_ops.kernels.keys.keys import KeySpec
+from hudi_ops.kernels.merging.log_merge import LogEntries
+from hudi_ops.kernels.merging.merge import existing
+from hudi_ops.storage.protocol import Storage
+
+
+@dataclass(frozen=True)
+class FactsTask:
+    """One data file of which facts are wanted; picklable.
+
+    Attributes:
+        storage: where it lies.
+        path: below the table's root.
+        size_bytes: as listed.
+        schema: columns of the table's base files, in its types of now; see `stored_schema`.
+        wanted: which facts.
+        keys: how record keys are made in a table without meta columns; None: files have them in a column.
+        rules: how the table merges log records; needed for the keys of a log file.
+        previous: the base file that a base file replaced, without log files between: then `added` and `removed` are exact.
+            Without it all keys may have been added, and none is surely removed.
+    """
+
+    storage: Storage
+    path: str
+    size_bytes: int
+    schema: pa.Schema
+    wanted: WantedFacts
+    keys: KeySpec | None = None
+    rules: MergeRules | None = None
+    previous: str | None = None
+
+
+def facts_of_file(task: FactsTask) -> FileFacts:
+    """The facts of a file that lies on storage: those that its writer gave, or would have given.
+
+    Of a base file the footer is read, and columns where the footer is not enough: keys if they are wanted, and floats, for NaN.
+
+    Raises:
+        Corrupt: it cannot be read.
+        Unsupported: a log file holds rows that are not read.
+        NotFound: it is gone.
+        Unavailable: the storage did not give it.
+        Internal: not a data file; or the keys of a log file without rules.
+    """
+    name = parse_data_file(task.path.rpartition("/")[2])
+    if name is None:
+        raise Internal("Facts were asked of a file that holds no rows", found=task.path)
+    if name.is_cdc:
+        none = pa.array([], pa.string()) if task.wanted.keys else None
+        return _facts(task.path, task.size_bytes, is_log=True, added=none, removed=none)
+    try:
+        return _of_log(task) if name.is_log else _of_base(task)
+    except BROKEN as error:
+        fail_reading(task.path, error)
+
+
+def facts_of_base(
+    path: str,
+    body: pa.Buffer,
+    schema: pa.Schema,
+    wanted: WantedFacts,
+    *,
+    rows: pa.Table | None = None,
+    added: pa.Array | None = None,
+    removed: pa.Array | None = None,
+) -> FileFacts | None:
+    """What the writer of a base file tells; None where nothing is wanted.
+
+    Args:
+        path: of the file.
+        body: its bytes.
+        schema: as in `FactsTask`.
+        wanted: which facts.
+        rows: its rows; None: where the footer is not enough, they are decoded.
+        added: keys that were not in the group before.
+        removed: keys that are no more.
+    """
+    if not wanted:
+        return None
+    file = pq.ParquetFile(pa.BufferReader(body))
+    given = None if rows is None else lambda name: [rows]
+    return _base_facts(path, body.size, file, schema, wanted, given, added, removed)
+
+
+def facts_of_log(
+    path: str,
+    body: pa.Buffer,
+    schema: pa.Schema,
+    wanted: WantedFacts,
+    rows: pa.Table | None,
+    entries: Iterable[LogEntries],
+) -> FileFacts | None:
+    """What the writer of a log file tells; None where nothing is wanted.
+
+    Args:
+        path: of the file.
+        body: its bytes.
+        schema: as in `FactsTask`.
+        wanted: which facts.
+        rows: those of its data block.
+        entries: rows and deletes as whoever reads the file takes them; looked at if keys are wanted.
+    """
+    if not wanted:
+        return None
+    parts = [ranges_of_rows([], schema, wanted.columns)]
+    if rows is not None and wanted.columns:
+        for span in scan_blocks(pa.BufferReader(body), path):
+            if span.kind is BlockKind.PARQUET_DATA:
+                file = pq.ParquetFile(pa.BufferReader(body.slice(span.content_offset, span.content_bytes)))
+                parts.append(_of_block(file, schema, wanted, lambda name: [rows]))
+            elif span.kind is BlockKind.AVRO_DATA:
+                parts.append(ranges_of_rows([rows], schema, wanted.columns))
+    added, removed = _changed(entries) if wanted.keys else (None, None)
+    return _facts(path, body.size, is_log=True, ranges=_together(parts), added=added, removed=removed)
+
+
+def _of_base(task: FactsTask) -> FileFacts:
+    added = removed = None
+    if task.wanted.keys:
+        added = pc.unique(keys_of_base(task.storage, task.path, task.schema, task.keys))
+        removed = added.slice(0, 0)
+        if task.previous is not None:
+            before = pc.unique(keys_of_base(task.storage, task.previous, task.schema, task.keys))
+            added, removed = _without(added, before), _without(before, added)
+    with pq.ParquetFile(task.storage.open_input(task.path)) as file:
+        return _base_facts(task.path, task.size_bytes, file, task.schema, task.wanted, None, added, removed)
+
+
+def _base_facts(
+    path: str,
+    size_bytes: int,
+    file: pq.ParquetFile,
+    schema: pa.Schema,
+    wanted: WantedFacts,
+    rows: Rows | None,
+    added: pa.Array | None,
+    removed: pa.Array | None,
+) -> FileFacts:
+    written = parquet_footer.filter_text(file.metadata.metadata, path) if wanted.bloom else None
+    ranges = ranges_of_base(file, schema, wanted.columns, rows)
+    return _facts(path, size_bytes, ranges=ranges, bloom=written, added=added, removed=removed)
+
+
+def _of_log(task: FactsTask) -> FileFacts:
+    reader, rules = LogFileReader(task.storage, task.path), task.rules if task.wanted.keys else None
+    if task.wanted.keys and rules is None:
+        raise Internal("The keys of a log file were asked for without rules of merging", found=task.path)
+    heads = rules.of_log if rules is not None else pa.schema([])
+    roots = [name.partition(".")[0] for name in task.wanted.columns]
+    parts = [ranges_of_rows([], task.schema, task.wanted.columns)]
+    entries: list[LogEntries] = []
+    for block in reader.blocks:
+        if block.is_data:
+            file = reader.parquet(block)
+            columns = list(dict.fromkeys([*heads.names, *(roots if file is None else [])]))
+            rows = reader.rows(block, columns) if columns else pa.table({})
+            if file is None:
+                parts.append(ranges_of_rows([rows], task.schema, task.wanted.columns))
+            else:
+                parts.append(_of_block(file, task.schema, task.wanted))
+            if rules is not None:
+                deciding = rows.select([name for name in heads.names if name in rows.column_names])
+                entries.append(entries_of_rows(conform(deciding, heads, task.path), rules, reader, block))
+        elif block.kind is BlockKind.DELETE and rules is not None:
+            entries.append(entries_of_deletes(rules, reader, block))
+    added, removed = _changed(entries) if rules is not None else (None, None)
+    return _facts(task.path, task.size_bytes, is_log=True, ranges=_together(parts), added=added, removed=removed)
+
+
+def _of_block(
+    file: pq.ParquetFile, schema: pa.Schema, wanted: WantedFacts, rows: Rows | None = None
+) -> tuple[ColumnRange, ...]:
+    """The ranges of a Parquet block: its footer tells them, but sizes are told of base files only."""
+    found = ranges_of_base(file, schema, wanted.columns, rows)
+    return tuple(replace(one, size=0, uncompressed_size=0) for one in found)
+
+
+def _together(parts: Sequence[Sequence[ColumnRange]]) -> tuple[ColumnRange, ...]:
+    """The ranges of all pieces of a file; a column that is not known of one of them is left out."""
+    found: dict[str, list[ColumnRange]] = {}
+    for one in (one for part in parts for one in part):
+        found.setdefault(one.column, []).append(one)
+    return tuple(merged_range(each) for each in found.values() if len(each) == len(parts))
+
+
+def _changed(entries: Iterable[LogEntries]) -> tuple[pa.Array, pa.Array]:
+    """The keys of which a log file holds a row, and those that it surely deletes: what comes later in the file decides.
+
+    A delete that is ordered by event time may lose to a row elsewhere.
+    """
+    added = removed = pa.array([], pa.string())
+    for part in entries:
+        is_sure = part.is_delete & (part.is_unconditional | (part.ordering is None))
+        rows, gone = (pc.unique(part.keys.filter(pa.array(mask))) for mask in (~part.is_delete, is_sure))
+        added = pa.concat_arrays([_without(_without(added, gone), rows), rows])
+        removed = pa.concat_arrays([_without(_without(removed, rows), gone), gone])
+    return added, removed
+
+
+def _without(keys: pa.Array, others: pa.Array) -> pa.Array:
+    """Those of some keys, each there once, that are not among others."""
+    return keys.filter(pa.array(~existing(others, keys))) if len(keys) and len(others) else keys
+
+
+def _facts(
+    path: str,
+    size_bytes: int,
+    *,
+    is_log: bool = False,
+    ranges: tuple[ColumnRange, ...] = (),
+    bloom: tuple[str, str] | None = None,
+    added: pa.Array | None = None,
+    removed: pa.Array | None = None,
+) -> FileFacts:
+    folder, _, name = path.rpartition("/")
+    parsed = parse_data_file(name)
+    if parsed is None:
+        raise Internal("Facts were told of a file that holds no rows", found=path)
+    kind, text = bloom if bloom is not None else (None, None)
+    return FileFacts(path, folder, parsed.file_id, size_bytes, is_log, ranges, text, added, removed, kind)

@@ -1,0 +1,230 @@
+"""What a file holds in each column: least and greatest value, nulls and sizes, from the footer of a base file or from rows.
+
+A footer costs nothing to read, but does not tell everything: Arrow passes NaN over, and leaves out the ends of a column chunk with
+a text of more than 4 KiB. What it does not tell is found in the column's values.
+
+Source: docs/format.md §14.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from hudi_ops.files.base.row_groups import ends_of, keeps_order, leaf_paths
+from hudi_ops.files.base.widen import widen
+from hudi_ops.files.statistics.statistics import ColumnRange
+
+Rows: TypeAlias = Callable[[str], Iterable[pa.Table]]
+"""Gives the rows of a file, of which only the column with this name is looked at."""
+
+_is = pa.types
+_COMPARED = (
+    _is.is_boolean,
+    _is.is_integer,
+    _is.is_float32,
+    _is.is_float64,
+    _is.is_decimal,
+    _is.is_string,
+    _is.is_binary,
+    _is.is_fixed_size_binary,
+    _is.is_date32,
+    _is.is_time,
+    _is.is_timestamp,
+)
+_CREATOR_THAT_KEEPS_NAN = "parquet-mr"
+"""It takes NaN for the greatest value, so that it shows in the statistics; Arrow passes it over."""
+
+
+def ranges_of_base(
+    file: pq.ParquetFile, schema: pa.Schema, columns: Sequence[str], rows: Rows | None = None
+) -> tuple[ColumnRange, ...]:
+    """The ranges of a base file.
+
+    Args:
+        file: the open file.
+        schema: the columns that base files of the table have, in its types of now.
+        columns: wanted ones; those below structs have dotted names. One that the file lacks is null in all its rows; one that the
+            table lacks, or whose values are not compared (lists, maps, structs), is left out.
+        rows: the file's rows, where they are in memory anyway; None: a column that the footer is not enough for is read.
+
+    Raises:
+        ArrowInvalid: a page cannot be decoded, or a value does not fit the table's type. Raised by Arrow.
+        OSError: the storage did not give it.
+    """
+    given = rows or (lambda name: _read(file, name))
+    footer = _Footer.of(file)
+    found = (_range_of_base(footer, schema, name, given) for name in columns)
+    return tuple(one for one in found if one is not None)
+
+
+def ranges_of_rows(tables: Iterable[pa.Table], schema: pa.Schema, columns: Sequence[str]) -> tuple[ColumnRange, ...]:
+    """The ranges of rows that lie in log files: they have no sizes, and deletes bring no values.
+
+    Args:
+        tables: all rows, in pieces; a column that one of them lacks is null in it.
+        schema: as in `ranges_of_base`.
+        columns: as in `ranges_of_base`.
+
+    Raises:
+        ArrowInvalid: a value does not fit the table's type. Raised by Arrow.
+    """
+    kinds = {name: kind for name in columns if (kind := _compared_type(schema, name)) is not None}
+    parts: dict[str, list[ColumnRange]] = {name: [] for name in kinds}
+    for table in tables:
+        for name, kind in kinds.items():
+            parts[name].append(_range_of_rows(table, name, kind))
+    return tuple(merged_range(parts[name] or [_nulls(name, kind, 0)]) for name, kind in kinds.items())
+
+
+def merged_range(parts: Sequence[ColumnRange]) -> ColumnRange:
+    """One column's range in several files or pieces: of all their values together.
+
+    Args:
+        parts: at least one, all of one column and type.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    least, _ = _ends(pa.concat_arrays([part.least for part in parts]))
+    _, greatest = _ends(pa.concat_arrays([part.greatest for part in parts]))
+    return ColumnRange(
+        parts[0].column,
+        least,
+        greatest,
+        nulls=sum(part.nulls for part in parts),
+        values=sum(part.values for part in parts),
+        size=sum(part.size for part in parts),
+        uncompressed_size=sum(part.uncompressed_size for part in parts),
+    )
+
+
+@dataclass(frozen=True)
+class _Footer:
+    """Parquet's footer, its parts looked up once for all columns."""
+
+    schema: pa.Schema
+    rows: int
+    creator: str
+    groups: list[pq.RowGroupMetaData]
+    paths: list[str]
+
+    @classmethod
+    def of(cls, file: pq.ParquetFile) -> _Footer:
+        metadata = file.metadata
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        return cls(file.schema_arrow, metadata.num_rows, metadata.created_by or "", groups, leaf_paths(file))
+
+    def chunks(self, name: str) -> list[pq.ColumnChunkMetaData] | None:
+        """Those of a flat column; None where several leaves have its name, or none."""
+        if self.paths.count(name) != 1:
+            return None
+        leaf = self.paths.index(name)
+        return [group.column(leaf) for group in self.groups]
+
+
+def _range_of_base(footer: _Footer, schema: pa.Schema, name: str, rows: Rows) -> ColumnRange | None:
+    kind = _compared_type(schema, name)
+    if kind is None:
+        return None
+    if name.partition(".")[0] not in footer.schema.names:
+        return _nulls(name, kind, footer.rows)
+    stored, chunks = _type_of(footer.schema, name), footer.chunks(name)
+    if stored is None or chunks is None:
+        return None
+    found = _range_of_chunks(footer, chunks, stored, name, kind)
+    if found is None:
+        parts = [_range_of_rows(table, name, kind) for table in rows(name)]
+        found = merged_range(parts or [_nulls(name, kind, 0)])
+    return replace(
+        found,
+        size=sum(chunk.total_compressed_size for chunk in chunks),
+        uncompressed_size=sum(chunk.total_uncompressed_size for chunk in chunks),
+    )
+
+
+def _range_of_chunks(
+    footer: _Footer, chunks: Sequence[pq.ColumnChunkMetaData], stored: pa.DataType, name: str, kind: pa.DataType
+) -> ColumnRange | None:
+    """What the footer tells; None when that is not all."""
+    is_floating = _is.is_floating(stored)
+    if not keeps_order(stored, kind) or (is_floating and not footer.creator.startswith(_CREATOR_THAT_KEEPS_NAN)):
+        return None
+    parts = []
+    for chunk in chunks:
+        statistics = chunk.statistics
+        if statistics is None or not statistics.has_null_count:
+            return None
+        ends = [pa.nulls(1, kind)] * 2
+        if statistics.null_count < chunk.num_values:
+            low, high = ends_of(statistics, stored, kind)
+            if low is None or high is None:
+                return None
+            ends = [_wide_zero(pa.repeat(end, 1), sign) for end, sign in ((low, -0.0), (high, 0.0))]
+        parts.append(ColumnRange(name, ends[0], ends[1], statistics.null_count, chunk.num_values))
+    return merged_range(parts or [_nulls(name, kind, 0)])
+
+
+def _range_of_rows(rows: pa.Table, name: str, kind: pa.DataType) -> ColumnRange:
+    root, *within = name.split(".")
+    if root not in rows.column_names or (within and _type_of(rows.schema, name) is None):
+        return _nulls(name, kind, rows.num_rows)
+    column = rows.column(root)
+    if within:
+        column = pc.struct_field(column, within)
+    if column.type != kind:
+        column = widen(column, kind)
+    least, greatest = _ends(column)
+    return ColumnRange(name, least, greatest, column.null_count, len(column))
+
+
+def _ends(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
+    """The least and the greatest value, null where there is none; NaN is greater than all numbers, and -0.0 less than 0.0."""
+    kind = values.type
+    found = pc.min_max(values)
+    ends = [pa.repeat(end, 1) if end.is_valid else pa.nulls(1, kind) for end in found.values()]
+    if not _is.is_floating(kind):
+        return ends[0], ends[1]
+    if pc.any(pc.is_nan(values)).as_py():
+        ends[1] = pa.array([float("nan")], kind)
+    return _wide_zero(ends[0], -0.0), _wide_zero(ends[1], 0.0)
+
+
+def _wide_zero(end: pa.Array, zero: float) -> pa.Array:
+    """The end of a range, with that of the two zeros that takes in the other one: which of both was met first does not matter."""
+    return pa.array([zero], end.type) if _is.is_floating(end.type) and end[0].as_py() == 0 else end
+
+
+def _nulls(name: str, kind: pa.DataType, rows: int) -> ColumnRange:
+    return ColumnRange(name, pa.nulls(1, kind), pa.nulls(1, kind), rows, rows)
+
+
+def _read(file: pq.ParquetFile, name: str) -> Iterator[pa.Table]:
+    for number in range(file.num_row_groups):
+        # One column of one row group: threads would cost more than they save.
+        yield file.read_row_group(number, columns=[name], use_threads=False)
+
+
+def _compared_type(schema: pa.Schema, name: str) -> pa.DataType | None:
+    kind = _type_of(schema, name)
+    return kind if kind is not None and any(test(kind) for test in _COMPARED) else None
+
+
+def _type_of(schema: pa.Schema, name: str) -> pa.DataType | None:
+    """The type of a column, or of a field below structs; None where there is none of that name, or several."""
+    fields: pa.Schema | pa.StructType = schema
+    kind: pa.DataType | None = None
+    for part in name.split("."):
+        if kind is not None:
+            if not _is.is_struct(kind):
+                return None
+            fields = kind
+        at = fields.get_field_index(part)
+        if at < 0:
+            return None
+        kind = fields.field(at).type
+    return kind

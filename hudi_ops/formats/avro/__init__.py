@@ -1,0 +1,4 @@
+"""Encode and decode Avro, by column.
+
+Imported by `formats` and everything above. Read first: container.py.
+"""

@@ -1,0 +1,148 @@
+"""What Hudi keeps in the footer of a base file: bloom filter, key range and Avro schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.errors import Corrupt
+from hudi_ops.formats.parquet import bloom
+from hudi_ops.formats.parquet.bloom import BloomFilter
+
+_BLOOM: Final = "org.apache.hudi.bloomfilter"
+_BLOOM_BEFORE_APACHE: Final = "com.uber.hoodie.bloomfilter"
+_BLOOM_TYPE: Final = "hoodie_bloom_filter_type_code"
+_MIN_KEY: Final = "hoodie_min_record_key"
+_MAX_KEY: Final = "hoodie_max_record_key"
+_AVRO_SCHEMA: Final = "parquet.avro.schema"
+_WRITER_MODEL: Final = "writer.model.name"
+
+
+@dataclass(frozen=True)
+class BaseFileFooter:
+    """Hudi's part of a base file's footer; None for what the file does not have.
+
+    Attributes:
+        bloom: filter over the file's record keys; Hudi's BLOOM index fails on files without one.
+        min_key: smallest record key by UTF-8 bytes; None in a file without rows.
+        max_key: largest record key by UTF-8 bytes; None in a file without rows.
+        avro_schema: Avro schema of the file with meta columns, as JSON text.
+    """
+
+    bloom: BloomFilter | None
+    min_key: str | None
+    max_key: str | None
+    avro_schema: str | None
+
+    def might_hold(self, keys: pa.Array | pa.ChunkedArray) -> bool:
+        """Whether any of these record keys may be in the file: False is certain.
+
+        Args:
+            keys: record keys without nulls.
+
+        Source: docs/format.md §7.
+        """
+        keys = keys.filter(pa.array(self.in_range(keys)))
+        if len(keys) == 0 or self.bloom is None:
+            return len(keys) > 0
+        return bool(self.bloom.might_contain(keys).any())
+
+    def in_range(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """Which record keys lie in the footer's key range; all of them where it says none, or none that can be relied upon.
+
+        Args:
+            keys: record keys without nulls.
+        """
+        # A writer may have compared Java strings, by UTF-16 code units, where Arrow compares UTF-8 bytes: against bounds below
+        # U+E000 both agree.
+        bounds = (self.min_key, self.max_key)
+        if not all(bound is not None and max(bound, default="") < "\ue000" for bound in bounds):
+            return np.ones(len(keys), bool)
+        return np.asarray(pc.and_(pc.greater_equal(keys, self.min_key), pc.less_equal(keys, self.max_key)), bool)
+
+
+def encode(footer: BaseFileFooter) -> dict[str, str]:
+    """Give the footer's keys and values, to be written as Parquet key-value metadata.
+
+    Args:
+        footer: what to write; None is left out.
+
+    Returns:
+        Keys and values.
+
+    Source: docs/format.md §6.3, §7.
+    """
+    values: dict[str, str] = {}
+    if footer.bloom is not None:
+        values[_BLOOM_TYPE], values[_BLOOM] = footer.bloom.encode()
+    if footer.min_key is not None:
+        values[_MIN_KEY] = footer.min_key
+    if footer.max_key is not None:
+        values[_MAX_KEY] = footer.max_key
+    if footer.avro_schema is not None:
+        values[_AVRO_SCHEMA] = footer.avro_schema
+        values[_WRITER_MODEL] = "avro"
+    return values
+
+
+def decode(metadata: Mapping[bytes, bytes] | None, path: str = "") -> BaseFileFooter:
+    """Read Hudi's part of a footer; other keys are passed over.
+
+    Args:
+        metadata: the Parquet file's key-value metadata; None when it has none.
+        path: the base file, for errors.
+
+    Returns:
+        What was found.
+
+    Raises:
+        Corrupt: a value is not UTF-8, or the bloom filter is damaged.
+
+    Source: docs/format.md §6.3, §7.
+    """
+    values = metadata or {}
+    written = filter_text(values, path)
+    bloom_filter = bloom.decode(*written, path) if written is not None else None
+    return BaseFileFooter(
+        bloom_filter, _text(values, _MIN_KEY, path), _text(values, _MAX_KEY, path), _text(values, _AVRO_SCHEMA, path)
+    )
+
+
+def filter_text(metadata: Mapping[bytes, bytes] | None, path: str = "") -> tuple[str, str] | None:
+    """The bloom filter as it is written: its type code and its text, not looked into; None in a file without one.
+
+    Args:
+        metadata: as in `decode`.
+        path: the base file, for errors.
+
+    Raises:
+        Corrupt: it is not UTF-8.
+
+    Source: docs/format.md §7.
+    """
+    values = metadata or {}
+    text = _text(values, _BLOOM if _BLOOM.encode() in values else _BLOOM_BEFORE_APACHE, path)
+    # Files from before there were kinds of filters have no type code.
+    return None if text is None else (_text(values, _BLOOM_TYPE, path) or bloom.SIMPLE, text)
+
+
+def _text(values: Mapping[bytes, bytes], key: str, path: str) -> str | None:
+    value = values.get(key.encode())
+    if value is None:
+        return None
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Corrupt(
+            f"The footer of {path or 'a base file'} is damaged",
+            expected=f"UTF-8 text under {key}",
+            found=str(error),
+            next_step="run `hudi-ops verify` on the table; rewrite the base file",
+            path=path,
+        ) from error

@@ -1,0 +1,63 @@
+"""Read the record keys of file slices, and count those that lie in more than one file group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.config.table import TableConfig
+from hudi_ops.files.base.base_file import stored_schema
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.log.visible_blocks import BlockInstants
+from hudi_ops.files.slice.slice_keys import SliceKeysTask
+from hudi_ops.formats.large_arrays import joined
+from hudi_ops.kernels.keys.keys import KeySpec
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.view.slices import Slice
+
+
+def key_tasks(
+    storage: Storage,
+    config: TableConfig,
+    timeline: Timeline,
+    schema: pa.Schema,
+    keys: KeySpec | None,
+    slices: Sequence[Slice],
+) -> list[SliceKeysTask]:
+    """Make the tasks that read the record keys of slices.
+
+    Args:
+        storage: the table's.
+        config: its settings.
+        timeline: decides which log blocks count.
+        schema: the table's columns, without meta columns.
+        keys: how record keys are made in a table without meta columns; None: files have them in a column.
+        slices: of the table.
+    """
+    merging = None
+    if any(one.logs for one in slices):
+        merging = MergeRules.of(config, schema), BlockInstants.of(config, timeline)
+    stored = stored_schema(schema, config.populate_meta_fields)
+    return [
+        SliceKeysTask(
+            storage,
+            one.base.path if one.base is not None else None,
+            one.base.size_bytes if one.base is not None else 0,
+            stored,
+            keys,
+            tuple((log.path, log.size_bytes) for log in one.logs),
+            merging if one.logs else None,
+        )
+        for one in slices
+    ]
+
+
+def count_doubled(keys: Sequence[pa.Array]) -> int:
+    """Count the record keys that are in more than one of some slices; each array holds the keys of a slice once."""
+    every = joined(list(keys), pa.string())
+    if pc.count_distinct(every).as_py() == len(every):
+        return 0
+    return int(pc.sum(pc.greater(pc.value_counts(every).field("counts"), 1)).as_py())

@@ -1,0 +1,4 @@
+"""Build record keys and hash them.
+
+Imported by `kernels` and everything above. Read first: keys.py.
+"""

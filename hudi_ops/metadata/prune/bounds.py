@@ -1,0 +1,242 @@
+"""What statistics of the metadata table exclude of files and partitions (docs/format.md §14.7).
+
+Records are not merged for this: those of a file or a partition that still hold are taken together as bounds, which conditions are
+held against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.formats.large_arrays import joined
+from hudi_ops.kernels.bounds import ColumnBounds, bounds_table
+from hudi_ops.kernels.condition import Condition, possible_units
+from hudi_ops.metadata.prune.grouped_bounds import greatest_of, least_of
+from hudi_ops.metadata.reader.table import MetadataTable
+from hudi_ops.metadata.records.keys import column_stats_key, column_stats_prefix, partition_stats_key
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition
+from hudi_ops.metadata.records.records import Records
+from hudi_ops.metadata.records.stored_ranges import StoredRanges
+from hudi_ops.view.file_group import DataFile
+
+LOOKED_UP_MAX = 5000
+"""More records than these are read by column rather than by key."""
+
+_FIRST_BEYOND_SURROGATES = "\ue000"
+"""Below it, Java's order of texts, by UTF-16 code units, and Arrow's, by UTF-8 bytes, agree."""
+
+_is = pa.types
+_Flags = npt.NDArray[np.bool_]
+
+
+def possible_files(
+    metadata: MetadataTable,
+    condition: Condition,
+    files: Sequence[DataFile],
+    schema: pa.Schema,
+    looked_up_max: int = LOOKED_UP_MAX,
+    *,
+    unasked: Collection[str] = (),
+) -> _Flags:
+    """Which files may hold a row that passes, as `column_stats` has it; one without a record may.
+
+    Args:
+        metadata: holds `column_stats`.
+        condition: its columns are in `schema`.
+        files: base and log files.
+        schema: the table's, with meta columns.
+        looked_up_max: so many records are looked up by key; of more, all of their columns are read.
+        unasked: columns of which nothing is believed.
+    """
+    keys = {
+        column: [column_stats_key(column, file.partition_path, file.name) for file in files]
+        for column in _bounded(condition, schema, unasked)
+    }
+    return _possible(metadata, MetadataPartition.COLUMN_STATS, condition, schema, keys, len(files), looked_up_max)
+
+
+def possible_partitions(
+    metadata: MetadataTable,
+    condition: Condition,
+    paths: Sequence[str],
+    schema: pa.Schema,
+    *,
+    unasked: Collection[str] = (),
+) -> _Flags:
+    """Which partitions may hold a row that passes, as `partition_stats` has it now; else as `possible_files`.
+
+    Args:
+        metadata: holds `partition_stats`, and is current.
+        condition: its columns are in `schema`.
+        paths: partition paths; of any other folder nothing is known.
+        schema: the table's, with meta columns.
+        unasked: columns of which nothing is believed.
+    """
+    asked = _bounded(condition, schema, unasked)
+    keys = {column: [partition_stats_key(column, path) for path in paths] for column in asked}
+    return _possible(metadata, MetadataPartition.PARTITION_STATS, condition, schema, keys, len(paths), LOOKED_UP_MAX)
+
+
+def _bounded(condition: Condition, schema: pa.Schema, unasked: Collection[str]) -> list[str]:
+    # Of the bytes in log files Apache Hudi writes bounds in the order of signed bytes, which no one else has.
+    kinds = {name: schema.field(name).type for name in condition.columns if name not in unasked}
+    return [name for name, kind in kinds.items() if not (_is.is_nested(kind) or is_binary(kind))]
+
+
+def _possible(
+    metadata: MetadataTable,
+    partition: MetadataPartition,
+    condition: Condition,
+    schema: pa.Schema,
+    keys: dict[str, list[str]],
+    owners: int,
+    looked_up_max: int,
+) -> _Flags:
+    if not keys or not owners:
+        return np.ones(owners, bool)
+    if len(keys) * owners <= looked_up_max:
+        parts = metadata.parts(partition, keys=[key for of_column in keys.values() for key in of_column])
+    else:
+        parts = metadata.parts(partition, prefixes=[column_stats_prefix(column) for column in keys])
+    said = _Said.of(parts, f"{FOLDER}/{partition.value}")
+    is_of_files = partition is MetadataPartition.COLUMN_STATS
+    made = {}
+    for column in condition.columns:
+        kind = schema.field(column).type
+        if column in keys:
+            bounds = _folded(said.of_column(column, kind, keys[column], is_of_files), kind, owners)
+            made[column] = bounds if is_of_files else _maybe_null(bounds)
+        else:
+            made[column] = ColumnBounds.unknown(kind, owners)
+    return possible_units(condition, bounds_table(made, owners))
+
+
+@dataclass(frozen=True)
+class _Said:
+    """Ranges as they lie in several parts, each run of parts of one schema decoded together, and which of them still hold."""
+
+    runs: list[tuple[StoredRanges, _Flags]]
+
+    @classmethod
+    def of(cls, groups: Sequence[Sequence[Records]], where: str) -> _Said:
+        # A key is in one group only, so that parts of several need no order among each other.
+        parts = sorted(((at, part) for group in groups for at, part in enumerate(group)), key=lambda one: one[1].schema)
+        read, orders = [], []
+        for _, run in groupby(parts, key=lambda one: one[1].schema):
+            alike = list(run)
+            orders.append(np.repeat([at for at, _ in alike], [len(part.keys) for _, part in alike]).astype(np.int64))
+            read.append(StoredRanges.read(_together([part for _, part in alike]), where))
+        if not read:
+            return cls([])
+        keys = pa.concat_arrays([one.keys for one in read])
+        known = pc.unique(keys)
+        order = np.concatenate(orders)
+        is_reset = np.concatenate([one.is_tight | one.is_deleted for one in read])
+        place = pc.index_in(keys, known).to_numpy()
+        since = np.full(len(known), -1, np.int64)
+        np.maximum.at(since, place[is_reset], order[is_reset])
+        for at, part in parts:
+            gone = pc.index_in(part.deletes, known).drop_null().to_numpy()
+            since[gone] = np.maximum(since[gone], at)
+        holds = (order >= since[place]) & ~np.concatenate([one.is_deleted for one in read])
+        ends = np.cumsum([len(one) for one in read])[:-1]
+        return cls(list(zip(read, np.split(holds, ends), strict=True)))
+
+    def of_column(self, column: str, kind: pa.DataType, wanted: Sequence[str], is_of_files: bool) -> pa.Table:
+        """Ranges of a column that hold, with `owner`: the place of the key among those wanted."""
+        found = []
+        for ranges, holds in self.runs:
+            rows = pc.equal(ranges.columns, column).to_numpy(zero_copy_only=False) & ~ranges.is_deleted
+            own = ranges.of_column(column, kind).append_column("key", ranges.keys.filter(pa.array(rows)))
+            found.append(own.filter(pa.array(holds[rows])))
+        if not found:
+            return pa.table({"owner": pa.nulls(0, pa.int64())})
+        table = pa.concat_tables(found).combine_chunks()
+        owner = pc.index_in(table["key"], pa.array(wanted, pa.string()))
+        table = table.append_column("owner", owner.cast(pa.int64()))
+        table = table.append_column("is_sure", pa.array(_is_sure(table, kind, is_of_files)))
+        return table.filter(pc.is_valid(table["owner"]))
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Whether values of a type are bytes."""
+    return bool(_is.is_binary(kind) or _is.is_large_binary(kind) or _is.is_fixed_size_binary(kind))
+
+
+def _together(parts: Sequence[Records]) -> Records:
+    """Parts of one schema as if they were one, in which keys may stand twice."""
+    keys = joined([one.keys for one in parts], pa.string())
+    return replace(parts[0], keys=keys, values=joined([one.values for one in parts], pa.binary()))
+
+
+def _folded(found: pa.Table, kind: pa.DataType, owners: int) -> ColumnBounds:
+    """The ranges of each owner as one; nothing is known of an owner without any, or with one that is not known."""
+    if not found.num_rows:
+        return ColumnBounds.unknown(kind, owners)
+    owner = found["owner"].to_numpy()
+    is_sure = np.zeros(owners, bool)
+    is_sure[owner] = True
+    is_sure[owner[~found["is_sure"].to_numpy().astype(bool)]] = False
+    nulls, values = found["nulls"].to_numpy(), found["values"].to_numpy()
+    has_nulls, has_values = np.zeros(owners, bool), np.zeros(owners, bool)
+    has_nulls[owner[nulls > 0]] = True
+    has_values[owner[values > nulls]] = True
+    ends = []
+    for name, reduce in (("least", least_of), ("greatest", greatest_of)):
+        end = found[name].combine_chunks()
+        is_bound = is_sure.copy()
+        is_bound[owner[_is_beyond(end, kind)]] = False
+        ends.append(_where(is_bound, reduce(end, owner, owners)))
+    return ColumnBounds(*ends, *(_where(is_sure, pa.array(flags)) for flags in (has_nulls, has_values)))
+
+
+def _maybe_null(bounds: ColumnBounds) -> ColumnBounds:
+    """No partition is known to be without nulls: a file of it that is older than the column counts for nothing in its range."""
+    return replace(bounds, has_nulls=pc.if_else(bounds.has_nulls, True, pa.scalar(None, pa.bool_())))
+
+
+def _is_sure(found: pa.Table, kind: pa.DataType, is_of_files: bool) -> _Flags:
+    """Of which rows the ends and the counts hold for certain; `is_known` says so of what was written with care.
+
+    Of a base file Apache Hudi goes by the footer, and that of a partition is put together of its files. A column chunk with NaN
+    then adds 0 to a range, so that one without 0 has no such part. Times in 96 bits have no statistics at all, and count as null.
+    """
+    is_known: _Flags = found["is_known"].to_numpy().astype(bool)
+    nulls = found["nulls"].to_numpy()
+    is_log = np.zeros(len(nulls), bool)
+    if is_of_files:
+        is_log = pc.starts_with(found["name"], ".").to_numpy().astype(bool)
+    elif _is.is_floating(kind) or _is.is_string(kind) or _is.is_binary(kind):
+        # There a name that begins with a dot is a partition's, and no log file's.
+        is_known &= ~pc.starts_with(found["name"], ".").to_numpy().astype(bool)
+    if _is.is_floating(kind):
+        beyond = pc.or_(pc.greater(found["least"], 0), pc.less(found["greatest"], 0))
+        is_known |= pc.fill_null(beyond, False).to_numpy().astype(bool)
+        # Infinity stands for NaN where we wrote it, and Apache Hudi's own log files have NaN, which would exclude everything.
+        ends = [found["least"], found["greatest"]]
+        is_odd = pc.or_(pc.invert(pc.is_finite(ends[0])), pc.invert(pc.is_finite(ends[1])))
+        is_known &= ~pc.fill_null(is_odd, False).to_numpy().astype(bool)
+    if _is.is_timestamp(kind):
+        is_known &= is_log | (nulls == 0)
+    is_known &= nulls >= 0
+    return is_known
+
+
+def _is_beyond(ends: pa.Array, kind: pa.DataType) -> _Flags:
+    """Which ends of texts Java may have taken for another one than Arrow would."""
+    if not (_is.is_string(kind) or _is.is_large_string(kind)):
+        return np.zeros(len(ends), bool)
+    found = pc.match_substring_regex(ends, f"[{_FIRST_BEYOND_SURROGATES}-\U0010ffff]")
+    beyond: _Flags = pc.fill_null(found, False).to_numpy(zero_copy_only=False)
+    return beyond
+
+
+def _where(is_sure: _Flags, values: pa.Array) -> pa.Array:
+    return pc.if_else(pa.array(is_sure), values, pa.scalar(None, values.type))

@@ -1,0 +1,68 @@
+"""Where record keys may be, by the record index and by bloom filters (docs/format.md §14.7)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.errors import Corrupt
+from hudi_ops.formats.parquet import bloom
+from hudi_ops.metadata.reader.table import MetadataTable
+from hudi_ops.metadata.records.bloom_filters import decoded_filters
+from hudi_ops.metadata.records.keys import bloom_filter_key
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition
+from hudi_ops.metadata.records.record_index import decoded_locations
+from hudi_ops.view.file_group import DataFile
+
+logger = logging.getLogger(__name__)
+
+
+def groups_of_keys(metadata: MetadataTable, keys: Sequence[str]) -> frozenset[tuple[str, str]]:
+    """Partition path and file id of every file group that holds one of these record keys.
+
+    Args:
+        metadata: holds `record_index`, and is current.
+        keys: record keys.
+    """
+    partition = MetadataPartition.RECORD_INDEX
+    found = decoded_locations(metadata.lookup(partition, keys), f"{FOLDER}/{partition.value}")
+    columns = (found[name].cast(pa.string()).to_pylist() for name in ("partition_path", "file_id"))
+    return frozenset(zip(*columns, strict=True))
+
+
+def may_hold_keys(metadata: MetadataTable, files: Sequence[DataFile], keys: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Which base files may hold one of these record keys; one without a filter may.
+
+    Args:
+        metadata: holds `bloom_filters`.
+        files: base files.
+        keys: record keys.
+    """
+    partition = MetadataPartition.BLOOM_FILTERS
+    where = f"{FOLDER}/{partition.value}"
+    wanted = pa.array([bloom_filter_key(file.partition_path, file.name) for file in files], pa.string())
+    found = decoded_filters(metadata.lookup(partition, wanted), where)
+    asked = pa.array(keys, pa.string())
+    answers = [
+        _may_hold(code, text, asked, where)
+        for code, text in zip(found["type"].to_pylist(), found["filter"].to_pylist(), strict=True)
+    ]
+    at = pc.index_in(wanted, found["key"])
+    may: npt.NDArray[np.bool_] = pc.fill_null(pa.array(answers, pa.bool_()).take(at), True).to_numpy(
+        zero_copy_only=False
+    )
+    return may
+
+
+def _may_hold(code: str, text: str, keys: pa.Array, where: str) -> bool:
+    try:
+        return bool(bloom.decode(code, text, where).might_contain(keys).any())
+    except Corrupt as error:
+        # The file's own footer is asked when it is opened; that this one is broken is for `verify` to say.
+        logger.warning("a bloom filter is passed over: %s", error)
+        return True

@@ -1,0 +1,120 @@
+"""What later requests that completed first mean for a delta: log records are merged by request times (docs/format.md §14.4).
+
+`partition_stats` of Apache Hudi's take the place of older ones: ours are put once more, above them. What they took off `files` or
+the record index, or put where ours takes something off, would stand against what completes last: the write has to be made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.errors import Conflict
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.metadata.reader.slice_files import WantedRecords, read_records
+from hudi_ops.metadata.records.file_lists import decoded_entries
+from hudi_ops.metadata.records.keys import ALL_PARTITIONS_KEY
+from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition
+from hudi_ops.metadata.records.records import Records
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.file_group import DataFile
+
+_COMPARED = (MetadataPartition.FILES, MetadataPartition.RECORD_INDEX)
+"""Those whose records are of more than one write: of a file, or its filter, only one tells."""
+
+
+def overtaking(time: str, own: Timeline, state: TableState) -> list[Instant]:
+    """Deltas of later requests that are complete, oldest first.
+
+    Args:
+        time: request time of the instant that is about to complete.
+        own: the metadata table's timeline.
+        state: of the data table, read after it.
+    """
+    return [
+        one
+        for one in own
+        if one.kind == "deltacommit"
+        and one.is_completed
+        and one.time > time
+        and state.timeline.find(one.time) is not None
+    ]
+
+
+def is_ours(one: Instant, state: TableState) -> bool:
+    """Whether the commit log decided it."""
+    return state.log.fate(one.time) is not None
+
+
+def refuse_contradicted(
+    storage: Storage, made: Mapping[MetadataPartition, Records], time: str, later: Iterable[Instant], version: int
+) -> None:
+    """Check the records of a delta against those of later requests.
+
+    Args:
+        storage: the data table's.
+        made: the delta's records.
+        time: its request time.
+        later: see `overtaking`.
+        version: of the table.
+
+    Raises:
+        Conflict: a later request took off what the delta puts, or the other way round.
+    """
+    for one in later:
+        path = f"{TIMELINE_FOLDER}/{one.file_name}"
+        for stat in CommitMetadata.from_bytes(storage.get(path), path).stats:
+            mine = made.get(MetadataPartition(stat.partition_path)) if stat.partition_path in _COMPARED else None
+            if mine is None:
+                continue
+            for theirs in _records_of(storage, mine.partition, stat, version):
+                if (shared := _contradiction(mine, theirs, path)) is not None:
+                    raise Conflict(
+                        f"{one.time} was requested later, completed first, and says the contrary of {shared!r}",
+                        instant=time,
+                        expected=f"nothing in {mine.partition.value} that a later request has taken off, or put",
+                        found=f"{one.time}, completed {one.completion_time}",
+                        next_step="run the same call again: it starts from the table as it is now",
+                    )
+
+
+def _records_of(storage: Storage, partition: MetadataPartition, stat: WriteStat, version: int) -> list[Records]:
+    """Records of a log file; none once a compaction has taken them in, upon which the delta then lies."""
+    name = parse_data_file(stat.file_name)
+    path = f"{FOLDER}/{stat.path}"
+    if name is None or not name.is_log or storage.head(path) is None:
+        return []
+    file = DataFile(str(partition), path, name.file_id, name.instant, stat.file_size_in_bytes, is_log=True)
+    return read_records(storage, partition, file, WantedRecords(), lambda _: True, version)
+
+
+def _contradiction(mine: Records, theirs: Records, where: str) -> str | None:
+    """A key that one of both puts and the other takes off."""
+    for put, taken in ((mine.keys, theirs.deletes), (theirs.keys, mine.deletes)):
+        if len(put) and len(taken):
+            shared = put.filter(pc.is_in(put, taken))
+            if len(shared):
+                first: str = shared[0].as_py()
+                return first
+    if mine.partition is not MetadataPartition.FILES:
+        return None
+    gone, put = (_partitions(one, where) for one in (theirs, mine))
+    both = {name for name, is_gone in put.items() if gone.get(name, is_gone) != is_gone}
+    return min(both) if both else None
+
+
+def _partitions(records: Records, where: str) -> dict[str, bool]:
+    """Partitions that the list of partitions is told of, and whether they are gone."""
+    at = pc.index(records.keys, pa.scalar(ALL_PARTITIONS_KEY)).as_py()
+    if at < 0:
+        return {}
+    whole = Records(
+        records.partition, records.keys.slice(at, 1), records.values.slice(at, 1), records.deletes, records.schema
+    )
+    return {name: is_gone for name, (_, is_gone) in decoded_entries(whole, where)[ALL_PARTITIONS_KEY].items()}

@@ -1,0 +1,150 @@
+"""Listing a table by the partition `files` of its metadata table, and which listing a read takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Literal, get_args
+
+from hudi_ops.config.table import TableConfig
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.errors import InvalidRequest, Unsupported
+from hudi_ops.files.names import data_path, parse_data_file
+from hudi_ops.metadata.reader.folded_files import folded_files
+from hudi_ops.metadata.reader.table import MetadataTable
+from hudi_ops.metadata.records.keys import ALL_PARTITIONS_KEY, partition_name
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, build_again
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.listing import Keep, Listing, StorageListing, Walked
+from hudi_ops.view.slices import is_partitioned
+
+ListingChoice = Literal["auto", "storage", "metadata"]
+"""Who says which files there are: the metadata table where there is one; storage; or the metadata table, and nobody else."""
+
+_FILES = MetadataPartition.FILES
+_WHERE = f"{FOLDER}/{_FILES.value}"
+
+WHOLE_BYTES = 256 << 10
+"""Up to this size all of `files` is read at once; of more, first which partitions there are."""
+
+_LOOKED_UP_MAX = 0.5
+"""Of all partitions; if more of them are wanted, everything is read, which is no more work than to look for them."""
+
+
+class MetadataListing:
+    """Lists files by the metadata table: a few requests, however many partitions there are. Sizes are those in its records.
+
+    Args:
+        metadata: holds the partition `files`.
+        is_partitioned: whether rows lie in folders below the table's root.
+        whole_bytes: up to this size all of `files` is read at once; of more, first which partitions there are.
+    """
+
+    source: Literal["storage", "metadata"] = "metadata"
+
+    def __init__(self, metadata: MetadataTable, *, is_partitioned: bool, whole_bytes: int = WHOLE_BYTES) -> None:
+        self._metadata = metadata
+        self._whole_bytes = whole_bytes
+        self._is_partitioned = is_partitioned
+
+    def files(self, partitions: Sequence[str]) -> dict[str, list[DataFile]]:
+        """Base and log files by partition path, sorted by path. Raises as `MetadataTable.read` does."""
+        found = self._listed(partitions)
+        return {path: _data_files(path, found.get(path, {})) for path in partitions}
+
+    def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
+        """All partitions with their base and log files. Raises as `MetadataTable.read` does.
+
+        Args:
+            keep: which partitions are wanted; None for all.
+            may_prune_folders: says nothing here: partitions are known without their folders.
+        """
+        if not self._is_partitioned:
+            return Walked(self.files([""]))
+        if keep is None or self._size_bytes <= self._whole_bytes:
+            found = self._listed(None)
+            partitions = sorted(found)
+            kept = _kept(partitions, keep)
+        else:
+            partitions = sorted(self._listed([]))
+            kept = _kept(partitions, keep)
+            found = self._listed(kept if len(kept) <= _LOOKED_UP_MAX * len(partitions) else None)
+        files = {path: _data_files(path, found[path]) for path in kept}
+        return Walked(files, tuple(sorted(set(partitions) - set(kept))))
+
+    @property
+    def _size_bytes(self) -> int:
+        return sum(file.size_bytes for one in self._metadata.slices(_FILES) for file in one.files)
+
+    def _listed(self, partitions: Sequence[str] | None) -> dict[str, dict[str, int]]:
+        """Sizes by file name of each partition that is in the list of partitions; of those not asked for, perhaps none."""
+        keys = None if partitions is None else [ALL_PARTITIONS_KEY, *map(partition_name, partitions)]
+        (parts,) = self._metadata.parts(_FILES, keys=keys)
+        return folded_files(parts, _WHERE)
+
+
+def open_listing(
+    storage: Storage,
+    config: TableConfig,
+    metadata: MetadataTable | None,
+    choice: ListingChoice = "auto",
+    engine: LocalEngine | None = None,
+) -> Listing:
+    """The listing that a read takes.
+
+    Args:
+        storage: the table's.
+        config: its properties.
+        metadata: see `open_metadata`.
+        choice: see `ListingChoice`.
+        engine: how many folders are listed at a time.
+
+    Raises:
+        Unsupported: the metadata table was asked for, and there is none that can be listed by.
+    """
+    is_held = metadata is not None and choice != "storage" and metadata.holds(_FILES)
+    if metadata is not None and is_held:
+        return MetadataListing(metadata, is_partitioned=is_partitioned(config))
+    if choice == "metadata":
+        raise Unsupported(
+            "the table cannot be listed by its metadata table",
+            table=config.name,
+            expected="version 8 or 9, and a metadata table with the partition files that has every completed write",
+            found=f"version {config.version}, partitions: {', '.join(config.metadata_partitions) or 'none'}",
+            next_step=f"read with listing=auto, or run {build_again()}",
+        )
+    return StorageListing(storage, is_partitioned=is_partitioned(config), engine=engine)
+
+
+def listing_choice(text: str) -> ListingChoice:
+    """A choice from what a caller passes.
+
+    Raises:
+        InvalidRequest: there is no such choice.
+    """
+    for one in get_args(ListingChoice):
+        if text == one:
+            chosen: ListingChoice = one
+            return chosen
+    raise InvalidRequest(
+        f"there is no listing {text}",
+        expected=" or ".join(get_args(ListingChoice)),
+        found=text,
+        next_step="name one of these, or leave it out for auto",
+        field="listing",
+    )
+
+
+def _kept(partitions: Sequence[str], keep: Keep | None) -> list[str]:
+    return list(compress(partitions, keep(partitions))) if keep is not None and partitions else list(partitions)
+
+
+def _data_files(partition: str, sizes: dict[str, int]) -> list[DataFile]:
+    found = []
+    for file in sorted(sizes):
+        name = parse_data_file(file)
+        if name is not None:
+            path = data_path(partition, file)
+            found.append(DataFile(partition, path, name.file_id, name.instant, sizes[file], name.is_log))
+    return found

@@ -1,0 +1,105 @@
+"""Records out of one file of a metadata table: of a base file, or of the blocks of a log file that count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.errors import NotFound, Unavailable
+from hudi_ops.formats.hfile.reader import HFile, HFileReader
+from hudi_ops.formats.large_arrays import as_text
+from hudi_ops.formats.log.blocks import HeaderKey
+from hudi_ops.formats.log.hfile_blocks import open_metadata_log
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.records.records import Records
+from hudi_ops.metadata.records.schema import record_schema
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.view.file_group import DataFile
+
+WHOLE_BYTES = 1 << 20
+"""A file up to this size is read in one request; of larger ones what is asked for."""
+
+_SCHEMA = "schema"
+
+
+@dataclass(frozen=True)
+class WantedRecords:
+    """Which records of a file group are wanted: all, those with some keys, or those whose keys begin with something.
+
+    Attributes:
+        keys: texts in the order of their bytes, unique; None: not by key.
+        prefixes: what keys begin with; None: not by prefix.
+    """
+
+    keys: pa.StringArray | None = None
+    prefixes: tuple[bytes, ...] | None = None
+
+    def of(self, file: HFileReader) -> HFile:
+        """Those of one HFile."""
+        if self.keys is not None:
+            return file.lookup(self.keys)
+        return file.read() if self.prefixes is None else file.prefixes(self.prefixes)
+
+    def deletes(self, keys: pa.StringArray) -> pa.StringArray:
+        """Those of the deleted keys of a block that may matter, in the order of their bytes, unique."""
+        wanted = keys if self.keys is None else keys.filter(pc.is_in(keys, self.keys))
+        wanted = pc.unique(wanted)
+        return wanted.take(pc.sort_indices(wanted))
+
+
+def read_records(
+    storage: Storage,
+    partition: MetadataPartition,
+    file: DataFile,
+    wanted: WantedRecords,
+    counts: Callable[[str], bool],
+    version: int,
+) -> list[Records]:
+    """The wanted records of a file: one part for a base file, one for each block of a log file that counts, the oldest first.
+
+    Args:
+        storage: the data table's.
+        partition: the file's.
+        file: one of `MetadataSlice`.
+        wanted: which records.
+        counts: whether log blocks of an instant count.
+        version: of the table; its schema is that of log blocks that name none.
+
+    Raises:
+        Corrupt: the file does not follow its format.
+        Unsupported: a block that counts is of a kind that is not read.
+        Unavailable: the file is gone, or the storage did not give it.
+    """
+    own = record_schema(version)
+    none, no_values = pa.array([], pa.string()), pa.array([], pa.binary())
+    try:
+        source = _source(storage, file)
+        if not file.is_log:
+            reader = HFileReader(source, file.path)
+            schema = reader.info.get(_SCHEMA, own.encode()).decode()
+            return [_of_hfile(partition, wanted.of(reader), schema)]
+        found = []
+        for block in open_metadata_log(source, file.path, counts):
+            schema = block.headers.get(HeaderKey.SCHEMA, own)
+            if isinstance(block.held, HFileReader):
+                found.append(_of_hfile(partition, wanted.of(block.held), schema))
+            elif len(deletes := wanted.deletes(block.held)):
+                found.append(Records(partition, none, no_values, deletes, schema))
+        return found
+    except (NotFound, OSError) as error:
+        raise Unavailable(
+            f"a file of the metadata table could not be read: {error}",
+            path=file.path,
+            next_step="read again; the metadata table was compacted and cleaned meanwhile. If it repeats, see to the storage",
+        ) from error
+
+
+def _source(storage: Storage, file: DataFile) -> pa.NativeFile:
+    return pa.BufferReader(storage.get(file.path)) if file.size_bytes <= WHOLE_BYTES else storage.open_input(file.path)
+
+
+def _of_hfile(partition: MetadataPartition, found: HFile, schema: str) -> Records:
+    return Records(partition, as_text(found.keys), found.values, pa.array([], pa.string()), schema)

@@ -1,0 +1,105 @@
+"""The file groups of one partition of a metadata table, each with its newest slice, from one listing (docs/format.md §14.2)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import compress
+
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.metadata.reader.instants import MetadataInstants
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, group_id
+from hudi_ops.storage.protocol import FileInfo, Folder, Storage
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.slices import merge_order
+
+_NUMBER = re.compile(r".*-(?P<number>\d{4,})-0")
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSlice:
+    """What is read of one file group; `logs` are in the order in which they are merged. Paths are below the data table's root."""
+
+    file_id: str
+    base: DataFile | None
+    logs: tuple[DataFile, ...]
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """All of them, in the order in which they are merged."""
+        return self.logs if self.base is None else (self.base, *self.logs)
+
+
+def list_partition(storage: Storage, partition: MetadataPartition) -> Folder:
+    """List the folder of a partition; empty when it is not there."""
+    return storage.list_folder(f"{FOLDER}/{partition.value}")
+
+
+def count_groups(partition: MetadataPartition, folder: Folder) -> int | None:
+    """How many file groups a partition has; None when they are not those that keys are hashed to by number.
+
+    Source: docs/format.md §14.2: distinct groups on storage. Nothing else tells.
+    """
+    found = {file.file_id for file in _data_files(partition, folder)}
+    numbers = {int(match["number"]) for one in found if (match := _NUMBER.fullmatch(one))}
+    is_plain = found == {group_id(partition, number) for number in range(len(found))}
+    return len(found) if is_plain and len(numbers) == len(found) else None
+
+
+def newest_slices(
+    partition: MetadataPartition, folder: Folder, instants: MetadataInstants
+) -> tuple[MetadataSlice, ...]:
+    """The newest slice of each file group, by file id: its newest committed base file, and the log files that came after it.
+
+    Groups that hold nothing that counts are among them. A log file came after a base file if it was completed after that was
+    requested, as in every merge-on-read table (docs/format.md §9.2).
+    """
+    bases: dict[str, DataFile] = {}
+    logs: dict[str, list[DataFile]] = {}
+    for file in _data_files(partition, folder):
+        of_group = logs.setdefault(file.file_id, [])
+        if file.is_log:
+            of_group.append(file)
+        elif instants.is_committed(file.instant):
+            held = bases.get(file.file_id)
+            bases[file.file_id] = file if held is None or held.instant < file.instant else held
+    counted = [log for of_group in logs.values() for log in of_group if instants.counts(log.instant)]
+    upon = instants.lie_upon([
+        (log.instant, base.instant if (base := bases.get(log.file_id)) else "") for log in counted
+    ])
+    after: dict[str, list[DataFile]] = {}
+    for log in compress(counted, upon):
+        after.setdefault(log.file_id, []).append(log)
+    return tuple(
+        MetadataSlice(file_id, bases.get(file_id), merge_order(after.get(file_id, ()))) for file_id in sorted(logs)
+    )
+
+
+def newer_bases(partition: MetadataPartition, folder: Folder, instants: MetadataInstants) -> frozenset[str]:
+    """Times of base files that do not count, above all of their group that do.
+
+    Somebody is making them, or gave up. Or they were completed since the timeline was listed: then the slices that it tells of may
+    have been cleaned before the folder was, and what is left of them passes for all there is.
+    """
+    counted: dict[str, str] = {}
+    others: list[DataFile] = []
+    for file in _data_files(partition, folder):
+        if file.is_log:
+            continue
+        if instants.is_committed(file.instant):
+            counted[file.file_id] = max(counted.get(file.file_id, ""), file.instant)
+        else:
+            others.append(file)
+    return frozenset(file.instant for file in others if file.instant > counted.get(file.file_id, ""))
+
+
+def _data_files(partition: MetadataPartition, folder: Folder) -> list[DataFile]:
+    found = (_data_file(partition, info) for info in folder.files)
+    return [file for file in found if file is not None]
+
+
+def _data_file(partition: MetadataPartition, info: FileInfo) -> DataFile | None:
+    name = parse_data_file(info.name)
+    if name is None:
+        return None
+    return DataFile(partition.value, info.path, name.file_id, name.instant, info.size_bytes, name.is_log)

@@ -1,0 +1,248 @@
+"""A metadata table at one reading: records of its partitions, merged from base and log files (docs/format.md §14)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.config.table import TableConfig
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.errors import Corrupt, Unavailable
+from hudi_ops.formats.large_arrays import as_bytes, narrowed
+from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
+from hudi_ops.metadata.reader.merge import current, merge
+from hudi_ops.metadata.reader.slice_files import WantedRecords, read_records
+from hudi_ops.metadata.reader.slices import MetadataSlice, count_groups, list_partition, newer_bases, newest_slices
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, build_again, group_numbers
+from hudi_ops.metadata.records.records import Records, empty
+from hudi_ops.metadata.records.schema import record_schema
+from hudi_ops.storage.protocol import Folder, Storage
+from hudi_ops.timeline.active import Timeline, load_timeline
+from hudi_ops.timeline.content.archived import ArchivedTimes
+
+logger = logging.getLogger(__name__)
+
+NEAR_BYTES = 8 << 20
+"""Files of a near storage of up to this size are read one after the other: starting threads takes longer."""
+
+_NEAR = ("file:", "memory:")
+_ALONE = LocalEngine(1)
+_OLDEST_VERSION = 8
+
+
+class MetadataTable:
+    """The metadata table of a data table, beside one reading of that table's timeline; `open_metadata` makes one.
+
+    Partitions are listed when they are first asked for, each once. Not for several threads at a time.
+
+    Args:
+        storage: the data table's.
+        config: its properties.
+        instants: which instants count.
+        engine: how many files are read at a time.
+    """
+
+    def __init__(
+        self, storage: Storage, config: TableConfig, instants: MetadataInstants, engine: LocalEngine | None = None
+    ) -> None:
+        self._storage = storage
+        self._config = config
+        self._engine = engine or LocalEngine()
+        self._listed: dict[MetadataPartition, tuple[MetadataSlice, ...]] = {}
+        self._is_current: bool | None = None
+        self._is_far = not storage.uri.startswith(_NEAR)
+        self.instants = instants
+        """Which instants count."""
+
+    @property
+    def version(self) -> int:
+        """Of the table."""
+        return self._config.version
+
+    def holds(self, partition: MetadataPartition) -> bool:
+        """Whether a partition can be read: the properties name it as complete, and keys are hashed to its file groups by number.
+
+        One that is being filled may still lack what it will say later.
+        """
+        return partition in self._config.metadata_partitions and bool(self.slices(partition))
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it says nothing of writes that the data table's timeline, as it was read, does not show as complete.
+
+        What tells of a file holds whenever it was written; what tells where a key lives now, or what a partition holds now, may be
+        about a later moment than the timeline. The timeline is listed once more if it has to be asked.
+        """
+        if self._is_current is None:
+            unseen = self.instants.unseen
+            again = load_timeline(self._storage, self._config) if unseen else self.instants.data
+            self._is_current = not any(again.find(time) for time in unseen)
+        return self._is_current
+
+    def slices(self, partition: MetadataPartition) -> tuple[MetadataSlice, ...]:
+        """The newest slice of each file group, by its number; none where keys are not hashed to groups by number.
+
+        Raises:
+            Unavailable: the metadata table was compacted since its timeline was listed, and may have been cleaned: open it again.
+        """
+        if partition not in self._listed:
+            folder = list_partition(self._storage, partition)
+            self._refuse_outrun(partition, folder)
+            is_plain = bool(count_groups(partition, folder))
+            self._listed[partition] = newest_slices(partition, folder, self.instants) if is_plain else ()
+        return self._listed[partition]
+
+    def read(self, partition: MetadataPartition) -> Records:
+        """All records of a partition.
+
+        Raises:
+            Corrupt: a file does not follow its format, or `holds` says no.
+            Unsupported: a log block that counts is of a kind that is not read.
+            Unavailable: a file is gone, or the storage did not give it.
+        """
+        return self._merged(partition, self.parts(partition))
+
+    def lookup(self, partition: MetadataPartition, keys: pa.Array | Sequence[str]) -> Records:
+        """The records with these keys, in any order; only file groups that they hash to are read. Raises as `read` does."""
+        return self._merged(partition, self.parts(partition, keys=keys))
+
+    def parts(
+        self,
+        partition: MetadataPartition,
+        *,
+        keys: pa.Array | Sequence[str] | None = None,
+        prefixes: Sequence[str] | None = None,
+    ) -> list[list[Records]]:
+        """Records as they lie in base and log files, for whoever need not have them merged; raises as `read` does.
+
+        Args:
+            partition: theirs.
+            keys: as in `lookup`; None: not by key.
+            prefixes: what keys begin with, in any file group; None: not by prefix.
+
+        Returns:
+            For each file group that was read its parts, the oldest first.
+        """
+        groups = self._groups(partition)
+        if keys is not None:
+            return self._parts(partition, _by_group(groups, keys))
+        wanted = WantedRecords(prefixes=None if prefixes is None else tuple(sorted({one.encode() for one in prefixes})))
+        return self._parts(partition, [(one, wanted) for one in groups])
+
+    def _refuse_outrun(self, partition: MetadataPartition, folder: Folder) -> None:
+        """Whatever was cleaned before the folder was listed, newer base files had been completed before: another look shows them.
+
+        Raises:
+            Unavailable: as `slices` does.
+        """
+        newer = newer_bases(partition, folder, self.instants)
+        if not newer:
+            return
+        again = replace(self.instants, own=load_metadata_timeline(self._storage))
+        completed = sorted(time for time in newer if again.is_committed(time))
+        if completed:
+            raise Unavailable(
+                f"the metadata table was compacted at {completed[-1]} while it was opened",
+                table=self._config.name,
+                path=f"{FOLDER}/{partition}",
+                expected="base files of instants that its timeline had when it was listed",
+                found=", ".join(completed),
+                next_step="read again",
+            )
+
+    def _groups(self, partition: MetadataPartition) -> tuple[MetadataSlice, ...]:
+        if not self.holds(partition):
+            raise Corrupt(
+                f"the metadata table has no partition {partition.value} that can be read",
+                table=self._config.name,
+                expected=f"{FOLDER}/{partition.value} with file groups from 0000 on, and its name in the properties",
+                found=", ".join(self._config.metadata_partitions) or "none",
+                next_step=f"run {build_again(partition)}",
+            )
+        return self.slices(partition)
+
+    def _parts(
+        self, partition: MetadataPartition, wanted: Sequence[tuple[MetadataSlice, WantedRecords]]
+    ) -> list[list[Records]]:
+        """What is wanted of each slice; files are read side by side where that pays."""
+        files = [(number, file, one) for number, (held, one) in enumerate(wanted) for file in held.files]
+        engine = self._engine if self._is_far or sum(file.size_bytes for _, file, _ in files) > NEAR_BYTES else _ALONE
+        read = engine.map(
+            lambda task: read_records(self._storage, partition, *task[1:], self.instants.counts, self.version), files
+        )
+        parts: list[list[Records]] = [[] for _ in wanted]
+        for (number, _, _), of_file in zip(files, read, strict=True):
+            parts[number] += [one for one in of_file if one]
+        return parts
+
+    def _merged(self, partition: MetadataPartition, parts: Sequence[Sequence[Records]]) -> Records:
+        # From the oldest on: what a deleted file cancels must have been there before.
+        merged = [reduce(self._merge, part) for part in parts if part]
+        while len(merged) > 1:
+            # Of groups, which share no key; as a tree, since each merging copies.
+            pairs = [self._merge(one, other) for one, other in zip(merged[::2], merged[1::2], strict=False)]
+            merged = [*pairs, *merged[len(pairs) * 2 :]]
+        found = current(merged[0], version=self.version) if merged else empty(partition, record_schema(self.version))
+        return replace(found, deletes=found.deletes.slice(0, 0))
+
+    def _merge(self, older: Records, newer: Records) -> Records:
+        return merge(older, newer, version=self.version)
+
+
+def open_metadata(
+    storage: Storage,
+    config: TableConfig,
+    timeline: Timeline,
+    engine: LocalEngine | None = None,
+    archived: ArchivedTimes | None = None,
+) -> MetadataTable | None:
+    """The metadata table of a data table; None where there is none that can be believed.
+
+    There is none in versions before 8, where the properties name no partition, and where its folder is gone; one that lacks
+    completed writes of the data table is not believed, and a warning says so.
+
+    Args:
+        storage: the data table's.
+        config: its properties.
+        timeline: its timeline, which must have been read before.
+        engine: how many files are read at a time.
+        archived: a session's; None: what is archived is looked up anew.
+    """
+    if config.version < _OLDEST_VERSION or not config.metadata_partitions:
+        return None
+    instants = MetadataInstants(load_metadata_timeline(storage), timeline, archived or ArchivedTimes(storage))
+    if not instants.own.completed_writes:
+        logger.warning(
+            "the properties of %s name a metadata table that is not there: storage is listed; run %s",
+            config.name,
+            build_again(),
+        )
+        return None
+    if instants.missing:
+        logger.warning(
+            "the metadata table of %s is not used: it lacks %d completed writes, the first %s; run %s",
+            config.name,
+            len(instants.missing),
+            instants.missing[0],
+            build_again(),
+        )
+        return None
+    return MetadataTable(storage, config, instants, engine)
+
+
+def _by_group(
+    groups: Sequence[MetadataSlice], keys: pa.Array | Sequence[str]
+) -> list[tuple[MetadataSlice, WantedRecords]]:
+    wanted = pc.unique(keys if isinstance(keys, pa.Array) else pa.array(keys, pa.string()))
+    wanted = wanted.take(pc.sort_indices(as_bytes(wanted)))
+    numbers = group_numbers(wanted, len(groups))
+    return [
+        (groups[number], WantedRecords(keys=narrowed(wanted.filter(pa.array(numbers == number)))))
+        for number in np.unique(numbers).tolist()
+    ]

@@ -1,0 +1,154 @@
+"""Records of the partition `files`: which files each partition of the data table has, and which partitions there are.
+
+Source: docs/format.md §14.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from hudi_ops.formats.avro.encode import encode_column, join
+from hudi_ops.metadata.records.keys import ALL_PARTITIONS_KEY, partition_name, partition_path
+from hudi_ops.metadata.records.partitions import ALL_PARTITIONS_TYPE, MetadataPartition, record_type
+from hudi_ops.metadata.records.records import Records, sorted_records
+from hudi_ops.metadata.records.values import field_node, head_of, tail_of, types_and_fields
+
+_FILES = MetadataPartition.FILES
+Entries = Mapping[str, tuple[int, bool]]
+"""Size and whether it is deleted, by name: what one record says."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanges:
+    """What an action does to the files of one partition.
+
+    Attributes:
+        added: sizes in bytes by name; never 0.
+        removed: names.
+        is_gone: nothing is left of the partition; then neither `added` nor `removed` says anything.
+    """
+
+    added: Mapping[str, int] = field(default_factory=dict)
+    removed: Iterable[str] = ()
+    is_gone: bool = False
+
+
+def files_records(changes: Mapping[str, FileChanges], *, version: int) -> Records:
+    """Records of an action: one for each partition, and one that lists the partitions that got files, as Apache Hudi does.
+
+    A partition that is gone is deleted, and marked so in the list.
+
+    Args:
+        changes: by partition path; "" is a table without partitions.
+        version: of the table.
+    """
+    lists: dict[str, dict[str, tuple[int, bool]]] = {}
+    partitions: dict[str, tuple[int, bool]] = {}
+    gone: list[str] = []
+    for path in sorted(changes):
+        change, name = changes[path], partition_name(path)
+        if change.is_gone:
+            gone.append(name)
+            partitions[name] = (0, True)
+            continue
+        if change.added:
+            partitions[name] = (0, False)
+        entries = {file: (size, False) for file, size in change.added.items()}
+        entries.update((file, (0, True)) for file in change.removed)
+        if entries:
+            lists[name] = entries
+    if partitions:
+        lists[ALL_PARTITIONS_KEY] = partitions
+    return entry_records(lists, gone, version=version)
+
+
+def listing_records(files: Mapping[str, Mapping[str, int]], *, version: int) -> Records:
+    """Records that say the whole listing, also that there is no partition yet: what a new metadata table begins with.
+
+    Args:
+        files: sizes by file name, by partition path.
+        version: of the table.
+    """
+    lists = {
+        partition_name(path): {name: (size, False) for name, size in files[path].items()} for path in sorted(files)
+    }
+    lists[ALL_PARTITIONS_KEY] = {partition_name(path): (0, False) for path in sorted(files)}
+    return entry_records(lists, (), version=version)
+
+
+def entry_records(lists: Mapping[str, Entries], gone: Iterable[str], *, version: int) -> Records:
+    """Records of these entries.
+
+    Args:
+        lists: entries by key, in the order in which they are written.
+        gone: keys that are deleted.
+        version: of the table.
+    """
+    keys = pa.array(list(lists), pa.string())
+    offsets = [0]
+    names: list[str] = []
+    sizes: list[int] = []
+    flags: list[bool] = []
+    for entries in lists.values():
+        names += entries
+        for size, is_deleted in entries.values():
+            sizes.append(size)
+            flags.append(is_deleted)
+        offsets.append(len(names))
+    infos = pa.StructArray.from_arrays(
+        [pa.array(sizes, pa.int64()), pa.array(flags, pa.bool_())], ["size", "isDeleted"]
+    )
+    maps = pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(names, pa.string()), infos)
+    types = [ALL_PARTITIONS_TYPE if key == ALL_PARTITIONS_KEY else record_type(_FILES) for key in lists]
+    return sorted_records(
+        _FILES, keys, file_values(pa.array(types, pa.int32()), maps, version=version), list(gone), version=version
+    )
+
+
+def file_values(types: pa.Int32Array, maps: pa.MapArray, *, version: int) -> pa.BinaryArray:
+    """Values of records whose entries are these maps.
+
+    Args:
+        types: of the records.
+        maps: from name to size and isDeleted.
+        version: of the table.
+    """
+    heads = pa.array([head_of(_FILES, kind) for kind in types.to_pylist()], pa.binary())
+    body = encode_column(field_node(_FILES, version), maps, "filesystemMetadata")
+    return join([heads, *body, tail_of(_FILES)], len(maps))
+
+
+def file_maps(values: pa.BinaryArray, schema: str, where: str) -> tuple[pa.Int32Array, pa.MapArray]:
+    """Types and maps of values; `file_values` makes the same values of them."""
+    return types_and_fields(_FILES, values, schema, where)
+
+
+def decoded_entries(records: Records, where: str) -> dict[str, dict[str, tuple[int, bool]]]:
+    """Entries of each record by its key, deleted ones among them."""
+    _, maps = file_maps(records.values, records.schema, where)
+    offsets = maps.offsets.to_pylist()
+    names = maps.keys.to_pylist()
+    infos = list(zip(maps.items.field(0).to_pylist(), maps.items.field(1).to_pylist(), strict=True))
+    return {
+        key: dict(zip(names[start:stop], infos[start:stop], strict=True))
+        for key, start, stop in zip(records.keys.to_pylist(), offsets, offsets[1:], strict=False)
+    }
+
+
+def listed_files(records: Records, where: str) -> dict[str, dict[str, int]]:
+    """The listing that merged records say: sizes by file name, by partition path.
+
+    Partitions are those in the list; one of them without a record of its own has no files.
+    """
+    entries = decoded_entries(records, where)
+    partitions = entries.pop(ALL_PARTITIONS_KEY, {})
+    return {
+        partition_path(name): {
+            file: size for file, (size, is_deleted) in entries.get(name, {}).items() if not is_deleted
+        }
+        for name in sorted(partitions)
+        if not partitions[name][1]
+    }

@@ -1,0 +1,80 @@
+"""The partitions of a metadata table: their folders, file groups, and how a key finds its group (docs/format.md §14.2, §14.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hudi_ops.kernels.keys.hashing import java_string_hash
+
+FOLDER = ".hoodie/metadata"
+"""Where a metadata table lies below its table's root: a merge-on-read table of its own."""
+
+TIMELINE_FOLDER = f"{FOLDER}/.hoodie/timeline"
+HISTORY_FOLDER = f"{TIMELINE_FOLDER}/history"
+
+
+class MetadataPartition(StrEnum):
+    """Those that we keep; the value is the folder, and the name in the properties."""
+
+    FILES = "files"
+    COLUMN_STATS = "column_stats"
+    BLOOM_FILTERS = "bloom_filters"
+    RECORD_INDEX = "record_index"
+    PARTITION_STATS = "partition_stats"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    prefix: str
+    record_type: int
+    groups: int
+
+
+_KINDS = {
+    MetadataPartition.FILES: _Kind("files-", 2, 1),
+    MetadataPartition.COLUMN_STATS: _Kind("col-stats-", 3, 2),
+    MetadataPartition.BLOOM_FILTERS: _Kind("bloom-filters-", 4, 4),
+    MetadataPartition.RECORD_INDEX: _Kind("record-index-", 5, 10),
+    MetadataPartition.PARTITION_STATS: _Kind("partition-stats-", 6, 1),
+}
+ALL_PARTITIONS_TYPE = 1
+"""Record type of the one record in `files` that lists all partitions."""
+
+
+def record_type(partition: MetadataPartition) -> int:
+    """Value of `type` in its records."""
+    return _KINDS[partition].record_type
+
+
+def default_groups(partition: MetadataPartition) -> int:
+    """How many file groups a new one gets, as Apache Hudi's do."""
+    return _KINDS[partition].groups
+
+
+def group_id(partition: MetadataPartition, number: int) -> str:
+    """File id of a partition's file group: `col-stats-0001-0`."""
+    return f"{_KINDS[partition].prefix}{number:04d}-0"
+
+
+def group_numbers(keys: pa.Array | pa.ChunkedArray, groups: int) -> npt.NDArray[np.int64]:
+    """Number of the file group of each key, of `groups`.
+
+    Source: docs/format.md §14.5: `abs(abs(hash) % groups)` over Java's string hash.
+    """
+    # In 64 bits the absolute value of the least int is a number like any other; Java's second abs gives the same.
+    return np.abs(java_string_hash(keys).astype(np.int64)) % groups
+
+
+def build_again(*names: str) -> str:
+    """What puts partitions right that are damaged or behind, for errors to name as the next step; without names, all of them."""
+    return f"`hudi-ops metadata build {' '.join(('TABLE', *names))} --again`"
+
+
+def is_kept(name: str) -> bool:
+    """Whether a partition, by its name in the properties, is one that we keep."""
+    return name in set(MetadataPartition)

@@ -1,0 +1,179 @@
+"""Values of the metadata table's records: Avro around the one field that each partition fills.
+
+A record of one partition has null in every field but its type and one other, so that all its bytes but those of that field are
+the same. They are written as constants; reading leaves the fields out that nobody asks for.
+
+Source: docs/format.md §14.6.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.errors import Corrupt
+from hudi_ops.formats.avro.decode import Decoder, Lanes
+from hudi_ops.formats.avro.encode import Piece, join
+from hudi_ops.formats.avro.nodes import Form, Node, record_of
+from hudi_ops.formats.avro.varints import PADDING, read_varints, spans, unzigzag
+from hudi_ops.formats.large_arrays import in_pieces, joined
+from hudi_ops.metadata.records.partitions import MetadataPartition, build_again, record_type
+from hudi_ops.metadata.records.schema import record_schema
+
+_FIELDS: Final = {
+    MetadataPartition.FILES: "filesystemMetadata",
+    MetadataPartition.BLOOM_FILTERS: "BloomFilterMetadata",
+    MetadataPartition.COLUMN_STATS: "ColumnStatsMetadata",
+    MetadataPartition.PARTITION_STATS: "ColumnStatsMetadata",
+    MetadataPartition.RECORD_INDEX: "recordIndexMetadata",
+}
+_META_FIELDS: Final = 5
+_NAME_FIELD: Final = 4
+"""Place of `_hoodie_file_name`, the one meta field that Apache Hudi ever fills, in base files."""
+_NULL: Final = b"\x00"
+FIRST: Final = b"\x02"
+"""The first branch after null of a union, which everything nullable is."""
+
+
+def field_node(partition: MetadataPartition, version: int) -> Node:
+    """Type of a partition's own field, without null."""
+    return _inner(record_of(record_schema(version), "the schema of the metadata table"), partition)
+
+
+def head_of(partition: MetadataPartition, kind: int | None = None) -> bytes:
+    """What a value has before its own field: meta fields, a blank key, its type, nulls; and that the field is there.
+
+    Args:
+        partition: of the record.
+        kind: `type` of the record; that of the partition when it is None.
+    """
+    own = record_type(partition) if kind is None else kind
+    return _NULL * (_META_FIELDS + 1) + bytes([2 * own]) + _NULL * _place(partition) + FIRST
+
+
+def tail_of(partition: MetadataPartition) -> bytes:
+    """What a value has behind its own field."""
+    return _NULL * (4 - _place(partition))
+
+
+def _place(partition: MetadataPartition) -> int:
+    order = ("filesystemMetadata", "BloomFilterMetadata", "ColumnStatsMetadata", "recordIndexMetadata")
+    return order.index(_FIELDS[partition])
+
+
+def framed(partition: MetadataPartition, body: list[Piece], rows: int) -> pa.BinaryArray:
+    """Whole values of one partition around the bytes of their own field."""
+    return join([head_of(partition), *body, tail_of(partition)], rows)
+
+
+def types_and_fields(
+    partition: MetadataPartition, values: pa.BinaryArray, schema: str, where: str
+) -> tuple[pa.Int32Array, pa.Array]:
+    """Read values: `type` and the partition's own field of each.
+
+    Args:
+        partition: theirs.
+        values: as they lie in the file.
+        schema: Avro JSON of that file.
+        where: the file, for errors.
+
+    Returns:
+        Types, and structs (for `files`: maps), null where the record has none.
+
+    Raises:
+        Corrupt: a value does not follow the schema.
+    """
+    node = record_of(schema, where)
+    field = _FIELDS[partition]
+    if field not in node.names or "type" not in node.names:
+        raise Corrupt(
+            f"The schema of {where} lacks what records of {partition} consist of",
+            expected=f"type and {field}",
+            found=", ".join(node.names),
+            next_step=f"run {build_again(partition)}",
+        )
+    _refuse_other_fields(node.children[node.names.index(field)], partition, where)
+    parts = in_pieces(values)
+    if len(parts) > 1:
+        read = [types_and_fields(partition, part, schema, where) for part in parts]
+        types, fields = (pa.concat_arrays([each[at] for each in read]) for at in (0, 1))
+        return types, fields
+    (values,) = parts
+    offsets = np.frombuffer(values.buffers()[1] or bytes(4), np.int32)[values.offset : values.offset + len(values) + 1]
+    first, last = (int(offsets[0]), int(offsets[-1])) if len(values) else (0, 0)
+    data = np.zeros(last - first + PADDING, np.uint8)
+    if last > first:
+        data[: last - first] = np.frombuffer(values.buffers()[2], np.uint8)[first:last]
+    places = (offsets - first).astype(np.int64) if len(values) else np.zeros(1, np.int64)
+    lanes = Lanes(places[:-1].copy(), places[1:], np.arange(len(values)))
+    names, arrays = Decoder(data, where).records(node, lanes, {"type", field})
+    found = dict(zip(names, arrays, strict=True))
+    return found["type"], found[field]
+
+
+def _refuse_other_fields(found: Node, partition: MetadataPartition, where: str) -> None:
+    """A flipped bit in a file's schema may leave it a schema, of other records.
+
+    Raises:
+        Corrupt: a field lacks of those that the partition's records have, or is of another type.
+    """
+    own = next((child for child in found.children if child.form is not Form.NULL), found)
+    known = [field_node(partition, version) for version in (8, 9)]
+    if any(own.arrow == one.arrow for one in known):
+        return
+    types: dict[str, list[pa.DataType]] = {}
+    for one in known:
+        for name, child in zip(one.names, one.children, strict=True):
+            types.setdefault(name, []).append(child.arrow)
+    held = {name: child.arrow for name, child in zip(own.names, own.children, strict=False)}
+    # Version 8 has the fewest fields; what a later one adds is passed over.
+    wrong = [name for name in known[0].names if name not in held]
+    wrong += [name for name, kind in held.items() if name in types and kind not in types[name]]
+    if not wrong and own.form is known[0].form is Form.RECORD:
+        return
+    raise Corrupt(
+        f"The schema of {where} is not that of records of {partition}",
+        expected=", ".join(known[0].names) or str(known[0].arrow),
+        found=f"another {', '.join(wrong)}" if wrong else str(own.arrow)[:200],
+        next_step=f"run {build_again(partition)}",
+    )
+
+
+def without_file_name(values: pa.BinaryArray) -> pa.BinaryArray:
+    """Values as they are in a log file: Apache Hudi says in those of a base file which one it is.
+
+    A value that moves to another file would name the wrong one.
+    """
+    if not len(values):
+        return values
+    parts = in_pieces(values)
+    if len(parts) > 1:
+        return joined([without_file_name(part) for part in parts], pa.binary())
+    (values,) = parts
+    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+    data = np.frombuffer(values.buffers()[2], np.uint8)
+    begins = offsets[:-1].astype(np.int64)
+    is_named = data[np.minimum(begins + _NAME_FIELD, len(data) - 1)] != 0
+    if not is_named.any():
+        return values
+    padded = np.zeros(len(data) + PADDING, np.uint8)
+    padded[: len(data)] = data
+    (which,) = np.nonzero(is_named)
+    raw, after = read_varints(padded, begins[which] + _NAME_FIELD + 1)
+    rest = begins + _META_FIELDS
+    rest[which] = after + unzigzag(raw)
+    bodies = spans(padded, rest, offsets[1:].astype(np.int64) - rest)
+    return pc.binary_join_element_wise(pa.scalar(_NULL * _META_FIELDS, pa.binary()), bodies, b"")
+
+
+def repeated(values: pa.Array, lengths: list[int]) -> pa.DictionaryArray:
+    """Each value as often as its length says, as a dictionary."""
+    return pa.DictionaryArray.from_arrays(np.repeat(np.arange(len(values), dtype=np.int32), lengths), values)
+
+
+def _inner(node: Node, partition: MetadataPartition) -> Node:
+    union = node.children[node.names.index(_FIELDS[partition])]
+    return next(child for child in union.children if child.form is not Form.NULL)

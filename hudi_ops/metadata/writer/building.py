@@ -1,0 +1,134 @@
+"""Records of partitions that are built from a table's files, and of what changes while they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.files.statistics.statistics import FileFacts
+from hudi_ops.formats.large_arrays import joined
+from hudi_ops.metadata.definitions import Statistics
+from hudi_ops.metadata.reader.merge import merge
+from hudi_ops.metadata.records.bloom_filters import bloom_filter_records, removed_filters
+from hudi_ops.metadata.records.column_stats import column_stats_records, removed_stats
+from hudi_ops.metadata.records.file_lists import FileChanges, files_records, listing_records
+from hudi_ops.metadata.records.partition_stats import partition_stats_records
+from hudi_ops.metadata.records.partitions import MetadataPartition, default_groups
+from hudi_ops.metadata.records.record_index import location_values
+from hudi_ops.metadata.records.records import Records, sorted_records
+from hudi_ops.metadata.records.values import repeated
+
+_GROWTH = 2
+_RECORD_BYTES = 48
+_GROUP_BYTES_MAX = 1 << 30
+_GROUPS_MAX = 10_000
+"""By these Apache Hudi counts the file groups of a record index."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeysAt:
+    """Record keys, each once, and where they live: the moment is that of their slice, in ms since 1970 UTC."""
+
+    partition_path: str
+    file_id: str
+    instant_ms: int
+    keys: pa.Array
+
+
+@dataclass(frozen=True)
+class Building:
+    """What the records of a build hang on besides the files: the instant at which it begins, and how statistics are written."""
+
+    version: int
+    instant: str
+    statistics: Statistics
+
+    def whole(
+        self,
+        partition: MetadataPartition,
+        files: Mapping[str, Mapping[str, int]],
+        facts: Sequence[FileFacts],
+        keys: Sequence[KeysAt],
+    ) -> Records:
+        """The records of a partition that says all there is.
+
+        Args:
+            partition: which one.
+            files: sizes by name by partition path.
+            facts: of all files that readers see.
+            keys: of all slices.
+        """
+        if partition is MetadataPartition.FILES:
+            return listing_records(files, version=self.version)
+        if partition is MetadataPartition.RECORD_INDEX:
+            return located(keys, pa.array([], pa.string()), version=self.version)
+        return self._of_facts(partition, facts, tight=True)
+
+    def changed(
+        self,
+        partition: MetadataPartition,
+        files: Mapping[str, FileChanges],
+        facts: Sequence[FileFacts],
+        keys: Sequence[KeysAt],
+        gone: pa.Array,
+    ) -> Records:
+        """The records that bring a partition up to date.
+
+        Args:
+            partition: which one.
+            files: that came and went.
+            facts: of files that readers see since.
+            keys: that came, or moved.
+            gone: keys that the table holds no more.
+        """
+        if partition is MetadataPartition.FILES:
+            return files_records(files, version=self.version)
+        if partition is MetadataPartition.RECORD_INDEX:
+            return located(keys, gone, version=self.version)
+        made = self._of_facts(partition, facts, tight=False)
+        removed = [(path, name) for path, change in files.items() for name in change.removed]
+        if partition is MetadataPartition.COLUMN_STATS and removed:
+            return merge(
+                removed_stats(removed, self.statistics.columns, version=self.version), made, version=self.version
+            )
+        if partition is MetadataPartition.BLOOM_FILTERS and removed:
+            return merge(removed_filters(removed, version=self.version), made, version=self.version)
+        return made
+
+    def _of_facts(self, partition: MetadataPartition, facts: Sequence[FileFacts], *, tight: bool) -> Records:
+        index_version = self.statistics.index_version
+        if partition is MetadataPartition.COLUMN_STATS:
+            return column_stats_records(facts, version=self.version, index_version=index_version)
+        if partition is MetadataPartition.PARTITION_STATS:
+            return partition_stats_records(
+                facts, version=self.version, tight=tight, columns=self.statistics.types, index_version=index_version
+            )
+        return bloom_filter_records(facts, self.instant, version=self.version)
+
+
+def groups_of(partition: MetadataPartition, records: int) -> int:
+    """How many file groups a partition with so many records gets, as Apache Hudi counts.
+
+    Source: docs/format.md §14.2.
+    """
+    if partition is not MetadataPartition.RECORD_INDEX:
+        return default_groups(partition)
+    wanted = -(-records * _GROWTH * _RECORD_BYTES // _GROUP_BYTES_MAX)
+    return min(max(wanted, default_groups(partition)), _GROUPS_MAX)
+
+
+def located(keys: Sequence[KeysAt], gone: pa.Array, *, version: int) -> Records:
+    """Records of a record index: of two places of one key the later one stays."""
+    held = [one for one in keys if len(one.keys)]
+    values = location_values([(one.partition_path, one.file_id, one.instant_ms) for one in held], version=version)
+    whole = joined([one.keys for one in held], pa.string())
+    each = repeated(values, [len(one.keys) for one in held])
+    return sorted_records(MetadataPartition.RECORD_INDEX, whole, each, gone, version=version)
+
+
+def without(keys: pa.Array, others: pa.Array) -> pa.Array:
+    """Those keys that are not among others."""
+    return keys.filter(pc.invert(pc.is_in(keys, others)))

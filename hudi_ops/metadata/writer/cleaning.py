@@ -1,0 +1,44 @@
+"""Which files of a metadata table nobody reads any more (docs/format.md §14.4)."""
+
+from __future__ import annotations
+
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.metadata.reader.instants import MetadataInstants
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.storage.protocol import FileInfo, Folder
+
+
+def superseded_files(
+    partition: MetadataPartition, folder: Folder, instants: MetadataInstants, newest: str, before_ms: int
+) -> list[str]:
+    """Files of slices that are older than the one before a group's newest, and base files that never counted.
+
+    Args:
+        partition: whose they are.
+        folder: as listed before the newest compaction completed.
+        instants: as read then.
+        newest: time of the compaction that has completed since.
+        before_ms: the slice before the newest must have been there by then: whoever reads an older one began earlier.
+
+    Returns:
+        Paths, log files before the base files that they lie upon.
+    """
+    bases: dict[str, list[tuple[str, FileInfo]]] = {}
+    logs: dict[str, list[tuple[str, FileInfo]]] = {}
+    gone: list[str] = []
+    for info in folder.files:
+        name = parse_data_file(info.name)
+        if name is None:
+            continue
+        if instants.is_committed(name.instant):
+            (logs if name.is_log else bases).setdefault(name.file_id, []).append((name.instant, info))
+        elif not name.is_log and instants.own.find(name.instant) is None and name.instant < newest:
+            gone.append(info.path)
+    for file_id, held in bases.items():
+        instant, info = max(held, key=lambda one: one[0])
+        if instant < newest and info.modified_ms < before_ms:
+            of_group = logs.get(file_id, [])
+            upon = instants.lie_upon([(written, instant) for written, _ in of_group])
+            gone += [log.path for (_, log), is_newer in zip(of_group, upon, strict=True) if not is_newer]
+            gone += [base.path for older, base in held if older < instant]
+    return gone

@@ -1,0 +1,79 @@
+"""Making a delta visible, and taking it away again: the metadata table's own timeline (docs/format.md §14.4).
+
+Both can be done by anybody, any number of times. A delta is complete before its data instant is; while the data instant is pending,
+every reader passes over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
+from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER
+from hudi_ops.metadata.writer.delta import MetadataDelta
+from hudi_ops.storage.claim import ensure
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.names import completed_name, inflight_name, requested_name
+
+ACTION = "deltacommit"
+
+
+def apply_delta(storage: Storage, delta: MetadataDelta, completion_time: str) -> None:
+    """Put a delta's log files, and complete its delta commit at the data instant's own completion time.
+
+    What lies above it counts at once. It is loose, so that a range may be too wide where the write is voided in the end, and leaves
+    nothing out.
+
+    Raises:
+        OutcomeUnknown: a file could not be settled; the next try settles it.
+    """
+    if delta.above is not None:
+        apply_delta(storage, delta.above, completion_time)
+    ensure(storage, _path(requested_name(delta.instant, ACTION)), b"")
+    ensure(storage, _path(inflight_name(delta.instant, ACTION)), b"")
+    for path, body in delta.files:
+        ensure(storage, path, body)
+    ensure(storage, _path(completed_name(delta.instant, ACTION, completion_time)), delta.commit)
+
+
+def undo_delta(storage: Storage, instants: Iterable[str], check: Callable[[], None] = lambda: None) -> list[str]:
+    """Take away what instants left in a metadata table, ours or Apache Hudi's, completed there or not.
+
+    To be called while the data instants are still pending, or never were: readers pass over their blocks then.
+
+    Args:
+        storage: the data table's.
+        instants: request times.
+        check: asked between listing and deleting, where somebody may complete one of the instants meanwhile; raises if so. What
+            that one puts later has other names: its completion time, and its epoch in the names of the log files.
+
+    Returns:
+        Paths of what was there, in the order in which they were deleted.
+
+    Source: docs/format.md §14.4: the log files have to go physically, since a rolled-back instant counts as valid.
+    """
+    undone = frozenset(instants)
+    noted = [one for one in load_metadata_timeline(storage) if one.time in undone and one.kind == ACTION]
+    if not noted:
+        return []
+    # The completed file first: from then on its logs are those of a write that never ended.
+    gone = [_path(one.file_name) for one in noted if one.is_completed]
+    for folder in storage.list_folder(FOLDER).folders:
+        if not folder.startswith("."):
+            files = storage.list_folder(f"{FOLDER}/{folder}").files
+            gone += [info.path for info in files if _instant_of(info.name) in undone]
+    gone += [_path(name_of(one.time, ACTION)) for one in noted for name_of in (inflight_name, requested_name)]
+    check()
+    for path in gone:
+        storage.delete(path)
+    return gone
+
+
+def _path(name: str) -> str:
+    return f"{TIMELINE_FOLDER}/{name}"
+
+
+def _instant_of(name: str) -> str:
+    parsed = parse_data_file(name)
+    return parsed.instant if parsed is not None else ""

@@ -1,0 +1,243 @@
+"""Compaction of a metadata table: at which time, which slices, and the base files and records of the timeline that come of it.
+
+All of it follows from what was listed: two processes that see the same metadata table make the same files.
+
+Source: docs/format.md §14.4, docs/protocol.md §18.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, reduce
+
+from hudi_ops.files.names import base_file_name
+from hudi_ops.formats.hfile.reader import write_hfile
+from hudi_ops.formats.log.hfile_blocks import encode_empty_init_log
+from hudi_ops.metadata.reader.instants import MetadataInstants
+from hudi_ops.metadata.reader.merge import compacted, merge
+from hudi_ops.metadata.reader.slice_files import WantedRecords, read_records
+from hudi_ops.metadata.reader.slices import MetadataSlice, newest_slices
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition
+from hudi_ops.metadata.records.records import Records, empty
+from hudi_ops.metadata.records.schema import commit_schema, record_schema
+from hudi_ops.storage.protocol import Folder, Storage
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
+from hudi_ops.timeline.content.plan_bytes import encode_compaction, slice_metrics
+from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice
+from hudi_ops.timeline.log.reserve import free_at_or_below
+from hudi_ops.timeline.names import instant_of_ms, ms_of_instant
+from hudi_ops.view.file_group import DataFile
+
+ACTION = "compaction"
+OPERATION = "COMPACT"
+NEW_BASE_BYTES = 120 * 1024 * 1024
+"""What Apache Hudi's plans expect of a base file where there is none yet."""
+
+_FROM_THE_OLDEST = frozenset({MetadataPartition.FILES, MetadataPartition.PARTITION_STATS})
+"""Small, and of these it matters what was there before: a deleted file cancels an older one, a tight range replaces it."""
+
+_DELTA = "deltacommit"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInput:
+    """One file group to merge; `number` is its place in the plan."""
+
+    number: int
+    partition: MetadataPartition
+    slice: MetadataSlice
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all its files."""
+        base = self.slice.base
+        return sum(log.size_bytes for log in self.slice.logs) + (base.size_bytes if base is not None else 0)
+
+
+@dataclass(frozen=True)
+class CompactionInputs:
+    """What one compaction merges.
+
+    Attributes:
+        instant: its time.
+        groups: those that have something to merge.
+        taken: request and completion times of all that had completed below its time.
+        before: completed compactions that were there.
+    """
+
+    instant: str
+    groups: tuple[GroupInput, ...]
+    taken: frozenset[tuple[str, str]]
+    before: frozenset[str]
+
+    @property
+    def completion_time(self) -> str:
+        """Whoever completes it, and however often, gives it this one."""
+        return completion_of(self.instant)
+
+
+@dataclass(frozen=True)
+class MergedGroup:
+    """A new base file, and what its commit says of it."""
+
+    path: str
+    body: bytes
+    stat: WriteStat
+
+
+def deltas_since_compaction(own: Timeline) -> int:
+    """How many delta commits of a metadata table no compaction has merged yet."""
+    newest = max(compactions(own), default="")
+    return sum(one.kind == _DELTA and one.completion_time >= newest for one in own.completed_writes)
+
+
+def compactions(own: Timeline) -> frozenset[str]:
+    """Times of the completed compactions of a metadata table."""
+    return frozenset(one.time for one in own.completed_writes if one.kind == "commit")
+
+
+def compaction_time(own: Timeline, data: Timeline) -> str:
+    """At which time a metadata table is compacted; empty when nothing has completed.
+
+    The newest completion time that both timelines know, or the first time below it that no instant has. Whatever completes later
+    lies above it, and no instant will ever be requested at it, since requests rise above every time of the data table.
+
+    Args:
+        own: the metadata table's timeline.
+        data: the data table's, read after it.
+    """
+    deltas = [one.completion_time for one in own.completed_writes if one.kind == _DELTA]
+    written = [one.completion_time for one in data if one.completion_time]
+    if not deltas or not written:
+        return ""
+    requested = frozenset(one.time for timeline in (own, data) for one in timeline)
+    return free_at_or_below(min(max(deltas), max(written)), requested)
+
+
+def completion_of(instant: str) -> str:
+    """The completion time of a compaction: it follows from its time, so that two who complete it put one file."""
+    return instant_of_ms(ms_of_instant(instant) + 1)
+
+
+def taken_below(own: Timeline, instant: str) -> frozenset[tuple[str, str]]:
+    """Request and completion times of what a metadata table's timeline has completed below a time."""
+    return frozenset(
+        (one.time, one.completion_time) for one in own if one.is_completed and one.completion_time < instant
+    )
+
+
+def inputs_at(
+    instant: str, instants: MetadataInstants, listed: Iterable[tuple[MetadataPartition, Folder]]
+) -> CompactionInputs:
+    """What a compaction at this time merges.
+
+    Args:
+        instant: its time.
+        instants: which instants count; the data table's timeline read last.
+        listed: the folders of all partitions.
+    """
+    found: list[GroupInput] = []
+    for partition, folder in listed:
+        for one in newest_slices(partition, folder, instants):
+            if one.base is not None and one.base.instant >= instant:
+                continue
+            later = instants.lie_upon([(log.instant, instant) for log in one.logs])
+            logs = tuple(log for log, is_later in zip(one.logs, later, strict=True) if not is_later)
+            if any(log.size_bytes != _init_bytes() for log in logs):
+                found.append(GroupInput(len(found), partition, MetadataSlice(one.file_id, one.base, logs)))
+    return CompactionInputs(instant, tuple(found), taken_below(instants.own, instant), compactions(instants.own))
+
+
+def merged_group(
+    storage: Storage, inputs: CompactionInputs, group: GroupInput, version: int, counts: Callable[[str], bool]
+) -> MergedGroup:
+    """Read and merge one file group.
+
+    Args:
+        storage: the data table's.
+        inputs: the compaction.
+        group: one of its groups.
+        version: of the table.
+        counts: whether log blocks of an instant count.
+
+    Raises:
+        Corrupt: a file does not follow its format.
+        Unsupported: a log block of a kind that is not read.
+        Unavailable: a file is gone, or the storage did not give it.
+    """
+
+    def read(file: DataFile) -> list[Records]:
+        return read_records(storage, group.partition, file, WantedRecords(), counts, version)
+
+    base = read(group.slice.base)[0] if group.slice.base is not None else empty(group.partition, record_schema(version))
+    blocks = [one for log in group.slice.logs for one in read(log)]
+    logged = sum(len(one.keys) for one in blocks)
+    result = compacted(_merged(base, blocks, version), version=version)
+    name = base_file_name(group.slice.file_id, group.number, 0, inputs.instant).replace(".parquet", ".hfile")
+    body = write_hfile(result.keys, result.values, schema=result.schema)
+    rows = len(result.keys)
+    stat = WriteStat(
+        file_id=group.slice.file_id,
+        path=f"{group.partition}/{name}",
+        partition_path=str(group.partition),
+        prev_commit=group.slice.base.instant if group.slice.base is not None else "null",
+        prev_base_file=group.slice.base.name if group.slice.base is not None else None,
+        num_writes=rows,
+        num_deletes=sum(len(one.deletes) for one in blocks),
+        num_inserts=max(0, rows - len(base.keys)),
+        total_write_bytes=len(body),
+        file_size_in_bytes=len(body),
+        other={
+            "totalLogRecords": logged,
+            "totalUpdatedRecordsCompacted": logged,
+            "totalLogBlocks": len(blocks),
+            "totalLogFilesCompacted": len(group.slice.logs),
+            "totalLogSizeCompacted": sum(log.size_bytes for log in group.slice.logs),
+        },
+    )
+    return MergedGroup(f"{FOLDER}/{group.partition}/{name}", body, stat)
+
+
+def commit_bytes(merged: Sequence[MergedGroup], version: int) -> bytes:
+    """The completed file of a compaction."""
+    stats = tuple(one.stat for one in merged)
+    return CommitMetadata(
+        operation=OPERATION, stats=stats, extra={"schema": commit_schema(version)}, compacted=True
+    ).to_bytes()
+
+
+def plan_bytes(inputs: CompactionInputs) -> bytes:
+    """The requested file of a compaction."""
+    return encode_compaction(CompactionPlan(tuple(_planned(one) for one in inputs.groups)))
+
+
+@cache
+def _init_bytes() -> int:
+    """Size of a log file that begins a group and holds nothing."""
+    return len(encode_empty_init_log("0" * 17))
+
+
+def _planned(one: GroupInput) -> PlannedSlice:
+    base, logs = one.slice.base, one.slice.logs
+    base_bytes = base.size_bytes if base is not None else None
+    return PlannedSlice(
+        partition_path=str(one.partition),
+        file_id=one.slice.file_id,
+        base_file=base.name if base is not None else "",
+        log_files=tuple(log.name for log in logs),
+        # A slice without a base file begins with its first log file, as Apache Hudi has it.
+        base_instant=base.instant if base is not None else logs[0].instant,
+        metrics=slice_metrics(base_bytes, len(logs), sum(log.size_bytes for log in logs), NEW_BASE_BYTES),
+    )
+
+
+def _merged(base: Records, blocks: Sequence[Records], version: int) -> Records:
+    def both(older: Records, newer: Records) -> Records:
+        return merge(older, newer, version=version)
+
+    if base.partition in _FROM_THE_OLDEST:
+        return reduce(both, blocks, base)
+    # A large base file is copied once, not once for each block.
+    return both(base, reduce(both, blocks)) if blocks else base

@@ -1,0 +1,152 @@
+"""What one instant adds to the metadata table, as bytes that anybody can put: made before the lock, put once its slot is won.
+
+The name and the bytes of every file follow from the bundle, and the bundle from the slot: whoever applies it, however often, puts
+the same files.
+
+Source: docs/protocol.md §18.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hudi_ops.errors import Corrupt
+from hudi_ops.files.names import log_file_name
+from hudi_ops.formats.log.hfile_blocks import encode_metadata_log
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, group_id
+from hudi_ops.metadata.records.records import Records
+from hudi_ops.metadata.records.schema import commit_schema
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
+
+OPERATION = "UPSERT_PREPPED"
+"""Of every delta commit of a metadata table but those that begin a partition."""
+
+_COLUMNS = pa.schema([pa.field("path", pa.string()), pa.field("body", pa.large_binary())])
+_COMMIT = "commit"
+_ABOVE = "above"
+
+
+@dataclass(frozen=True)
+class MetadataDelta:
+    """Log files of the metadata table by their paths below the data table's root, and the bytes of its delta commit.
+
+    `above` is one more delta commit, of an instant of its own that is later than all others: loose records of `partition_stats`
+    once more, where one that takes the place of older ones lies above this instant (docs/format.md §14.4).
+    """
+
+    instant: str
+    files: tuple[tuple[str, bytes], ...]
+    commit: bytes
+    above: MetadataDelta | None = None
+
+    def to_bytes(self) -> bytes:
+        """One Arrow file: a row for each log file, one for the delta commit, and perhaps one for the delta above it."""
+        rows = [*self.files, (_COMMIT, self.commit)]
+        if self.above is not None:
+            rows.append((_ABOVE, self.above.to_bytes()))
+        columns = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(_COLUMNS)]
+        schema = _COLUMNS.with_metadata({"instant": self.instant})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, schema) as writer:
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+        body: bytes = sink.getvalue().to_pybytes()
+        return body
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: str) -> MetadataDelta:
+        """Read a bundle.
+
+        Raises:
+            Corrupt: it is none.
+        """
+        try:
+            instant, paths, bodies = _read(data)
+        except (pa.ArrowException, OSError, KeyError, TypeError, UnicodeDecodeError, MemoryError) as error:
+            raise Corrupt(
+                f"{path} is not a bundle for the metadata table: {error}",
+                expected="an Arrow file with the columns path and body",
+                next_step="run `hudi-ops verify`; restore the file from a copy of the table",
+            ) from error
+        above = None
+        if paths[-1] == _ABOVE:
+            above = cls.from_bytes(bodies[-1], path)
+            paths, bodies = paths[:-1], bodies[:-1]
+        return cls(instant, tuple(zip(paths[:-1], bodies[:-1], strict=True)), bodies[-1], above)
+
+
+def _read(data: bytes) -> tuple[str, list[str], list[bytes]]:
+    table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
+    table.validate(full=True)  # Arrow takes offsets and lengths as they stand
+    if table.schema.types != _COLUMNS.types or not table.num_rows or any(one.null_count for one in table.columns):
+        raise pa.ArrowInvalid("other columns, no rows, or nulls")
+    paths, bodies = (table.column(field.name).to_pylist() for field in _COLUMNS)
+    return table.schema.metadata[b"instant"].decode(), paths, bodies
+
+
+def make_delta(
+    records: Sequence[Records],
+    groups: Mapping[MetadataPartition, int],
+    *,
+    instant: str,
+    version: int,
+    token: str,
+) -> MetadataDelta:
+    """The delta of one instant.
+
+    Args:
+        records: those of each partition.
+        groups: how many file groups each partition has.
+        instant: request time of the data table's instant, which the delta commit shares.
+        version: of the table.
+        token: write token in the names of the log files.
+    """
+    files, stats = [], []
+    for one in records:
+        for path, body, stat in log_files(one, groups[one.partition], instant=instant, log_version=1, token=token):
+            files.append((path, body))
+            stats.append(stat)
+    commit = CommitMetadata(operation=OPERATION, stats=tuple(stats), extra={"schema": commit_schema(version)})
+    return MetadataDelta(instant, tuple(files), commit.to_bytes())
+
+
+def log_files(
+    records: Records, groups: int, *, instant: str, log_version: int, token: str
+) -> list[tuple[str, bytes, WriteStat]]:
+    """Log files that add records to a partition: path, bytes, and what a delta commit says of each.
+
+    Args:
+        records: what they add.
+        groups: how many file groups the partition has.
+        instant: that writes them.
+        log_version: counts the log files of one instant in one group.
+        token: write token in their names.
+    """
+    found = []
+    for number, part in records.by_group(groups).items():
+        name = log_file_name(group_id(records.partition, number), instant, log_version, token)
+        body = encode_metadata_log(part.keys, part.values, part.deletes, instant, part.schema, str(records.partition))
+        stat = _stat(records.partition, number, name, part, len(body), instant, log_version)
+        found.append((f"{FOLDER}/{records.partition}/{name}", body, stat))
+    return found
+
+
+def _stat(
+    partition: MetadataPartition, number: int, name: str, part: Records, size_bytes: int, instant: str, log_version: int
+) -> WriteStat:
+    return WriteStat(
+        file_id=group_id(partition, number),
+        path=f"{partition}/{name}",
+        partition_path=str(partition),
+        prev_commit=instant,
+        base_file="",
+        log_files=(name,),
+        num_writes=len(part.keys),
+        num_update_writes=len(part.keys),
+        num_deletes=len(part.deletes),
+        total_write_bytes=size_bytes,
+        file_size_in_bytes=size_bytes,
+        other={"logVersion": log_version, "logOffset": 0},
+    )

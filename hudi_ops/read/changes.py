@@ -1,0 +1,336 @@
+"""Changes of a table: the rows of the writes that completed in an interval, in the order in which writes complete.
+
+This is Apache Hudi's incremental query: of each row the newest state among the files that those writes wrote, if one of them wrote
+the row itself. Rows that a write only carried over are none of its changes, and deleted rows leave nothing to be found
+(docs/format.md §9.7). What makes the order safe to rely on: docs/protocol.md §15.
+
+Records of log files are merged among those of the interval's writes alone, never with older rows: one that loses to an older row
+with a larger ordering value comes, and a delete removes rows of the interval only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import compress, takewhile
+from typing import Any
+
+from hudi_ops.clock import Clock
+from hudi_ops.concurrency.foreign.fence import earliest_live, in_both_orders
+from hudi_ops.concurrency.lease.lease import list_leases
+from hudi_ops.config.columns import COMMIT_TIME
+from hudi_ops.config.table import TableConfig
+from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, NotFound, Unavailable, Unsupported
+from hudi_ops.files.log.visible_blocks import BlockInstants
+from hudi_ops.kernels.condition import member
+from hudi_ops.metadata.reader.table import MetadataTable
+from hudi_ops.read.checkpoints import (
+    BEGIN_ANEW,
+    checkpoint_at,
+    checkpoint_meant,
+    newest_completion,
+    refuse_forgotten,
+    refuse_other_table,
+    table_id_of,
+)
+from hudi_ops.read.plan import Opened, ReadPlan, ReadRequest, Wanted
+from hudi_ops.read.prune import LeftOut, by_statistics, with_metadata
+from hudi_ops.read.scan import Scan
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline, load_timeline
+from hudi_ops.timeline.content.archived import History, load_history
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.log.checkpoint import Checkpoint
+from hudi_ops.timeline.names import WRITE_ACTIONS
+from hudi_ops.timeline.settings.settings_check import open_config
+from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.changes import CompletedWrite, changed_slices, resizes_named
+from hudi_ops.view.schema import row_schema, table_schema
+from hudi_ops.view.slices import Slice
+
+
+@dataclass(frozen=True)
+class ChangesRequest:
+    """Which changes, and what of them.
+
+    Attributes:
+        read: columns, condition and limit.
+        since: a checkpoint, a completion time, an ISO time, or None for all that the timeline tells.
+        until: the same; None for all that has completed.
+        fence: give only what comes before every write that may still complete, by request.
+        timezone: that of the table's instants, where nothing else says it.
+    """
+
+    read: ReadRequest
+    since: str | None = None
+    until: str | None = None
+    fence: bool = False
+    timezone: str | None = None
+
+
+@dataclass(frozen=True)
+class CoveredInstant:
+    """A completed write whose changes are given. Counts are those of its statistics; deleted rows are counted, and not given."""
+
+    time: str
+    completion_time: str
+    action: str
+    operation: str
+    inserted: int
+    updated: int
+    deleted: int
+    replaced_groups: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """By name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ChangesPlan:
+    """The files to read, the writes whose rows are given, and how far they lead. `is_bounded`: not all that had completed."""
+
+    read: ReadPlan
+    instants: tuple[CoveredInstant, ...]
+    since: Checkpoint
+    checkpoint: Checkpoint
+    is_bounded: bool
+
+
+class Changes(Scan):
+    """Rows of some writes. The writes are fixed: each use reads the files anew, always the same ones."""
+
+    def __init__(self, plan: ChangesPlan, threads: int | None = None) -> None:
+        super().__init__(plan.read, threads)
+        self._changes = plan
+
+    @property
+    def instants(self) -> tuple[CoveredInstant, ...]:
+        """The writes whose rows are given, in the order in which they completed."""
+        return self._changes.instants
+
+    @property
+    def since(self) -> str:
+        """Where they begin, as a completion time that lies before all of them; empty for the earliest."""
+        return self._changes.since.completed
+
+    @property
+    def checkpoint(self) -> str:
+        """Where to go on: `since` of the next call. To be kept once the rows are, never before.
+
+        Raises:
+            InvalidRequest: a limit cut rows off, which nobody would be given again.
+        """
+        self._refuse_cut()
+        return self._changes.checkpoint.encode()
+
+    def _gone(self, error: NotFound) -> HudiOpsError:
+        why = super()._gone(error)
+        if not self._changes.is_bounded or isinstance(why, Corrupt):
+            return why
+        return InvalidRequest(
+            f"a file of these changes was cleaned away: {error.what}",
+            table=self._plan.table,
+            expected="files that newer ones have not replaced yet, or that the cleaner still keeps",
+            found="no such file",
+            next_step="ask without `until` and without a fence: newer files hold these rows, as they are now",
+        )
+
+
+def plan_changes(
+    storage: Storage, request: ChangesRequest, clock: Clock, commits: CommitReader | None = None
+) -> ChangesPlan:
+    """Fix the writes that are covered and the files to read; no data file is opened.
+
+    Raises:
+        InvalidRequest: a wrong column, filter, beginning or end; or the table no longer tells all that completed since then.
+        Unsupported: the table has no meta columns, or how its log files are merged is not known here.
+        Unavailable: instants were archived faster than they could be read.
+        Corrupt: the settings contradict the commit log.
+    """
+    reader = commits or CommitReader(storage)
+    config = open_config(storage, reader.settings)
+    _refuse_without_meta_columns(config.name, config.populate_meta_fields)
+    since, until = (checkpoint_meant(storage, text, request.timezone) for text in (request.since, request.until))
+    seen = look(storage, config, with_leases=request.fence)
+    opened = Opened(config, seen.timeline, reader)
+    table_id = table_id_of(opened)
+    for one in (since, until):
+        refuse_other_table(config.name, table_id, one)
+    # After the active timeline: what is archived in between is then found twice, and not missed.
+    history = load_history(storage, config)
+    refuse_forgotten(config.name, opened.timeline, history, since)
+    fence = earliest_live(storage, clock, opened.timeline, seen.reserved) if request.fence else ""
+    waiting = _waiting(opened.timeline, history, since)
+    horizon = seen.horizon_with(history)
+    chosen = [one for one in waiting if one[0] <= horizon and (request.until is None or until.is_consumed(*one[::-1]))]
+    if request.fence:
+        chosen = _before(fence, waiting, chosen)
+    is_bounded = (request.fence or request.until is not None) and len(chosen) < len(waiting)
+    writes = _read_writes(storage, opened, chosen)
+    checkpoint = checkpoint_at(table_id, opened.timeline, chosen, since)
+    covered = tuple(_covered(one) for one in writes)
+    return ChangesPlan(_plan_files(storage, opened, request.read, writes), covered, since, checkpoint, is_bounded)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A timeline that holds every write which completed up to `horizon`, and what was seen before it was listed.
+
+    `start` is that of the first listing, `reserved` are the instants that had a lease.
+    """
+
+    timeline: Timeline
+    horizon: str
+    start: str
+    reserved: tuple[str, ...] = ()
+
+    def horizon_with(self, history: History) -> str:
+        """The horizon, the archived timeline counted: what was requested before the start had left when it was first listed."""
+        left = (
+            one.completion_time for one in history.instants if one.action in WRITE_ACTIONS and one.time < self.start
+        )
+        return max([self.horizon, *left])
+
+
+def look(storage: Storage, config: TableConfig, *, with_leases: bool) -> Seen:
+    """List the timeline twice: the second listing holds all that completed before the newest write that the first one holds.
+
+    One listing may take several requests. Of two writes that complete meanwhile it may then hold the later one alone, and a
+    checkpoint at that one would pass over the other.
+    """
+    first = load_timeline(storage, config)
+    reserved = tuple(list_leases(storage)) if with_leases else ()
+    return Seen(load_timeline(storage, config), newest_completion(first), first.start, reserved)
+
+
+def _waiting(timeline: Timeline, history: History, since: Checkpoint) -> list[tuple[str, str]]:
+    """(completion time, request time) of every completed write that was not consumed, sorted."""
+    found = {one.time: one.completion_time for one in timeline.completed_writes}
+    for one in history.instants:
+        if one.action in WRITE_ACTIONS:
+            found.setdefault(one.time, one.completion_time or one.time)
+    return sorted((completed, time) for time, completed in found.items() if not since.is_consumed(time, completed))
+
+
+def _before(fence: str, waiting: Sequence[tuple[str, str]], chosen: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    wanted = frozenset(chosen)
+    leading = sum(1 for _ in takewhile(wanted.__contains__, waiting))
+    return list(waiting[: in_both_orders(waiting, leading, fence)])
+
+
+def _read_writes(storage: Storage, opened: Opened, chosen: Sequence[tuple[str, str]]) -> list[CompletedWrite]:
+    """What the writes say of themselves, from wherever their instants are now.
+
+    Raises:
+        Unavailable: one is on neither timeline any more.
+    """
+    found: dict[str, tuple[str, CommitMetadata]] = {}
+    for _, time in chosen:
+        instant = opened.timeline.find(time)
+        metadata = opened.commits.metadata(opened.timeline, instant) if instant and instant.is_completed else None
+        if instant is not None and metadata is not None:
+            found[time] = (instant.action, metadata)
+    missing = frozenset(time for _, time in chosen) - found.keys()
+    if missing:
+        for one in load_history(storage, opened.config, with_content=True, only=missing).instants:
+            if one.action in WRITE_ACTIONS:
+                found[one.time] = (one.action, CommitMetadata.from_bytes(one.metadata or b"", f"archived {one.time}"))
+    for _, time in chosen:
+        if time not in found:
+            raise Unavailable(
+                "a write vanished while its changes were looked up: restored away, or archived in this moment",
+                table=opened.config.name,
+                instant=time,
+                next_step="ask again",
+            )
+        _refuse_silent(opened.config.name, time, found[time][1])
+    return [CompletedWrite(time, completed, *found[time]) for completed, time in chosen]
+
+
+def _plan_files(storage: Storage, opened: Opened, request: ReadRequest, writes: Sequence[CompletedWrite]) -> ReadPlan:
+    config = opened.config
+    plain = row_schema(config, table_schema(config, opened.timeline, opened.commits))
+    only = member(COMMIT_TIME, [one.time for one in writes]) if writes else None
+    wanted = Wanted.of(config, plain, request, only)
+    is_layout_1 = config.layout == 1
+    earlier = [] if is_layout_1 else _resizes(storage, opened, writes)
+    slices = changed_slices(writes, logs_name_their_base=is_layout_1, earlier=earlier)
+    touched = sorted({one.partition_path for one in slices})
+    keep, _ = wanted.partitions(config)
+    kept = list(compress(touched, keep(touched))) if keep is not None and touched else touched
+    read = [one for one in slices if one.partition_path in frozenset(kept)]
+
+    def narrowed(metadata: MetadataTable | None) -> tuple[list[Slice], LeftOut]:
+        sought = wanted.sought(config, is_newest=False)
+        return by_statistics(metadata, read, sought, LeftOut()) if metadata is not None else (read, LeftOut())
+
+    # Without a condition of the caller's there is little to leave out: each file has rows of these writes.
+    asked = request.listing if request.where is not None else "storage"
+    archived = opened.commits.archived
+    read, left_out = with_metadata(storage, config, opened.timeline, asked, narrowed, archived=archived)
+    instants = BlockInstants.of(config, opened.timeline, only=frozenset(one.time for one in writes))
+    tasks = wanted.tasks(storage, config, read, instants)
+    skipped = tuple(one for one in touched if one not in frozenset(kept))
+    return ReadPlan(config.name, wanted.output, tasks, request.limit, tuple(kept), skipped, left_out)
+
+
+def _resizes(storage: Storage, opened: Opened, writes: Sequence[CompletedWrite]) -> list[CompletedWrite]:
+    """The resizes that log files of the writes are named after, as far as they completed by the end of the interval."""
+    named, end = resizes_named(writes), max((one.completion_time for one in writes), default="")
+    found = []
+    for time in named:
+        instant = opened.timeline.find(time)
+        metadata = opened.commits.metadata(opened.timeline, instant) if instant and instant.is_completed else None
+        if instant is not None and metadata is not None and instant.completion_time <= end:
+            found.append(CompletedWrite(time, instant.completion_time, instant.action, metadata))
+    left = frozenset(time for time in named if opened.timeline.find(time) is None)
+    archived = load_history(storage, opened.config, with_content=True, only=left).instants if left else ()
+    for one in archived:
+        completed = one.completion_time or one.time
+        if one.action in WRITE_ACTIONS and completed <= end:
+            metadata = CommitMetadata.from_bytes(one.metadata or b"", f"archived {one.time}")
+            found.append(CompletedWrite(one.time, completed, one.action, metadata))
+    return found
+
+
+def _covered(write: CompletedWrite) -> CoveredInstant:
+    stats = write.metadata.stats
+    return CoveredInstant(
+        write.time,
+        write.completion_time,
+        write.action,
+        write.metadata.operation,
+        inserted=sum(one.num_inserts for one in stats),
+        updated=sum(one.num_update_writes for one in stats),
+        deleted=sum(one.num_deletes for one in stats),
+        replaced_groups=sum(map(len, (write.metadata.replaced or {}).values())),
+    )
+
+
+def _refuse_without_meta_columns(table: str, are_there: bool) -> None:
+    if not are_there:
+        raise Unsupported(
+            "this table's files do not tell which write each row is from, so its changes cannot be told from rows carried over",
+            table=table,
+            expected="hoodie.populate.meta.fields=true",
+            found="false",
+            next_step="read the whole table, or compare it with the read as of an earlier instant",
+        )
+
+
+def _refuse_silent(table: str, time: str, metadata: CommitMetadata) -> None:
+    """Refuse a completed file without content: Apache Hudi passes over what such a write wrote, and says nothing.
+
+    Raises:
+        Corrupt: it is one.
+    """
+    if metadata.operation == "UNKNOWN" and not metadata.stats and not metadata.extra:
+        raise Corrupt(
+            "a completed write does not say which files it wrote: its completed file is empty",
+            table=table,
+            instant=time,
+            expected="commit metadata",
+            found="none",
+            next_step=BEGIN_ANEW,
+        )

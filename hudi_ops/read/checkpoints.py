@@ -1,0 +1,133 @@
+"""Where a read of changes begins and ends: what people say, made a checkpoint, and the checkpoint of a whole read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.read.as_of import instant_meant
+from hudi_ops.read.plan import Opened
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline, load_timeline
+from hudi_ops.timeline.content.archived import History
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.checkpoint import Checkpoint, is_checkpoint, still_open
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer, read_slot
+
+EARLIEST = "earliest"
+
+BEGIN_ANEW = "read the whole table, and begin with the checkpoint of that read: Table.scan().checkpoint"
+
+
+def checkpoint_meant(storage: Storage, text: str | None, timezone: str | None = None) -> Checkpoint:
+    """What a caller means by a beginning or an end.
+
+    Args:
+        storage: the table.
+        text: a checkpoint, a completion time of 17 digits, an ISO time, `earliest`, or None, which is the same.
+        timezone: that of the table's instants, as in `instant_meant`.
+
+    Raises:
+        InvalidRequest: none of these.
+    """
+    if text is None or text.strip() in {"", EARLIEST}:
+        return Checkpoint()
+    if is_checkpoint(text):
+        return Checkpoint.decode(text)
+    return Checkpoint(instant_meant(storage, text, timezone))
+
+
+def table_id_of(opened: Opened) -> str:
+    """The id that the table's commit log gave it; empty for a table that has none."""
+    newest = opened.commits.newest_with(opened.timeline, POINTER_KEY)
+    pointer = Pointer.decode(newest.extra) if newest is not None else None
+    if pointer is not None:
+        return pointer.table_id
+    first = read_slot(opened.commits.storage, 0)
+    return first.table_id if first is not None else ""
+
+
+def refuse_other_table(name: str, table_id: str, checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint of another table, or of one that lay here before.
+
+    Raises:
+        InvalidRequest: it is.
+    """
+    # A table that Apache Hudi made gets its id when it is adopted; checkpoints from before then hold none.
+    if checkpoint.table_id and checkpoint.table_id != table_id:
+        raise InvalidRequest(
+            "the checkpoint is of another table, or the table was dropped and made anew",
+            table=name,
+            expected=f"a checkpoint of table id {table_id or 'none'}",
+            found=checkpoint.table_id,
+            next_step=BEGIN_ANEW,
+        )
+
+
+def refuse_forgotten(name: str, timeline: Timeline, history: History, since: Checkpoint) -> None:
+    """Refuse to begin where the table no longer tells what completed after it.
+
+    Raises:
+        InvalidRequest: the instant that the checkpoint stands on is gone, or archived instants cannot be read.
+    """
+    if history.note and since.completed < timeline.start:
+        raise InvalidRequest(
+            f"the table does not tell all that completed since then: {history.note}",
+            table=name,
+            expected=f"a beginning at or after {timeline.start}",
+            found=since.completed or EARLIEST,
+            next_step=BEGIN_ANEW,
+        )
+    if not since.instant:
+        return
+    found = timeline.find(since.instant)
+    is_active = found is not None and found.is_completed
+    if not is_active and all(one.time != since.instant for one in history.instants):
+        raise InvalidRequest(
+            "the table no longer knows the write that the checkpoint stands on: it was rolled back or restored away, so rows that "
+            "were given before are not in the table any more",
+            table=name,
+            instant=since.instant,
+            expected="the write on the active or on the archived timeline",
+            found="no such instant",
+            next_step=BEGIN_ANEW,
+        )
+
+
+def newest_completion(instants: Iterable[Instant]) -> str:
+    """The newest completion time of a write; empty when nothing completed."""
+    return max((one.completion_time for one in instants if one.is_completed and one.is_write), default="")
+
+
+def checkpoint_at(
+    table_id: str, timeline: Timeline, consumed: Sequence[tuple[str, str]], since: Checkpoint
+) -> Checkpoint:
+    """The checkpoint after writes were consumed.
+
+    Args:
+        table_id: the table's.
+        timeline: listed before they were consumed.
+        consumed: (completion time, request time) of the writes.
+        since: where it began; they come on top of what it says.
+    """
+    completed, instant = max(consumed, default=(since.completed, since.instant))
+    if completed < since.completed:
+        # Only what came late: the clock of its writer was behind.
+        completed, instant = since.completed, since.instant
+    taken = {request for _, request in consumed}
+    taken |= {one.time for one in timeline if one.is_completed and since.is_consumed(one.time, one.completion_time)}
+    return Checkpoint(completed, instant, table_id, still_open(timeline, frozenset(taken), completed))
+
+
+def checkpoint_of_all(opened: Opened) -> Checkpoint:
+    """The checkpoint of a whole read: what completed after the table was looked at comes after it.
+
+    The timeline is listed again. One listing may hold a write and miss another that completed before it; what the second one adds
+    was not read, and stays open.
+    """
+    seen = opened.timeline
+    consumed = [(one.completion_time, one.time) for one in seen.completed_writes]
+    now = load_timeline(opened.commits.storage, opened.config)
+    completed, instant = max(consumed, default=("", ""))
+    left = still_open(now, frozenset(time for _, time in consumed), completed)
+    return Checkpoint(completed, instant, table_id_of(opened), left)

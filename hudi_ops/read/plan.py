@@ -1,0 +1,341 @@
+"""Planning a read: the table at an instant, the columns wanted, and the files that may hold wanted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, cast, get_args
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.config.columns import META_COLUMNS
+from hudi_ops.config.table import TableConfig
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.files.base.base_file import stored_schema
+from hudi_ops.files.base.row_groups import Constants
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.log.visible_blocks import BlockInstants
+from hudi_ops.files.slice.file_scan import FileTask, selected
+from hudi_ops.files.slice.slice_scan import SliceTask
+from hudi_ops.kernels.condition import Condition, both, computed, possible_units
+from hudi_ops.metadata.reader.listing import ListingChoice, listing_choice, open_listing
+from hudi_ops.metadata.reader.table import MetadataTable
+from hudi_ops.read.fixed_keys import fixed_keys
+from hudi_ops.read.prune import (
+    NOTHING_LEFT_OUT,
+    Chosen,
+    LeftOut,
+    Sought,
+    choose_slices,
+    why_index_unused,
+    with_metadata,
+)
+from hudi_ops.read.where import parse_where
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline, load_timeline
+from hudi_ops.timeline.settings.settings_check import open_config
+from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.listing import Keep
+from hudi_ops.view.moment import Moment
+from hudi_ops.view.partition_values import PartitionPaths
+from hudi_ops.view.schema import row_schema, table_schema
+from hudi_ops.view.slices import Slice
+
+QueryType = Literal["snapshot", "read_optimized"]
+"""The newest state of all rows; or base files alone, as the last compactions left them: faster, and older."""
+
+
+@dataclass(frozen=True)
+class ReadRequest:
+    """What to read. `as_of` is a request time; `columns` None means all, meta columns included.
+
+    `listing` says who is asked which files there are; with `storage`, the metadata table leaves nothing out either.
+    """
+
+    columns: tuple[str, ...] | None = None
+    where: Condition | pc.Expression | None = None
+    as_of: str | None = None
+    limit: int | None = None
+    query: QueryType = "snapshot"
+    listing: ListingChoice = "auto"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A table opened for reading: its settings and its timeline, at one moment."""
+
+    config: TableConfig
+    timeline: Timeline
+    commits: CommitReader
+
+    @classmethod
+    def of(cls, storage: Storage, commits: CommitReader | None = None) -> Opened:
+        """Open the table that lies at a storage's root; a table without a commit log can be read.
+
+        Raises:
+            InvalidRequest: the path is not a table.
+            Corrupt: its settings cannot be read, or contradict the commit log.
+        """
+        reader = commits or CommitReader(storage)
+        config = open_config(storage, reader.settings)
+        return cls(config, load_timeline(storage, config), reader)
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """Files of one moment that may hold wanted rows.
+
+    Attributes:
+        table: the table's name.
+        schema: of the rows that are given.
+        tasks: one for each file group, by partition and file id.
+        limit: how many rows are wanted at most.
+        partitions: partition paths whose files are read.
+        partitions_skipped: partitions, and folders with all partitions below, that the condition excludes.
+        left_out: what the metadata table left out of it.
+        opened: the table as it was looked at, when the plan is for all that it showed then; None: of an earlier instant, or base
+            files alone where logs lie beside them.
+    """
+
+    table: str
+    schema: pa.Schema
+    tasks: tuple[FileTask | SliceTask, ...]
+    limit: int | None = None
+    partitions: tuple[str, ...] = ()
+    partitions_skipped: tuple[str, ...] = ()
+    left_out: LeftOut = NOTHING_LEFT_OUT
+    opened: Opened | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a request wants of each file of a table.
+
+    Attributes:
+        schema: the table's columns as they are stored, meta columns first.
+        needed: those of them to read, in the table's order.
+        columns: those to give, in the order wanted.
+        condition: which rows.
+        keys: record keys of which each wanted row has one; None when nothing is known.
+    """
+
+    schema: pa.Schema
+    needed: pa.Schema
+    columns: tuple[str, ...]
+    condition: Condition | None
+    keys: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, config: TableConfig, plain: pa.Schema, request: ReadRequest, only: Condition | None = None) -> Wanted:
+        """From a request on a table with these columns.
+
+        Args:
+            config: the table's settings.
+            plain: its columns without meta columns.
+            request: the columns and rows that are wanted.
+            only: a further condition on rows.
+
+        Raises:
+            InvalidRequest: an unknown column, or a filter that does not fit its columns.
+        """
+        schema = stored_schema(plain, config.populate_meta_fields)
+        condition = _condition_of(request, schema)
+        needed = _needed(schema, request, condition, config.name)
+        selected(needed.empty_table(), condition)
+        if only is not None:
+            condition = only if condition is None else both(condition, only)
+            needed = pa.schema([one for one in schema if one.name in {*needed.names, *only.columns}])
+        keys = fixed_keys(condition, config, schema) if condition is not None else None
+        return cls(schema, needed, request.columns or tuple(schema.names), condition, keys)
+
+    @property
+    def output(self) -> pa.Schema:
+        """Columns of the rows that are given."""
+        return pa.schema([self.schema.field(name) for name in self.columns])
+
+    def tasks(
+        self, storage: Storage, config: TableConfig, slices: Sequence[Slice], instants: BlockInstants
+    ) -> tuple[FileTask | SliceTask, ...]:
+        """The reading of each slice, in their order.
+
+        Args:
+            storage: the table's.
+            config: its settings.
+            slices: those with neither base file nor logs are passed over.
+            instants: whose log blocks count.
+
+        Raises:
+            Unsupported: a slice has logs, and how they are merged is not known here.
+            Corrupt: the path of a partition does not tell the columns that no file holds.
+        """
+        constants = self._constants(config, slices)
+        rules = MergeRules.of(config, self._plain) if any(one.logs for one in slices) else None
+        found: list[FileTask | SliceTask] = []
+        for one in slices:
+            base, logs = one.base, tuple((log.path, log.size_bytes) for log in one.logs)
+            wanted = (self.needed, self.columns, self.condition, self.keys, constants[one.partition_path])
+            if logs and rules is not None:
+                path, size_bytes = (base.path, base.size_bytes) if base is not None else (None, 0)
+                found.append(SliceTask(storage, path, size_bytes, logs, rules, instants, *wanted))
+            elif base is not None:
+                found.append(FileTask(storage, base.path, base.size_bytes, *wanted))
+        return tuple(found)
+
+    def _constants(self, config: TableConfig, slices: Sequence[Slice]) -> dict[str, Constants]:
+        """For each partition, the needed columns whose values its path tells, where no file holds them."""
+        paths, names = PartitionPaths.of(config, self.schema), frozenset(self.needed.names)
+        partitions = dict.fromkeys(one.partition_path for one in slices)
+        if names.isdisjoint(config.dropped_columns):
+            return dict.fromkeys(partitions, ())
+        return {path: tuple((n, v) for n, v in paths.values(path).items() if n in names) for path in partitions}
+
+    @property
+    def _plain(self) -> pa.Schema:
+        return pa.schema([one for one in self.schema if one.name not in META_COLUMNS])
+
+    def partitions(self, config: TableConfig) -> tuple[Keep | None, bool]:
+        """Which partitions may hold wanted rows, and whether folders above partitions can be asked, too; None: all of them."""
+        condition = self.condition
+        if condition is None or not set(condition.columns) & set(config.partition_fields):
+            return None, False
+        reader, columns = PartitionPaths.of(config, self.schema), condition.columns
+
+        def keep(paths: Sequence[str]) -> list[bool]:
+            return [bool(one) for one in possible_units(condition, reader.bounds(paths, columns, self.schema))]
+
+        return keep, reader.may_prune_folders
+
+    def sought(self, config: TableConfig, *, is_newest: bool) -> Sought:
+        """What indexes can tell of it; `is_newest`: the newest state of the table is wanted."""
+        paths = self.partitions(config)
+        return Sought(self.schema, self.condition, self.keys, *paths, is_newest, config.dropped_columns)
+
+
+def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | None = None) -> ReadPlan:
+    """The files to read, after partitions that the condition excludes were left out; no data file is opened.
+
+    Raises:
+        InvalidRequest: an unknown column, a filter that does not fit its columns, or an instant from before the timeline's start,
+            or one that needs files which a clean removed.
+        Corrupt: a file is lost that a completed write names, or a partition's path does not tell the columns that no file holds.
+        Unavailable: a file was removed while the table was looked at.
+        Unsupported: rows lie in log files, and how they are merged is not known here.
+    """
+    opened = Opened.of(storage, commits)
+    config = opened.config
+    _refuse_before_start(opened, request.as_of)
+    plain = row_schema(config, table_schema(config, opened.timeline, opened.commits, request.as_of))
+    wanted = Wanted.of(config, plain, request)
+    sought = wanted.sought(config, is_newest=request.as_of is None)
+
+    moment = Moment(
+        storage,
+        config,
+        opened.timeline,
+        opened.commits,
+        request.as_of,
+        sought.by_path,
+        is_whole=True,
+        with_logs=request.query == "snapshot",
+    )
+
+    def why_unused() -> str:
+        return why_index_unused(storage, config, opened.timeline, opened.commits)
+
+    def choose(metadata: MetadataTable | None) -> Chosen:
+        listing = open_listing(storage, config, metadata, request.listing)
+        return choose_slices(
+            listing, lambda listed: moment.slices(listed, listing.source), sought, metadata, why_unused
+        )
+
+    archived = opened.commits.archived
+    chosen = with_metadata(storage, config, opened.timeline, request.listing, choose, archived=archived)
+    slices, is_whole = chosen.slices, request.as_of is None
+    if request.query == "read_optimized":
+        is_whole = is_whole and not any(one.logs for one in slices)
+        slices = tuple(replace(one, logs=()) for one in slices)
+    tasks = wanted.tasks(storage, config, slices, BlockInstants.of(config, opened.timeline, request.as_of))
+    whole = opened if is_whole else None
+    return ReadPlan(
+        config.name, wanted.output, tasks, request.limit, chosen.partitions, chosen.skipped, chosen.left_out, whole
+    )
+
+
+def _condition_of(request: ReadRequest, schema: pa.Schema) -> Condition | None:
+    if request.where is None or isinstance(request.where, Condition):
+        return request.where
+    # Arrow does not tell which columns an expression uses; those whose names its text holds are more than enough.
+    text = str(request.where)
+    return computed(request.where, [name for name in schema.names if name in text])
+
+
+def _needed(schema: pa.Schema, request: ReadRequest, condition: Condition | None, table: str) -> pa.Schema:
+    """The columns to give and to filter by, in the table's order.
+
+    Raises:
+        InvalidRequest: none, an unknown one, or one twice.
+    """
+    if request.columns is not None and not request.columns:
+        raise InvalidRequest(
+            "no columns were asked for",
+            table=table,
+            expected="at least one column, or None for all",
+            found="an empty list",
+            next_step="name a column, or leave the list out",
+        )
+    used = condition.columns if condition is not None else ()
+    for name in (*(request.columns or ()), *used):
+        if name not in schema.names:
+            raise InvalidRequest(
+                f"the table has no column {name}",
+                table=table,
+                expected=", ".join(n for n in schema.names if n not in META_COLUMNS),
+                found=name,
+                field=name,
+            )
+    if len(set(request.columns or ())) < len(request.columns or ()):
+        raise InvalidRequest(
+            "a column was asked for twice",
+            table=table,
+            expected="each column once",
+            found=", ".join(request.columns or ()),
+        )
+    wanted = {*(request.columns or schema.names), *used}
+    return pa.schema([one for one in schema if one.name in wanted])
+
+
+def _refuse_before_start(opened: Opened, as_of: str | None) -> None:
+    start = opened.timeline.start
+    if as_of is not None and as_of < start:
+        raise InvalidRequest(
+            f"the table cannot be read as of {as_of}: it lies before the active timeline",
+            table=opened.config.name,
+            expected=f"an instant at or after {start}",
+            found=as_of,
+            next_step="choose one from `hudi-ops timeline`",
+        )
+
+
+def request_of(
+    columns: Sequence[str] | None,
+    where: pc.Expression | str | None,
+    as_of: str | None,
+    limit: int | None,
+    query: str = "snapshot",
+    listing: str = "auto",
+) -> ReadRequest:
+    """A request from what callers pass: a filter as SQL text or as an expression.
+
+    Raises:
+        InvalidRequest: the text is no filter, the limit is negative, or there is no such type of query or listing.
+    """
+    if limit is not None and limit < 0:
+        raise InvalidRequest("limit must not be negative", expected="0 or more", found=str(limit))
+    if query not in get_args(QueryType):
+        raise InvalidRequest(
+            f"there is no query type {query}", expected=" or ".join(get_args(QueryType)), found=query, field="query"
+        )
+    condition = parse_where(where) if isinstance(where, str) else where
+    names = tuple(columns) if columns is not None else None
+    return ReadRequest(names, condition, as_of, limit, cast(QueryType, query), listing_choice(listing))

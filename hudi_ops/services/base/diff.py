@@ -1,0 +1,137 @@
+"""What a table holds at one look, and what changed since the look before: for who builds its metadata table while others write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hudi_ops.commit.session import Session
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.metadata.records.file_lists import FileChanges
+from hudi_ops.timeline.completed import changing
+from hudi_ops.timeline.content.plans import CleanResult, read_result
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.listing import StorageListing
+from hudi_ops.view.moment import Moment
+from hudi_ops.view.slices import Slice, is_partitioned
+from hudi_ops.view.snapshot import TableView
+
+Group = tuple[str, str]
+"""Partition path and file id."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A table as it was: sizes of all files that count, by partition path and name, and the slices that readers see."""
+
+    state: TableState
+    files: Mapping[str, Mapping[str, int]]
+    slices: Mapping[Group, Slice]
+
+    @property
+    def completed(self) -> frozenset[Instant]:
+        """Whatever had completed by then, and may have changed files."""
+        return changing(self.state.timeline)
+
+    @property
+    def visible(self) -> dict[str, DataFile]:
+        """Files of the slices, by path."""
+        return {file.path: file for one in self.slices.values() for file in files_of_slice(one)}
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the files of the slices."""
+        return sum(file.size_bytes for file in self.visible.values())
+
+
+@dataclass(frozen=True)
+class Change:
+    """What changed between two looks.
+
+    Attributes:
+        files: added and removed ones, by partition path.
+        new: files that readers see since.
+        slices: those of the groups that changed, before and after; None where there was, or is, none.
+    """
+
+    files: Mapping[str, FileChanges]
+    new: tuple[DataFile, ...]
+    slices: tuple[tuple[Slice | None, Slice | None], ...]
+
+
+def files_of_slice(one: Slice) -> list[DataFile]:
+    """Its base file and its log files."""
+    return [*([one.base] if one.base is not None else []), *one.logs]
+
+
+def look(session: Session, state: TableState, before: Look | None = None) -> Look:
+    """Look at a table.
+
+    Args:
+        session: the table.
+        state: decides what counts; read before.
+        before: an earlier look; then only partitions that were touched since are listed.
+
+    Raises:
+        Corrupt: a file is lost that a completed write names.
+        Conflict: a file was removed while the table was looked at.
+    """
+    engine = session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else None
+    listing = StorageListing(session.ctx.storage, is_partitioned=is_partitioned(state.config), engine=engine)
+    touched = _touched(session, before, state) if before is not None else None
+    listed = listing.walk().files if touched is None else listing.files(sorted(touched))
+    view = TableView(state.config, state.timeline, session.commits, listed)
+    files: dict[str, dict[str, int]] = {path: {} for path in listed}
+    for file in view.committed_files():
+        files[file.partition_path][file.name] = file.size_bytes
+    moment = Moment(
+        session.ctx.storage, state.config, state.timeline, session.commits, is_whole=touched is None, is_writing=True
+    )
+    slices = {(one.partition_path, one.file_id): one for one in moment.slices(listed, listing.source)}
+    if before is not None and touched is not None:
+        kept = {group: one for group, one in before.slices.items() if group[0] not in touched}
+        return Look(state, {**before.files, **files}, {**kept, **slices})
+    return Look(state, files, slices)
+
+
+def change_between(before: Look, after: Look) -> Change:
+    """What changed between two looks."""
+    files = {}
+    for path in before.files.keys() | after.files.keys():
+        old, new = before.files.get(path, {}), after.files.get(path, {})
+        if old != new:
+            added = {name: size for name, size in new.items() if old.get(name) != size}
+            files[path] = FileChanges(added, sorted(old.keys() - new.keys()))
+    seen = before.visible.keys()
+    groups = sorted(before.slices.keys() | after.slices.keys())
+    slices = [(before.slices.get(group), after.slices.get(group)) for group in groups]
+    return Change(
+        files,
+        tuple(file for path, file in after.visible.items() if path not in seen),
+        tuple((old, new) for old, new in slices if old != new),
+    )
+
+
+def _touched(session: Session, before: Look, state: TableState) -> frozenset[str] | None:
+    """Partitions with other files than before; None when that cannot be told from what completed since."""
+    now = changing(state.timeline)
+    gone = before.completed - now
+    if any(one.time >= state.timeline.start for one in gone):
+        return None  # a completed write was undone; what lies below the start was archived
+    touched: set[str] = set()
+    for one in now - before.completed:
+        if one.kind == "restore":
+            return None
+        if one.kind == "clean":
+            result = read_result(session.ctx.storage, state.timeline, one)
+            if not isinstance(result, CleanResult):
+                return None
+            touched |= {*result.files, *result.failed}
+            continue
+        metadata = session.commits.metadata(state.timeline, one)
+        if metadata is None:
+            return None
+        touched |= {stat.partition_path for stat in metadata.stats} | (metadata.replaced or {}).keys()
+    return frozenset(touched)

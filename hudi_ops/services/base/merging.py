@@ -1,0 +1,26 @@
+"""How a state's slices are merged by whoever writes: by the table's rules, with keys as its commit log says they are made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.log.visible_blocks import BlockInstants
+from hudi_ops.index.simple_bucket import computed_keys
+from hudi_ops.timeline.state import TableState
+
+
+def merging_of(state: TableState, schema: pa.Schema) -> tuple[MergeRules, BlockInstants]:
+    """The rules, and whose blocks count.
+
+    Args:
+        state: decides what is visible.
+        schema: the table's columns, without meta columns.
+
+    Raises:
+        Unsupported: the table merges by a rule that is not known here.
+    """
+    keys = computed_keys(state.config, state.log.properties.facts)
+    return replace(MergeRules.of(state.config, schema), keys=keys), BlockInstants.of(state.config, state.timeline)

@@ -1,0 +1,183 @@
+"""Plans as decisions: publish one in a slot.
+
+What a service plans is its own business; here is what every service shares. A plan's instant is taken inside its decision, above
+every request and completion time known, so that no later commit can fall behind it. Who works on it then: `services.takeover`.
+
+Source: docs/protocol.md §14.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hudi_ops.commit.pending import pending_inputs
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.attempt import Attempt, take_named_lease
+from hudi_ops.errors import Busy, Cancelled, Conflict, Internal
+from hudi_ops.timeline.content.footprint import Footprint, encode_footprint, footprint_of
+from hudi_ops.timeline.log.entries import Entry, Plan
+from hudi_ops.timeline.log.reserve import known_times
+from hudi_ops.timeline.state import TableState
+
+logger = logging.getLogger(__name__)
+
+INSTANTS_TRIED_MAX = 1_000
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a service wants to plan.
+
+    `body` is the requested file, byte for byte; `footprint` what it works on, None when that cannot be told, which overlaps
+    everything; `begun` the state from which its inputs were chosen; `check` what the service itself asks of the state in which the
+    plan is decided, raising `Conflict` or `Busy`.
+
+    With `revise`, what completed since `begun` is no conflict: it is given the state in which the plan is decided, and gives the
+    draft that takes account of it, from what the commits say. It is called under the lock, again for each slot that was lost: it
+    lists nothing, and raises `Conflict` when nothing is left to plan.
+    """
+
+    body: bytes
+    footprint: Footprint | None
+    begun: TableState
+    check: Callable[[TableState], None] = lambda state: None
+    revise: Callable[[TableState], Draft] | None = None
+
+
+@dataclass(frozen=True)
+class Planned(Attempt):
+    """A plan that is published: an attempt of which nothing but the plan exists, its slot, and the plan's bytes."""
+
+    slot: int = -1
+    body: bytes = b""
+
+
+def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
+    """Decide that a plan exists, and put its requested file.
+
+    Args:
+        session: the table's.
+        action: the pending word, for example `compaction`.
+        draft: what is planned.
+
+    Returns:
+        The plan; nobody has a lease of its instant yet.
+
+    Raises:
+        Conflict: a write on the same groups completed since the planner chose its inputs, or a writer without slots undid the plan.
+        Busy: a pending plan works on the same groups, or the lock was not to be had.
+        Cancelled: storage did not say whether the plan was decided, and it was cancelled to settle that.
+        OutcomeUnknown: decided or not; the next write settles it.
+        Internal: no instant was free.
+    """
+    leases: list[str] = []
+    chosen: list[tuple[TableState, bytes]] = []
+
+    def prepare(state: TableState, slot: int) -> Entry | None:
+        revised = draft.revise(state) if draft.revise is not None else draft
+        if draft.revise is None:
+            refuse_overtaken(session, draft, state)
+        refuse_overlapping_plan(session, revised, state)
+        revised.check(state)
+        instant = _instant(session, state, leases)
+        chosen.append((state, revised.body))
+        return Plan(
+            **session.entry(state, f"plan {instant}"),
+            instant=instant,
+            action=action,
+            payload=session.put_payload(instant, slot, revised.body),
+            footprint=encode_footprint(revised.footprint),
+        )
+
+    if draft.revise is not None:
+        # Before the lock is taken: what the commits say that completed meanwhile is known then.
+        draft.revise(session.loader.load())
+    try:
+        decided = session.decide(prepare, f"plan a {action}")
+    except (Busy, Cancelled, Conflict):
+        # Nothing landed, and without a lease nobody would be led to these bytes: they go while the name is still held. After any
+        # other error both stay: the lease, once dead, is what leads the next writer to them.
+        for instant in leases:
+            session.drop_refused_payloads(instant)
+            session.drop_name(instant)
+        raise
+    for instant in leases:
+        session.drop_lost_payloads(instant, decided, alone=True)
+        # The requested file holds the name from now on. Leases of tries that lost their slot hold nothing.
+        session.drop_name(instant)
+    if decided is None or not isinstance(decided.entry, Plan):
+        raise Internal(f"no plan was decided for {action}", table=draft.begun.config.name)
+    if not decided.applied:
+        raise Conflict(
+            "a writer without the commit log undid the plan",
+            table=draft.begun.config.name,
+            instant=decided.entry.instant,
+            next_step="run the same call again; check the lock settings of the other writer",
+        )
+    logger.info("planned %s %s in slot %s", action, decided.entry.instant, decided.slot)
+    begun, body = chosen[-1]
+    return Planned(decided.entry.instant, action, begun, slot=decided.slot, body=body)
+
+
+def refuse_overtaken(session: Session, draft: Draft, state: TableState) -> None:
+    """Refuse a plan whose inputs are no longer all there is: what completed meanwhile would be left out of them.
+
+    Raises:
+        Conflict: a write that overlaps completed since the state from which the inputs were chosen.
+    """
+    before = {(one.time, one.completion_time) for one in draft.begun.timeline.completed_writes}
+    for other in state.timeline.completed_writes:
+        if (other.time, other.completion_time) in before:
+            continue
+        metadata = session.commits.metadata(state.timeline, other)
+        touched = footprint_of(metadata) if metadata is not None else None
+        if touched is None or draft.footprint is None or draft.footprint.overlap(touched):
+            raise Conflict(
+                f"{other.action} {other.time} completed while the plan was made, and touches the same",
+                table=state.config.name,
+                expected="no overlapping completion since the inputs were chosen",
+                found=f"{other.time}, completed {other.completion_time}",
+                next_step="plan anew: the inputs are chosen from the table as it is now",
+                other=other.time,
+            )
+
+
+def refuse_overlapping_plan(session: Session, draft: Draft, state: TableState) -> None:
+    """Refuse a second plan on the same groups: whichever is executed last would undo the other.
+
+    Raises:
+        Busy: a plan that nobody cancelled is pending on them, or cannot be read.
+    """
+    for other, inputs in pending_inputs(session.ctx, state):
+        if inputs is not None and draft.footprint is not None and not draft.footprint.overlap(inputs):
+            continue
+        if session.was_cancelled(state, other.time):
+            continue
+        raise Busy(
+            f"{other.action} {other.time} is planned on the same file groups",
+            table=state.config.name,
+            instant=other.time,
+            expected="no pending plan on these file groups",
+            found="a plan that cannot be read" if inputs is None else f"{len(inputs.groups)} input groups",
+            next_step=f"execute or cancel the {other.action}, then plan anew",
+            other=other.time,
+        )
+
+
+def _instant(session: Session, state: TableState, leases: list[str]) -> str:
+    """An instant above every time known, whose name nobody else holds; added to `leases`.
+
+    Raises:
+        Internal: no instant was free in many tries.
+    """
+    times = known_times(state.timeline, state.log)
+    for _ in range(INSTANTS_TRIED_MAX):
+        instant = session.next_time(times, state)
+        # An attempt may have its lease, and not be on the timeline yet.
+        if instant in leases or take_named_lease(session.ctx, instant, "plan"):
+            leases[:] = [*(one for one in leases if one != instant), instant]
+            return instant
+        times |= {instant}
+    raise Internal(f"no free instant in {INSTANTS_TRIED_MAX} tries", table=state.config.name)

@@ -1,0 +1,84 @@
+"""The file groups that a write meets: as they are visible in one state, each partition listed once, outside the lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hudi_ops.commit.session import Session
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.errors import Unsupported
+from hudi_ops.index.simple_bucket import groups_by_bucket
+from hudi_ops.metadata.reader.listing import open_listing
+from hudi_ops.metadata.reader.table import MetadataTable
+from hudi_ops.read.prune import with_metadata
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.moment import Moment
+from hudi_ops.view.slices import Slice
+
+
+def live_slices(session: Session, state: TableState, partitions: Sequence[str] | None = None) -> list[Slice]:
+    """The visible file groups of partitions, by partition path and file id.
+
+    All of them are listed by the metadata table, where there is one that has every completed write. The partitions of a write are
+    listed on storage: they are few, and a group that the metadata table should ever lack is then met, and not made twice.
+
+    Args:
+        session: the table.
+        state: decides what is visible.
+        partitions: paths to look into; None for all.
+
+    Raises:
+        Corrupt: a file is lost that a completed write names.
+        Conflict: a file was removed while the table was looked at.
+    """
+    storage, config = session.ctx.storage, state.config
+    # Executors would not help: listing costs waiting, not work.
+    engine = session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else None
+    moment = Moment(storage, config, state.timeline, session.commits, is_whole=partitions is None, is_writing=True)
+    if partitions is not None:
+        return moment.slices(open_listing(storage, config, None, "storage", engine).files(partitions), "storage")
+
+    def seen(metadata: MetadataTable | None) -> list[Slice]:
+        listing = open_listing(storage, config, metadata, engine=engine)
+        return moment.slices(listing.walk().files, listing.source)
+
+    return with_metadata(storage, config, state.timeline, "auto", seen, engine, session.commits.archived)
+
+
+def live_buckets(
+    session: Session, state: TableState, groups: Sequence[tuple[str, int]]
+) -> dict[tuple[str, int], Slice]:
+    """The slice of each bucket in the partitions of a write.
+
+    Args:
+        session: the table.
+        state: decides what is visible.
+        groups: (partition path, bucket) of everything that is to be written.
+
+    Raises:
+        Unsupported: a file group is of a bucket that the table does not have.
+        Corrupt: two file groups of one bucket. Raised by `groups_by_bucket`.
+    """
+    slices = live_slices(session, state, sorted({partition for partition, _ in groups}))
+    live = groups_by_bucket(slices, state.config.name)
+    _refuse_other_count(state, live)
+    return live
+
+
+def _refuse_other_count(state: TableState, live: dict[tuple[str, int], Slice]) -> None:
+    """Another program counts otherwise, perhaps since before the table was adopted: what either writes the other misses.
+
+    Raises:
+        Unsupported: a file group of a bucket that the table does not have.
+    """
+    buckets = state.log.properties.facts.buckets
+    other = next((one for (_, bucket), one in live.items() if bucket >= buckets), None)
+    if other is not None:
+        raise Unsupported(
+            f"file group {other.file_id} in partition {other.partition_path or '.'} is of a bucket that a table of {buckets} "
+            "buckets does not have",
+            table=state.config.name,
+            expected=f"buckets 0 to {buckets - 1}, as the commit log says",
+            found=other.file_id,
+            next_step="run `hudi-ops verify`, and give all writers of the table one hoodie.bucket.index.num.buckets",
+        )

@@ -1,0 +1,4 @@
+"""Merge log files into base files.
+
+Imported by `table` and `cli`. Read first: plan.py.
+"""

@@ -1,0 +1,203 @@
+"""A compaction's plan in the making: slices chosen without the lock, brought up to date under it from what commits say.
+
+A log file that completes below the plan's instant and is not in the plan would be hidden by the new base file. So what completed
+since the slices were chosen is added, from the metadata of those writes; nothing is listed, and steady ingestion never makes
+planning start over.
+
+Source: docs/protocol.md §17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from hudi_ops.commit.pending import pending_inputs
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.contenders import lost_from_sight
+from hudi_ops.errors import Conflict
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.services.base.publish import Draft
+from hudi_ops.services.compaction.strategies import Candidate
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
+from hudi_ops.timeline.content.plan_bytes import encode_compaction, slice_metrics
+from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.entries import Complete
+from hudi_ops.timeline.names import REWRITING_ACTIONS
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.slices import merge_order
+
+NEW_BASE_BYTES = 120 * 1024 * 1024
+"""What Apache Hudi expects of a base file where there is none yet: its default for the size of new files."""
+
+_AGAIN = "run the same call again: it chooses from the table as it is now"
+
+
+@dataclass
+class CompactionDraft:
+    """Chosen slices, and what they turned into when they were last brought up to date.
+
+    Attributes:
+        session: the table's.
+        begun: the state from which they were chosen.
+        chosen: file groups with log files.
+        unplanned: partitions with log files that were not chosen.
+        slices: the same as of the last `revise`: with log files that came meanwhile, without groups that others took.
+        came: how many log files were added by then.
+        left: groups that were left out by then, with the reason.
+    """
+
+    session: Session
+    begun: TableState
+    chosen: Sequence[Candidate]
+    unplanned: Iterable[str] = ()
+    slices: tuple[Candidate, ...] = ()
+    came: int = 0
+    left: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def draft(self) -> Draft:
+        """As `publish_plan` takes it."""
+        self.slices, self.came, self.left = tuple(self.chosen), 0, {}
+        return self._draft()
+
+    def revise(self, state: TableState) -> Draft:
+        """The draft that takes account of everything up to a state.
+
+        Raises:
+            Conflict: nothing is left to plan; or what completed meanwhile cannot be told, or was undone.
+        """
+        self._refuse_unknown(state)
+        groups = {one.key: one for one in self.chosen}
+        left: dict[tuple[str, str], str] = {}
+        for other, metadata in self._completed_since(state):
+            for key in _rewritten(other, metadata):
+                if key in groups:
+                    left[key] = f"{other.action} {other.time} replaced it meanwhile"
+            for file in _logs_of(other, metadata):
+                key = (file.partition_path, file.file_id)
+                if key in groups:
+                    groups[key] = _with_log(groups[key], file, other)
+        for instant, inputs in pending_inputs(self.session.ctx, state):
+            if inputs is None or self.session.was_cancelled(state, instant.time):
+                continue
+            for key in groups:
+                if (key[0], key[1][:BUCKET_DIGITS]) in inputs.groups:
+                    left[key] = f"{instant.action} {instant.time} was planned on it meanwhile"
+        self.left = left
+        self.slices = tuple(one for key, one in groups.items() if key not in left)
+        self.came = sum(len(one.logs) for one in self.slices) - sum(
+            len(one.logs) for one in self.chosen if one.key not in left
+        )
+        if not self.slices:
+            raise Conflict(
+                "others took every file group that was to be compacted, while the plan was made",
+                table=state.config.name,
+                found=next(iter(left.values()), ""),
+                next_step=_AGAIN,
+            )
+        return self._draft()
+
+    def _draft(self) -> Draft:
+        unplanned = {*self.unplanned, *(partition for partition, _ in self.left)}
+        return Draft(
+            encode_compaction(CompactionPlan(tuple(map(planned_slice, self.slices)), {}, tuple(sorted(unplanned)))),
+            Footprint(frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in self.slices)),
+            self.begun,
+            revise=self.revise,
+        )
+
+    def _completed_since(self, state: TableState) -> Iterable[tuple[Instant, CommitMetadata]]:
+        before = {(one.time, one.completion_time) for one in self.begun.timeline.completed_writes}
+        for other in sorted(state.timeline.completed_writes, key=lambda one: one.completion_time):
+            if (other.time, other.completion_time) in before:
+                continue
+            metadata = self.session.commits.metadata(state.timeline, other)
+            if metadata is None:
+                raise Conflict(
+                    f"{other.action} {other.time} vanished while it was read",
+                    table=state.config.name,
+                    next_step=_AGAIN,
+                    other=other.time,
+                )
+            yield other, metadata
+
+    def _refuse_unknown(self, state: TableState) -> None:
+        """Nothing may have gone from sight: what was read and undone, what completed and was archived.
+
+        Raises:
+            Conflict: something has.
+        """
+        now = {(one.time, one.completion_time) for one in state.timeline.completed_writes}
+        undone = [
+            one
+            for one in self.begun.timeline.completed_writes
+            if one.time >= state.timeline.start and (one.time, one.completion_time) not in now
+        ]
+        gone = [one.instant for one in lost_from_sight(self.session.ctx.storage, self.begun, state)]
+        archived = [
+            entry.instant
+            for slot, entry in state.log.completes()
+            if slot > self.begun.log.head
+            and isinstance(entry, Complete)
+            and entry.action != "rollback"
+            and state.timeline.find(entry.instant, entry.action) is None
+        ]
+        for what, times in (("undone", [one.time for one in undone]), ("archived", [*gone, *archived])):
+            if times:
+                raise Conflict(
+                    f"{times[0]} was {what} while the plan was made",
+                    table=state.config.name,
+                    expected="writes that can be read, as they were when the slices were chosen",
+                    found=", ".join(times),
+                    next_step=_AGAIN,
+                    other=times[0],
+                )
+
+
+def planned_slice(one: Candidate) -> PlannedSlice:
+    """A file group as its plan names it: bare file names, and the metrics without which Apache Hudi does not execute it."""
+    base_bytes = one.base.size_bytes if one.base is not None else None
+    return PlannedSlice(
+        partition_path=one.partition_path,
+        file_id=one.file_id,
+        base_file=one.base.name if one.base is not None else "",
+        log_files=tuple(file.name for file in one.logs),
+        base_instant=one.base.instant if one.base is not None else min(file.instant for file in one.logs),
+        metrics=slice_metrics(base_bytes, len(one.logs), one.log_bytes, NEW_BASE_BYTES),
+    )
+
+
+def _with_log(group: Candidate, file: DataFile, other: Instant) -> Candidate:
+    if group.base is not None and other.completion_time < group.base.instant:
+        return group  # by a clock that lags it lies below the base file, and no reader sees it
+    if any(known.path == file.path for known in group.logs):
+        return group
+    return replace(group, logs=merge_order((*group.logs, file)))
+
+
+def _logs_of(other: Instant, metadata: CommitMetadata) -> Iterable[DataFile]:
+    """Log files that a write put upon groups under its own instant; what a resize wrote ahead carries that of its plan."""
+    for stat in metadata.stats:
+        named = parse_data_file(stat.file_name)
+        if named is not None and named.is_log and not named.is_cdc and named.instant == other.time:
+            yield DataFile(
+                stat.partition_path,
+                stat.path.lstrip("/"),
+                stat.file_id,
+                other.time,
+                stat.file_size_in_bytes,
+                is_log=True,
+            )
+
+
+def _rewritten(other: Instant, metadata: CommitMetadata) -> Iterable[tuple[str, str]]:
+    """File groups that have a new base file since, or are hidden."""
+    for stat in metadata.stats:
+        named = parse_data_file(stat.file_name)
+        if (named is not None and not named.is_log) or other.action in REWRITING_ACTIONS:
+            yield stat.partition_path, stat.file_id
+    for partition, file_ids in (metadata.replaced or {}).items():
+        yield from ((partition, file_id) for file_id in file_ids)

@@ -1,0 +1,180 @@
+"""What a compaction's plan means for whoever executes it: is it still whole, are its files there, which groups were replaced since.
+
+Source: docs/protocol.md §17; docs/format.md §3.2, §9.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hudi_ops.commit.session import Session
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.errors import Conflict, Corrupt
+from hudi_ops.files.names import data_path, parse_data_file
+from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice, read_plan
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.slices import merge_order
+
+_CANCEL = "the plan can never be executed: `hudi-ops rollback TABLE {}` takes it off, and its log files wait for the next plan"
+
+
+@dataclass(frozen=True)
+class SliceInput:
+    """One slice to merge. `number` is its place in the plan, which goes into the name of its new base file."""
+
+    number: int
+    partition_path: str
+    file_id: str
+    base: DataFile | None
+    logs: tuple[DataFile, ...]
+
+    @property
+    def base_bytes(self) -> int:
+        """Bytes of its base file."""
+        return self.base.size_bytes if self.base is not None else 0
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of its log files."""
+        return sum(file.size_bytes for file in self.logs)
+
+
+@dataclass(frozen=True)
+class PlanInputs:
+    """The slices of a plan that are to be merged, and how many were left out because their group was replaced since."""
+
+    slices: tuple[SliceInput, ...]
+    replaced: int
+
+    @property
+    def sizes(self) -> list[tuple[int, int]]:
+        """(bytes of the base file, bytes of the log files) of each slice."""
+        return [(one.base_bytes, one.log_bytes) for one in self.slices]
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes that are read."""
+        return sum(map(sum, self.sizes))
+
+
+def plan_of_instant(session: Session, state: TableState, instant: Instant) -> CompactionPlan:
+    """What a pending compaction plans.
+
+    Raises:
+        Corrupt: its requested file is empty, or no plan.
+    """
+    plan = read_plan(session.ctx.storage, state.timeline, instant)
+    if not isinstance(plan, CompactionPlan):
+        raise Corrupt(
+            "a pending compaction without a plan",
+            table=state.config.name,
+            instant=instant.time,
+            expected="a requested file that names slices",
+            found="nothing in it",
+            next_step=_CANCEL.format(instant.time),
+        )
+    return plan
+
+
+def inputs_of_plan(session: Session, state: TableState, instant: str, plan: CompactionPlan) -> PlanInputs:
+    """The plan's slices with the sizes of their files.
+
+    Raises:
+        Corrupt: a file is gone whose group was not replaced.
+    """
+    hidden = _replaced_groups(session, state)
+    live = [
+        (number, one)
+        for number, one in enumerate(plan.slices)
+        if (one.partition_path, one.file_id) not in hidden and one.log_files
+    ]
+    paths = [path for _, one in live for path in _paths(one)]
+    # Looking at files costs waiting, not work: executors would not help.
+    engine = session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else LocalEngine()
+    found = dict(zip(paths, engine.map(session.ctx.storage.head, paths), strict=True))
+    for path, info in found.items():
+        if info is None:
+            raise Corrupt(
+                f"{path}, which the compaction is to merge, is gone",
+                table=state.config.name,
+                instant=instant,
+                expected="every file that the plan names",
+                found="no such file",
+                next_step=f"restore it from a copy; else {_CANCEL.format(instant)}",
+                path=path,
+            )
+    sizes = {path: info.size_bytes for path, info in found.items() if info is not None}
+    slices = tuple(_input(number, one, sizes) for number, one in live)
+    return PlanInputs(slices, sum((one.partition_path, one.file_id) in hidden for one in plan.slices))
+
+
+def refuse_left_out(
+    session: Session, state: TableState, instant: str, plan: CompactionPlan, seen: TableState | None = None
+) -> None:
+    """Refuse a plan that lacks a log file below its instant: the new base file would hide it.
+
+    A writer without slots whose clock lags may have completed one there after the plan was published.
+
+    Args:
+        session: the table's.
+        state: whose completed writes are held against the plan.
+        instant: the plan's.
+        plan: what it names.
+        seen: a state that was held against it before; None: nothing was.
+
+    Raises:
+        Conflict: names the first such file.
+    """
+    planned = {(one.partition_path, one.file_id): one for one in plan.slices}
+    looked_at = {(one.time, one.completion_time) for one in seen.timeline.completed_writes} if seen else set()
+    for other in state.timeline.completed_writes:
+        if other.completion_time >= instant or (other.time, other.completion_time) in looked_at:
+            continue
+        metadata = session.commits.metadata(state.timeline, other)
+        for stat in metadata.stats if metadata is not None else ():
+            one = planned.get((stat.partition_path, stat.file_id))
+            if one is None or other.completion_time < one.base_instant or stat.file_name in one.log_files:
+                continue
+            named = parse_data_file(stat.file_name)
+            # What a resize wrote ahead carries the instant of its plan, under which it becomes visible.
+            if named is not None and named.is_log and named.instant == other.time:
+                raise Conflict(
+                    f"{stat.path} of {other.action} {other.time} is not in the plan, and would be hidden by its base file",
+                    table=state.config.name,
+                    instant=instant,
+                    expected=f"writers whose completion times lie above {instant}, once it was planned",
+                    found=f"{other.time}, completed {other.completion_time}",
+                    next_step=_CANCEL.format(instant) + ". See that clocks agree, and that all writers take one lock",
+                    other=other.time,
+                )
+
+
+def _replaced_groups(session: Session, state: TableState) -> set[tuple[str, str]]:
+    """Groups that a completed replace commit hides; what a group that was replaced held need not be merged any more."""
+    hidden = set()
+    for one in state.timeline.completed_writes:
+        if one.kind == "replacecommit":
+            metadata = session.commits.metadata(state.timeline, one)
+            for partition, ids in (metadata.replaced or {}).items() if metadata is not None else ():
+                hidden |= {(partition, file_id) for file_id in ids}
+    return hidden
+
+
+def _paths(one: PlannedSlice) -> list[str]:
+    names: Sequence[str] = (one.base_file, *one.log_files) if one.base_file else one.log_files
+    return [data_path(one.partition_path, name) for name in names]
+
+
+def _input(number: int, one: PlannedSlice, sizes: dict[str, int]) -> SliceInput:
+    files = []
+    for path in _paths(one):
+        named = parse_data_file(path.rpartition("/")[2])
+        time = named.instant if named is not None else one.base_instant
+        is_log = named is not None and named.is_log
+        files.append(DataFile(one.partition_path, path, one.file_id, time, sizes[path], is_log))
+    base = files[0] if one.base_file else None
+    # Whoever made the plan may name them in another order; records of one key are merged in this one.
+    return SliceInput(number, one.partition_path, one.file_id, base, merge_order(files[1:] if base else files))

@@ -1,0 +1,32 @@
+"""Tell by the timeline which partitions may have log files to merge, as Apache Hudi's incremental planner does."""
+
+from __future__ import annotations
+
+from hudi_ops.commit.session import Session
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.timeline.content.plans import CompactionPlan, read_plan
+from hudi_ops.timeline.state import TableState
+
+
+def partitions_to_plan(session: Session, state: TableState) -> set[str]:
+    """Partitions that the newest completed compaction left out, and those that got log files since it was planned.
+
+    Nothing is listed. Without a completed compaction on the timeline: partitions of all writes on it.
+
+    Source: docs/format.md §3.2.
+    """
+    found: set[str] = set()
+    merges = [one for one in state.timeline.completed_writes if one.action == "compaction"]
+    newest = max(merges, key=lambda one: one.completion_time, default=None)
+    if newest is not None:
+        plan = read_plan(session.ctx.storage, state.timeline, newest)
+        found |= set(plan.unplanned) if isinstance(plan, CompactionPlan) else set()
+    for one in state.timeline.completed_writes:
+        metadata = session.commits.metadata(state.timeline, one)
+        if metadata is None or (newest is not None and one.completion_time < newest.time):
+            continue
+        for stat in metadata.stats:
+            name = parse_data_file(stat.file_name)
+            if name is not None and name.is_log:
+                found.add(stat.partition_path)
+    return found

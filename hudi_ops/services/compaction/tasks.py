@@ -1,0 +1,244 @@
+"""The task of a compaction, run by any engine: read one slice, merge it, write the next base file of its group, marker first.
+
+It runs on executors: everything it needs comes in its input, and what it made goes back as a value. Name and bytes of the file
+follow from its input, so that every attempt of a task writes the same.
+
+Source: docs/format.md §3.1, §6.2, §9.2; docs/protocol.md §17.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.concurrency.markers import put_marker
+from hudi_ops.config.columns import FILE_NAME, RECORD_KEY
+from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, encode_base_file, stored_schema
+from hudi_ops.files.base.writer import ROW_GROUP_BYTES, BaseFileWriter
+from hudi_ops.files.names import base_file_name, data_path
+from hudi_ops.files.slice.slice_scan import MergeCounts, SliceScan, SliceTask
+from hudi_ops.files.statistics.collect import facts_of_base
+from hudi_ops.files.statistics.statistics import NO_FACTS, FileFacts, WantedFacts
+from hudi_ops.formats import partition_metadata
+from hudi_ops.kernels.meta_columns import with_file_name
+from hudi_ops.services.base.merging import merging_of
+from hudi_ops.services.compaction.cost import COPIES, memory_of
+from hudi_ops.services.compaction.inputs import PlanInputs, SliceInput
+from hudi_ops.storage.claim import ensure
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.content.commit_metadata import WriteStat
+from hudi_ops.timeline.names import ms_of_instant
+from hudi_ops.view.schema import table_schema
+
+GROUPS_IN_MEMORY = 8
+"""A streamed slice may take so many times its row group: what is read, held, encoded and filtered at a time."""
+
+SAMPLED_ROWS = 1_000
+FOLDED_MAX = 20
+"""Rows may take so many times the memory that their files let expect, before anybody looks at them."""
+
+
+@dataclass(frozen=True)
+class CompactTask:
+    """One slice to merge.
+
+    `stored` are the columns of base files; `memory_bytes` bounds what a streamed slice holds. `streaming` was chosen by whoever
+    made the task, by file sizes; where rows unfold to more, the task streams by itself. All its attempts write the same bytes.
+    `wanted` are the facts that the metadata table is told of the file; its keys stay where they were, so none are told.
+    """
+
+    storage: Storage
+    table_name: str
+    scan: SliceTask
+    stored: pa.Schema
+    source: SliceInput
+    instant: str
+    epoch: int
+    streaming: bool
+    memory_bytes: int
+    settings: WriterSettings = field(default_factory=WriterSettings)
+    wanted: WantedFacts = NO_FACTS
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes of the files that are read."""
+        return self.source.base_bytes + self.source.log_bytes
+
+    @property
+    def file_name(self) -> str:
+        """Name of the base file that is written."""
+        return base_file_name(self.source.file_id, self.source.number, self.epoch, self.instant)
+
+
+@dataclass(frozen=True)
+class CompactedSlice:
+    """What came of a slice: the statistics of its base file, what the log records did, whether it was streamed, and the facts."""
+
+    stat: WriteStat
+    counts: MergeCounts
+    streamed: bool
+    facts: FileFacts | None = None
+
+
+def tasks_of(
+    session: Session, attempt: Attempt, inputs: PlanInputs, limit_bytes: int, wanted: WantedFacts = NO_FACTS
+) -> list[CompactTask]:
+    """One task a slice, in the plan's order.
+
+    Args:
+        session: the table's.
+        attempt: whose files are written.
+        inputs: the slices.
+        limit_bytes: what one slice may take of memory: larger ones are streamed.
+        wanted: what the metadata table is told of the new files.
+
+    Raises:
+        Unsupported: the table's rule of merging is not known.
+    """
+    state = attempt.begun
+    schema = table_schema(state.config, state.timeline, session.commits)
+    rules, instants = merging_of(state, schema)
+    stored = stored_schema(schema, rules.keys is None)
+    columns = tuple(name for name in stored.names if name != FILE_NAME)
+    return [
+        CompactTask(
+            storage=session.ctx.storage,
+            table_name=state.config.name,
+            scan=SliceTask(
+                storage=session.ctx.storage,
+                base=one.base.path if one.base is not None else None,
+                base_bytes=one.base_bytes,
+                logs=tuple((file.path, file.size_bytes) for file in one.logs),
+                rules=rules,
+                schema=pa.schema([stored.field(name) for name in columns]),
+                columns=columns,
+                instants=instants,
+            ),
+            stored=stored,
+            source=one,
+            instant=attempt.instant,
+            epoch=attempt.epoch,
+            streaming=memory_of(one.base_bytes, one.log_bytes) > limit_bytes,
+            memory_bytes=limit_bytes,
+            wanted=replace(wanted, keys=False),
+        )
+        for one in inputs.slices
+    ]
+
+
+def compact_slice(task: CompactTask) -> CompactedSlice:
+    """Merge a slice and write the next base file of its group. Rows whose last state is deleted are dropped.
+
+    Raises:
+        Corrupt: a file cannot be read.
+        NotFound: a file is gone.
+        Unavailable: the storage does not answer, or the disk has no room for a slice that is larger than memory.
+    """
+    streaming = task.streaming or unfolds_beyond(task)
+    scan = SliceScan(task.scan, streaming=streaming)
+    path = data_path(task.source.partition_path, task.file_name)
+    if not streaming:
+        rows = _named(task, scan.table())
+        body = _encoded(task, rows, scan.counts)
+        _put(task, path, body)
+        facts = facts_of_base(path, body, task.stored, task.wanted, rows=rows)
+        return CompactedSlice(_stat(task, path, rows.num_rows, body.size, scan.counts), scan.counts, streaming, facts)
+    previous = BaseFileReader(task.storage, task.source.base.path) if task.source.base is not None else None
+    with BaseFileWriter(
+        task.stored,
+        task.table_name,
+        task.settings,
+        keys=scan.count(),
+        carried=previous.footer.bloom if previous is not None else None,
+        known_keys=scan.count() - _brought(scan.counts),
+        previous=previous.parquet if previous is not None else None,
+        row_group_bytes=min(ROW_GROUP_BYTES, max(1, task.memory_bytes // GROUPS_IN_MEMORY)),
+    ) as writer:
+        for batch in scan.batches():
+            writer.write(_named(task, pa.Table.from_batches([batch])))
+        body = writer.finish()
+        _put(task, path, body)
+        facts = facts_of_base(path, body, task.stored, task.wanted)
+        return CompactedSlice(_stat(task, path, writer.rows, body.size, scan.counts), scan.counts, streaming, facts)
+
+
+def unfolds_beyond(task: CompactTask) -> bool:
+    """Whether a slice takes more memory than its file sizes let expect: values that repeat themselves take next to nothing there.
+
+    The first rows of the base file tell, so that every attempt finds the same. They are looked at only where the limit is near.
+    """
+    base = task.source.base
+    if base is None or FOLDED_MAX * memory_of(task.source.base_bytes, task.source.log_bytes) <= task.memory_bytes:
+        return False
+    reader = BaseFileReader(task.storage, base.path)
+    head = reader.head(SAMPLED_ROWS, task.scan.columns)
+    return bool(head.num_rows) and head.nbytes / head.num_rows * reader.rows * COPIES > task.memory_bytes
+
+
+def _brought(counts: MergeCounts) -> int:
+    """How many rows log records brought: they come last. The keys of all others are in the filter of the old base file."""
+    return counts.updated + counts.inserted
+
+
+def _named(task: CompactTask, rows: pa.Table) -> pa.Table:
+    """Rows with the columns of a base file: they keep their commit time and number, and name the file that holds them now."""
+    place = task.stored.get_field_index(FILE_NAME)
+    if place < 0:
+        return rows
+    empty = pa.chunked_array([pa.nulls(rows.num_rows, pa.string())])
+    return with_file_name(rows.add_column(place, task.stored.field(place), empty), task.file_name)
+
+
+def _encoded(task: CompactTask, rows: pa.Table, counts: MergeCounts) -> pa.Buffer:
+    base = task.source.base
+    reader = BaseFileReader(task.storage, base.path) if base is not None else None
+    previous = reader.parquet if reader is not None else None
+    if RECORD_KEY not in task.stored.names or reader is None or reader.footer.bloom is None:
+        return encode_base_file(rows, task.table_name, task.settings, previous=previous)
+    added = rows.column(RECORD_KEY).slice(rows.num_rows - _brought(counts))
+    return encode_base_file(rows, task.table_name, task.settings, reader.footer.bloom, added, previous)
+
+
+def _put(task: CompactTask, path: str, body: pa.Buffer) -> None:
+    put_marker(task.storage, task.instant, path, replaces=task.source.base is not None)
+    if task.source.base is None:
+        partition = task.source.partition_path
+        of_partition = data_path(partition, partition_metadata.FILE_NAME)
+        if task.storage.head(of_partition) is None:
+            depth = len(partition.split("/")) if partition else 0
+            ensure(
+                task.storage, of_partition, partition_metadata.dumps(task.instant, depth, ms_of_instant(task.instant))
+            )
+    task.storage.put(path, body)
+
+
+def _stat(task: CompactTask, path: str, rows: int, size_bytes: int, counts: MergeCounts) -> WriteStat:
+    base = task.source.base
+    other: dict[str, Any] = {
+        "totalLogFilesCompacted": len(task.source.logs),
+        "totalLogSizeCompacted": task.source.log_bytes,
+        "totalLogBlocks": counts.log_blocks,
+        "totalCorruptLogBlock": counts.corrupt_blocks,
+        "totalLogRecords": counts.log_records,
+        # In Apache Hudi's words: keys that the log files hold, whatever became of them.
+        "totalUpdatedRecordsCompacted": counts.updated + counts.deleted + counts.inserted + counts.ignored,
+        "numUpdates": 0,
+    }
+    return WriteStat(
+        file_id=task.source.file_id,
+        path=path,
+        partition_path=task.source.partition_path,
+        prev_commit=base.instant if base is not None else "null",
+        prev_base_file=base.name if base is not None else None,
+        num_writes=rows,
+        num_inserts=counts.inserted,
+        num_update_writes=counts.updated,
+        num_deletes=counts.deleted,
+        total_write_bytes=size_bytes,
+        file_size_in_bytes=size_bytes,
+        other=other,
+    )

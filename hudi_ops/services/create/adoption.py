@@ -1,0 +1,357 @@
+"""Tables that another program made: whether we can write one, and what slot 0 of its commit log will say.
+
+Everything is checked before the first byte is written: settings, the time zone, and the bucket index against the keys in the
+files. The entry keeps facts, and the settings that the file is held against; none is ever folded onto the file, which Apache Hudi
+goes on changing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hudi_ops.commit.support import refuse_index, refuse_unwritable
+from hudi_ops.config.logged_settings import settings_of
+from hudi_ops.config.table import BUCKETS_MAX, IndexKind, TableConfig, TableFacts
+from hudi_ops.context import TableContext
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.errors import Busy, InvalidRequest, Unsupported
+from hudi_ops.files.slice.slice_keys import keys_of_slice
+from hudi_ops.index.bucket_fit import (
+    KeySample,
+    SampleTask,
+    chosen_groups,
+    first_misfit,
+    fitting_counts,
+    sample_keys,
+)
+from hudi_ops.index.doubled_keys import count_doubled, key_tasks
+from hudi_ops.index.simple_bucket import Tagger, bucket_of, groups_by_bucket
+from hudi_ops.services.create.bucket_advice import count_missing, does_not_fit
+from hudi_ops.services.create.zone_evidence import zone_evidence
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.log.entries import Properties
+from hudi_ops.timeline.log.reserve import CLOCK_AHEAD_MS_MAX
+from hudi_ops.timeline.log.unique_keys import counted_until
+from hudi_ops.timeline.names import ahead_ms, instant_of_ms, zone_named
+from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.schema import table_schema
+from hudi_ops.view.slices import Slice, list_table, visible_slices
+
+ADOPTS = "adopt "
+"""How the decision's id of slot 0 begins in tables that were adopted."""
+
+_OTHER_INDEXES = (".hoodie/.bucket_index", ".hoodie/.hashing_meta")
+"""Where Apache Hudi keeps what the simple bucket index does not have: hash rings, and rules for single partitions."""
+
+_NAME_THE_INDEX = (
+    "pass the index (`hudi-ops adopt TABLE --index simple`, bloom or record_index), as in hoodie.index.type of the table's other "
+    "writers: with Spark SIMPLE where they do not set it. With a global one, `hudi-ops adopt TABLE --services-only` to have it "
+    "compacted"
+)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a caller says of a table that another program made; None where the caller says nothing.
+
+    `hash_fields` default to the record key's; `timezone` is needed for tables in local time only. `services_only`: the index is
+    Apache Hudi's own, so that rows are written by it alone. `index` is the one with which all its writers write.
+    """
+
+    buckets: int | None = None
+    hash_fields: tuple[str, ...] | None = None
+    timezone: str | None = None
+    services_only: bool = False
+    index: IndexKind | None = None
+
+
+@dataclass
+class Adopter:
+    """Proposes the first entry of a table's commit log. `checked` says how many files and keys the last proposal rests upon.
+
+    `counts_keys`: read the keys of all files, and count those that lie in more than one file group.
+    """
+
+    ctx: TableContext
+    commits: CommitReader
+    terms: Terms = Terms()
+    checked: tuple[int, int] = (0, 0)
+    counts_keys: bool = False
+    _doubled: int | None = None
+
+    def propose(self, config: TableConfig, timeline: Timeline) -> Properties:
+        """The entry for slot 0.
+
+        Raises:
+            Unsupported: the table needs what is not written yet, or its index cannot be reproduced.
+            InvalidRequest: the number of buckets, the hash fields or the time zone is missing or wrong.
+            Busy: the table's first write is under way.
+        """
+        refuse_unwritable(config)
+        _refuse_first_write(config, timeline)
+        facts = _of_services(config) if self.terms.services_only else self._facts(config, timeline)
+        zone = self.zone(config, None)
+        self._refuse_future(config, timeline, zone)
+        table_id = self.ctx.ids.new_id()
+        return Properties(
+            table_id=table_id,
+            decision_id=f"{ADOPTS}{table_id}",
+            owner=str(self.ctx.owner),
+            at_ms=self.ctx.clock.now_ms(),
+            facts=facts.model_copy(update={"timezone": zone}),
+            doubled_keys=self._doubled,
+            counted_until=counted_until(timeline) if self._doubled is not None else "",
+            settings=settings_of(config.raw),
+        )
+
+    def accept(self, config: TableConfig, facts: TableFacts) -> None:
+        """Compare what the caller said with what the log says.
+
+        Raises:
+            InvalidRequest: they differ.
+        """
+        zone = facts.timezone if config.is_in_local_time else "UTC"
+        for option, said, found in (
+            ("index", self.terms.index, facts.index),
+            ("buckets", self.terms.buckets, facts.buckets),
+            ("hash_fields", self.terms.hash_fields, facts.hash_fields),
+            ("timezone", self.terms.timezone, zone),
+        ):
+            if said is not None and said != found:
+                raise InvalidRequest(
+                    f"the table's commit log says {option} {_text(found)}, the call says {_text(said)}",
+                    table=config.name,
+                    expected=_text(found),
+                    found=_text(said),
+                    next_step=f"leave {option} out, or correct it; it was decided when the table was made or adopted",
+                )
+
+    def zone(self, config: TableConfig, facts: TableFacts | None) -> str:
+        """Time zone of the table's instants: UTC, what its log says, or what the caller says.
+
+        Raises:
+            InvalidRequest: nobody knows, no such zone, or a zone was given for a table in UTC.
+        """
+        given = self.terms.timezone
+        if not config.is_in_local_time:
+            if given not in {None, "UTC"}:
+                raise InvalidRequest(
+                    "the table's instants are in UTC", table=config.name, expected="no time zone", found=str(given)
+                )
+            return "UTC"
+        if facts is not None:
+            return facts.timezone
+        if given is None:
+            evidence = zone_evidence(self.ctx.storage, config)
+            raise InvalidRequest(
+                "the table's instants are in the local time of its writers, and its settings do not say which zone that is",
+                table=config.name,
+                expected="a time zone",
+                found=f"hoodie.table.timeline.timezone is not UTC; {evidence}",
+                next_step=f"pass timezone (`hudi-ops adopt TABLE --timezone {evidence.example}`): the zone of the machines whose "
+                "Java programs write the table",
+                evidence=evidence.as_dict(),
+            )
+        zone_named(given)
+        return given
+
+    def _refuse_future(self, config: TableConfig, timeline: Timeline, zone: str) -> None:
+        newest = max((time for time in timeline.known_times if len(time) == 17), default="")
+        now_ms = self.ctx.clock.now_ms()
+        if config.is_in_local_time and newest and ahead_ms(newest, now_ms, zone) > CLOCK_AHEAD_MS_MAX:
+            raise InvalidRequest(
+                f"in time zone {zone} the table's newest instant lies in the future",
+                table=config.name,
+                instant=newest,
+                expected=f"at or before {instant_of_ms(now_ms, zone)}",
+                found=newest,
+                next_step="pass the time zone of the machines whose Java programs write the table, or correct this clock",
+            )
+
+    def _facts(self, config: TableConfig, timeline: Timeline) -> TableFacts:
+        slices = visible_slices(config, timeline, self.commits, list_table(self.ctx.storage, config))
+        index = self._index(config, slices)
+        if index == "simple_bucket":
+            return self._bucket_facts(config, timeline, slices)
+        refuse_index(index, config.populate_meta_fields, config.name)
+        self._refuse_other_index(config, [])
+        files = [one.base for one in slices if one.base is not None]
+        chosen = chosen_groups({(file.partition_path, number): file for number, file in enumerate(files)})
+        fields = config.record_key_fields
+        samples, encodes = self._samples(config, timeline, fields, chosen)
+        self.checked = (len(samples), sum(len(sample.keys) for sample in samples))
+        if self.counts_keys:
+            spec = Tagger.of(config, TableFacts(buckets=1, hash_fields=fields, encodes_key_names=encodes)).keys
+            schema = table_schema(config, timeline, self.commits)
+            tasks = key_tasks(
+                self.ctx.storage, config, timeline, schema, None if config.populate_meta_fields else spec, slices
+            )
+            self._doubled = count_doubled(self.ctx.engine.map(keys_of_slice, tasks))
+        return TableFacts(index=index, buckets=0, hash_fields=fields, encodes_key_names=encodes)
+
+    def _index(self, config: TableConfig, slices: Sequence[Slice]) -> IndexKind:
+        """The index that the caller names; without a word the bucket index, which names of file groups show.
+
+        A record index in the metadata table shows nothing: any writer may keep one, and look keys up elsewhere.
+
+        Raises:
+            InvalidRequest: it shows none, or the caller says more than one thing.
+        """
+        given = self.terms.index
+        if given not in {None, "simple_bucket"} and (self.terms.buckets or self.terms.hash_fields):
+            raise InvalidRequest(
+                f"the index {given} has neither buckets nor hash fields",
+                table=config.name,
+                expected="index bucket, or none of the two",
+                found=f"index {given} with buckets or hash fields",
+            )
+        other = next((one for one in slices if not _is_of_bucket(one)), None)
+        if given not in {None, "simple_bucket"} and slices and other is None:
+            raise InvalidRequest(
+                f"the table's file groups are named for buckets: its index is not {given}",
+                table=config.name,
+                expected="index bucket",
+                found=f"file group {slices[0].file_id}",
+                next_step="pass index bucket and the number of buckets, as the table's other writers have it",
+            )
+        if given is not None:
+            return given
+        if other is None or self.terms.buckets is not None or self.terms.hash_fields is not None:
+            return "simple_bucket"
+        self._refuse_other_index(config, [])
+        raise InvalidRequest(
+            "Apache Hudi made this table and does not store its index, with which every writer must find every key",
+            table=config.name,
+            expected="an index: bloom, simple or record_index",
+            found=f"file group {other.file_id}, which is no bucket's: the index is bloom, simple, record_index or a global one"
+            + (
+                ", and the record index that is there does not say which"
+                if "record_index" in config.metadata_partitions
+                else ""
+            ),
+            next_step=_NAME_THE_INDEX,
+        )
+
+    def _bucket_facts(self, config: TableConfig, timeline: Timeline, slices: Sequence[Slice]) -> TableFacts:
+        given = self.terms.buckets
+        if given is not None and not 1 <= given <= BUCKETS_MAX:
+            raise InvalidRequest(f"{given} buckets are not possible", table=config.name, expected=f"1 to {BUCKETS_MAX}")
+        fields = self.terms.hash_fields or config.record_key_fields
+        unknown = [field for field in fields if field not in config.record_key_fields]
+        if unknown:
+            raise InvalidRequest(
+                f"hash field {unknown[0]} is not a field of the record key",
+                table=config.name,
+                expected=f"some of {', '.join(config.record_key_fields)}",
+                found=unknown[0],
+                field=unknown[0],
+            )
+        files = [one.base for one in slices if one.base is not None]
+        self._refuse_other_index(config, [*files, *(log for one in slices for log in one.logs)])
+        chosen = chosen_groups(groups_by_bucket(files, config.name))
+        samples, encodes = self._samples(config, timeline, fields, chosen)
+        self.checked = (len(samples), sum(len(sample.keys) for sample in samples))
+        counts = fitting_counts(samples, fields)
+        if given is None:
+            raise count_missing(config, samples, fields, counts)
+        misfit = first_misfit(samples, fields, given)
+        highest = max((sample.bucket for sample in samples), default=0)
+        if misfit is not None or highest >= given:
+            raise does_not_fit(config, samples, fields, given, misfit)
+        return TableFacts(buckets=given, hash_fields=fields, encodes_key_names=encodes)
+
+    def _samples(
+        self,
+        config: TableConfig,
+        timeline: Timeline,
+        fields: tuple[str, ...],
+        chosen: Sequence[tuple[int, DataFile]],
+    ) -> tuple[list[KeySample], bool | None]:
+        """Keys of file groups, and whether they name their fields; None: as the table's settings have it.
+
+        Raises:
+            Unsupported: keys that this library would write otherwise.
+        """
+        if not chosen:
+            return [], None
+        schema = table_schema(config, timeline, self.commits)
+        try:
+            return self._read(config, schema, chosen, TableFacts(buckets=1, hash_fields=fields)), None
+        except Unsupported as error:
+            # Releases differ in what the complex generator makes of one field, and no property says which one it was.
+            if len(config.record_key_fields) > 1 or "record_key" not in error.details:
+                raise
+            other = not config.encodes_key_names
+            facts = TableFacts(buckets=1, hash_fields=fields, encodes_key_names=other)
+            try:
+                return self._read(config, schema, chosen, facts), other
+            except Unsupported:
+                raise error from None
+
+    def _read(
+        self, config: TableConfig, schema: pa.Schema, chosen: Sequence[tuple[int, DataFile]], facts: TableFacts
+    ) -> list[KeySample]:
+        tagger = Tagger.of(config, facts)
+        tasks = [
+            SampleTask(
+                self.ctx.storage, file, bucket, schema, tagger.keys, tagger.partitions, config.populate_meta_fields
+            )
+            for bucket, file in chosen
+        ]
+        # Keys of some rows a file: starting executors would take longer.
+        engine = self.ctx.engine if isinstance(self.ctx.engine, LocalEngine) else LocalEngine()
+        try:
+            return engine.map(sample_keys, tasks)
+        except (Unsupported, InvalidRequest) as error:
+            raise error.at(table=config.name) from error
+
+    def _refuse_other_index(self, config: TableConfig, files: Sequence[DataFile]) -> None:
+        held = next((info.path for folder in _OTHER_INDEXES for info in self.ctx.storage.list(folder)), "")
+        other = next((file for file in files if bucket_of(file.file_id) is None), None)
+        if held or other is not None:
+            raise Unsupported(
+                "the table's index cannot be reproduced: Apache Hudi would not find what we write, nor we what it wrote",
+                table=config.name,
+                expected="Apache Hudi's simple bucket index: file ids that begin with the bucket in eight digits",
+                found=f"{held}, of a consistent or partition-level bucket index"
+                if held
+                else f"{other.path if other is not None else ''}, of another index (simple, bloom, record)",
+                next_step="go on writing it with Apache Hudi, and `hudi-ops adopt TABLE --services-only` to have it compacted; "
+                "or copy its rows into a table with a simple bucket index"
+                if held
+                else _NAME_THE_INDEX,
+                file=held or (other.path if other is not None else ""),
+            )
+
+
+def _of_services(config: TableConfig) -> TableFacts:
+    """Facts of a table whose rows Apache Hudi alone writes."""
+    return TableFacts(index="other", buckets=0, hash_fields=config.record_key_fields)
+
+
+def _is_of_bucket(one: Slice) -> bool:
+    """Whether its name begins with a bucket's number: of random names one in forty begins with digits, hardly any with so few."""
+    bucket = bucket_of(one.file_id)
+    return bucket is not None and bucket < BUCKETS_MAX
+
+
+def _refuse_first_write(config: TableConfig, timeline: Timeline) -> None:
+    # Our empty first commit would be the timeline's start, and readers that list take files older than it for rows.
+    pending = next((one for one in timeline.pending if one.is_write), None)
+    if pending is not None and not timeline.completed_writes:
+        raise Busy(
+            "the table's first write is under way",
+            table=config.name,
+            instant=pending.time,
+            expected="a completed write, or none at all",
+            found=str(pending),
+            next_step="wait until it has completed; if its writer is dead, let Apache Hudi roll it back",
+        )
+
+
+def _text(value: object) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,340 @@
+"""Making a table: its first slot holds all of it, the properties file follows, then an empty first commit.
+
+The empty commit keeps a completed write on the timeline before any pending one: readers that list take files older than the
+timeline's start for rows (docs/format.md §9.1).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hudi_ops.commit.apply.properties import fold_properties
+from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.support import refuse_index
+from hudi_ops.commit.undo.rollback import undo_attempt
+from hudi_ops.commit.write import Write
+from hudi_ops.concurrency.attempt import begin
+from hudi_ops.concurrency.lease.lease import read_lease
+from hudi_ops.config.key_generators import KeyGenerator, TimePartition, check_time_partition, key_generator_type
+from hudi_ops.config.new_table import new_table_properties
+from hudi_ops.config.table import (
+    BACKUP_PATH,
+    BUCKETS_MAX,
+    INDEX_DEFINITIONS_PATH,
+    PROPERTIES_PATH,
+    WRITABLE_VERSIONS,
+    IndexKind,
+    TableConfig,
+    TableFacts,
+    TableType,
+)
+from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
+from hudi_ops.formats.arrow_types import table_columns
+from hudi_ops.formats.avro.schema import to_avro
+from hudi_ops.formats.properties import table_checksum
+from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, partition_paths, record_keys
+from hudi_ops.metadata.index_definitions import (
+    column_stats_definition,
+    encode_index_definitions,
+    record_index_definition,
+)
+from hudi_ops.metadata.indexed_columns import indexed_columns
+from hudi_ops.metadata.records.column_stats import default_index_version
+from hudi_ops.metadata.records.file_lists import listing_records
+from hudi_ops.metadata.records.partitions import MetadataPartition, default_groups
+from hudi_ops.metadata.writer.begin import Beginning, begin_metadata
+from hudi_ops.storage.claim import claim, ensure
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.log.commit_log import Log, read_slot, slot_path
+from hudi_ops.timeline.log.entries import Properties, decision_id_of, encode_entry
+from hudi_ops.timeline.names import instant_of_ms
+from hudi_ops.timeline.state import TableState
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A table to be made. `schema` holds its columns without meta columns; `buckets` counts per partition, with the bucket index.
+
+    `time` says how a column becomes a path, for the key generator `timestamp`. `metadata` gives it a metadata table, with the
+    partitions that Apache Hudi's tables get by default.
+    """
+
+    name: str
+    schema: pa.Schema
+    record_key: tuple[str, ...]
+    partition_by: tuple[str, ...] = ()
+    ordering: str | None = None
+    table_type: TableType = "COPY_ON_WRITE"
+    buckets: int = 1
+    url_encode: bool = True
+    version: int = 9
+    key_generator: KeyGenerator = "auto"
+    hive_style: bool = True
+    meta_fields: bool = True
+    time: TimePartition | None = None
+    metadata: bool = False
+    index: IndexKind = "simple_bucket"
+
+    @property
+    def metadata_partitions(self) -> tuple[MetadataPartition, ...]:
+        """In the order in which they begin. A table without partitions has no statistics of partitions."""
+        if not self.metadata:
+            return ()
+        of_partitions, keys = MetadataPartition.PARTITION_STATS, MetadataPartition.RECORD_INDEX
+        return (
+            MetadataPartition.FILES,
+            MetadataPartition.COLUMN_STATS,
+            *((keys,) if self.index == keys else ()),
+            *((of_partitions,) if self.partition_by else ()),
+        )
+
+
+def create_table(session: Session, definition: Definition) -> bool:
+    """Make the table, or finish what an earlier call with the same definition began.
+
+    Returns:
+        False when the table was there already, made from the same definition.
+
+    Raises:
+        InvalidRequest: the definition cannot be a table, or another table lies there.
+    """
+    schema = check_definition(definition)
+    properties = new_table_properties(
+        name=definition.name,
+        table_type=definition.table_type,
+        version=definition.version,
+        record_key=definition.record_key,
+        partition_by=definition.partition_by,
+        ordering=definition.ordering,
+        key_generator=_generator_of(definition),
+        time=definition.time,
+        hive_style=definition.hive_style,
+        url_encode=definition.url_encode,
+        meta_fields=definition.meta_fields,
+        create_schema=json.dumps(to_avro(schema, definition.name), separators=(",", ":")),
+        checksum=table_checksum(definition.name),
+        metadata_partitions=definition.metadata_partitions,
+    )
+    config = TableConfig.from_properties(properties)
+    facts = TableFacts(
+        index=definition.index,
+        buckets=definition.buckets if definition.index == "simple_bucket" else 0,
+        hash_fields=definition.record_key,
+        encodes_key_names=config.encodes_key_names,
+    )
+    ctx = session.ctx
+    first = read_slot(ctx.storage, 0)
+    if first is None:
+        if _is_table(ctx.storage):
+            raise InvalidRequest(**_already(session, "a table that another program made"))
+        table_id = ctx.ids.new_id()
+        entry = Properties(
+            table_id=table_id,
+            decision_id=f"create {table_id}",
+            owner=str(ctx.owner),
+            at_ms=ctx.clock.now_ms(),
+            set=properties,
+            facts=facts,
+            doubled_keys=0,
+        )
+        claim(ctx.storage, slot_path(0), encode_entry(entry), entry.decision_id, decision_id_of)
+        first = read_slot(ctx.storage, 0)
+    if not isinstance(first, Properties) or first.set != properties or first.facts != facts:
+        raise InvalidRequest(**_already(session, "a table with another definition"))
+    existed = _is_table(ctx.storage)
+    if not existed:
+        # Before the properties name it, and as the slot says: whoever repeats this after a crash puts the same files.
+        _begin_metadata(ctx.storage, config, definition, schema, first.at_ms)
+        log = Log(first.table_id, base=0, entries=(first,), properties_slot=0, properties=first)
+        fold_properties(ctx, log, 0, first=True)
+    ensure_first_commit(session)
+    logger.info("%s table %s at %s", "found" if existed else "created", definition.name, ctx.storage.uri)
+    return not existed
+
+
+def _begin_metadata(
+    storage: Storage, config: TableConfig, definition: Definition, schema: pa.Schema, at_ms: int
+) -> None:
+    partitions = definition.metadata_partitions
+    if not partitions:
+        return
+    beginnings = [
+        Beginning(
+            partition,
+            instant=f"{number:017d}",
+            completion_time=instant_of_ms(at_ms + number),
+            groups=default_groups(partition),
+            records=listing_records({}, version=config.version) if partition is MetadataPartition.FILES else None,
+        )
+        for number, partition in enumerate(partitions)
+    ]
+    begin_metadata(storage, config, beginnings, at_ms)
+    columns = indexed_columns(
+        schema,
+        index_version=default_index_version(config.version),
+        has_meta_columns=config.populate_meta_fields,
+    )
+    stats = column_stats_definition(columns, config.version)
+    definitions = {stats.name: stats}
+    if MetadataPartition.RECORD_INDEX in partitions and config.version >= 9:
+        keys = record_index_definition()
+        definitions = {keys.name: keys, **definitions}
+    ensure(storage, INDEX_DEFINITIONS_PATH, encode_index_definitions(definitions))
+
+
+def ensure_first_commit(session: Session) -> None:
+    """Complete an empty write when the timeline holds no completed one.
+
+    Raises:
+        Busy: another program began the table's first write, or the lock was not to be had.
+        Conflict: somebody undid the empty write, or changed the settings meanwhile.
+        Cancelled: somebody cancelled it.
+        Unsupported: the metadata table has a partition that we do not keep.
+    """
+    state = session.loader.load()
+    if state.timeline.completed_writes:
+        return
+    _refuse_foreign_writes(session, state)
+    attempt = begin(session.ctx, session.loader, state.config.completed_write_action)
+    try:
+        _refuse_foreign_writes(session, session.loader.load(), attempt.instant)
+        with session.keep(attempt.instant):
+            complete_write(session, attempt, Write(operation="UPSERT", stats=()))
+        session.settle(attempt.instant)
+    except (Unsupported, Busy, Conflict, Cancelled) as error:
+        undo_attempt(session, attempt.instant, error)
+        raise
+
+
+def _refuse_foreign_writes(session: Session, state: TableState, instant: str = "") -> None:
+    """Of pending writes below the timeline's start all files count as rows (docs/format.md §9.1); our empty ones have none.
+
+    Args:
+        session: the table's.
+        state: read after `instant` was on the timeline.
+        instant: what would become the timeline's start; empty when it is not chosen yet.
+
+    Raises:
+        Busy: another program has a write pending there, and nothing has completed.
+    """
+    if state.timeline.completed_writes:
+        return
+    for one in state.timeline.pending:
+        if not one.is_write or (instant and one.time >= instant):
+            continue
+        lease = read_lease(session.ctx.storage, one.time)
+        if lease is None or lease.owner is None:
+            raise Busy(
+                "another program began the table's first write",
+                table=state.config.name,
+                instant=one.time,
+                expected="a completed write, or none at all",
+                found=str(one),
+                next_step="wait until it has completed; if its writer is dead, let Apache Hudi roll it back",
+            )
+
+
+def check_definition(definition: Definition) -> pa.Schema:
+    """The schema as it will be stored, if the definition can be a table.
+
+    Raises:
+        InvalidRequest: an unknown, repeated or missing column, or a number out of range.
+        Unsupported: a column type that a table cannot hold, or that cannot be a key.
+    """
+    schema = table_columns(definition.schema)
+    names = schema.names
+    _check_kind(definition)
+    if not definition.record_key:
+        raise InvalidRequest("a table needs a record key", next_step="pass --key with one or several columns")
+    for role, fields in (
+        ("key", definition.record_key),
+        ("partition", definition.partition_by),
+        ("ordering", (definition.ordering,) if definition.ordering else ()),
+    ):
+        for field in fields:
+            if field not in names:
+                raise InvalidRequest(
+                    f"{role} column {field} is not in the schema",
+                    expected=f"one of {', '.join(names)}",
+                    found=field,
+                    field=field,
+                )
+        if len(set(fields)) < len(fields):
+            raise InvalidRequest(f"a {role} column is named twice", found=", ".join(fields))
+    if not 1 <= definition.buckets <= BUCKETS_MAX:
+        raise InvalidRequest(
+            f"{definition.buckets} buckets are not possible", expected=f"1 to {BUCKETS_MAX}", next_step="pass --buckets"
+        )
+    if definition.ordering and pa.types.is_nested(schema.field(definition.ordering).type):
+        raise Unsupported(f"column {definition.ordering} cannot order rows", found="a nested type")
+    # The kernels know which types can be keys; asking them with no rows keeps that in one place.
+    record_keys(schema.empty_table(), KeySpec(definition.record_key, len(definition.record_key) > 1))
+    spec = PartitionSpec(definition.partition_by, definition.hive_style, definition.url_encode, definition.time)
+    partition_paths(schema.empty_table(), spec)
+    return schema
+
+
+def _check_kind(definition: Definition) -> None:
+    """What version, table type, key generator and meta columns ask of each other.
+
+    Raises:
+        InvalidRequest: an unknown value, or a key generator that does not go with the fields.
+        Unsupported: a table that Apache Hudi itself could not read.
+    """
+    if definition.version not in WRITABLE_VERSIONS:
+        raise InvalidRequest(
+            f"tables of version {definition.version} are not made",
+            expected=" or ".join(map(str, WRITABLE_VERSIONS)),
+            found=str(definition.version),
+            next_step="use 9, or 8 where Apache Hudi 1.0 or Trino reads the table",
+        )
+    refuse_index(definition.index, definition.meta_fields, definition.name)
+    generator = _generator_of(definition)
+    if (generator == "TIMESTAMP") != (definition.time is not None):
+        raise InvalidRequest(
+            "the key generator timestamp and its settings go together",
+            expected="both, or neither",
+            found=f"key generator {definition.key_generator}, {'no ' if definition.time is None else ''}time settings",
+            next_step="say how the partition column is to be read and printed, or choose another key generator",
+        )
+    if definition.time is not None:
+        check_time_partition(definition.time)
+        if not definition.meta_fields:
+            raise Unsupported(
+                "a table with the time-based key generator needs meta columns",
+                expected="meta columns, or another key generator",
+                found="key generator timestamp, without meta columns",
+                next_step="change one of the two: Apache Hudi refuses to write such a table",
+            )
+    if (definition.version, definition.table_type, definition.meta_fields) == (8, "MERGE_ON_READ", False):
+        raise Unsupported(
+            "a merge-on-read table of version 8 needs meta columns",
+            expected="meta columns, version 9, or copy-on-write",
+            found="version 8, merge-on-read, without meta columns",
+            next_step="change one of the three: Apache Hudi 1.0 cannot read the log files that it writes into such a table",
+        )
+
+
+def _generator_of(definition: Definition) -> str:
+    return key_generator_type(definition.key_generator, definition.record_key, definition.partition_by)
+
+
+def _is_table(storage: Storage) -> bool:
+    # Apache Hudi swaps the file by way of its backup: for a moment there is only the latter.
+    return any(storage.head(path) is not None for path in (PROPERTIES_PATH, BACKUP_PATH))
+
+
+def _already(session: Session, what: str) -> dict[str, str]:
+    return {
+        "what": f"{session.ctx.storage.uri} already holds {what}",
+        "expected": "a path without a table",
+        "found": what,
+        "next_step": "choose another path, or open the table that is there (`hudi-ops show`)",
+    }

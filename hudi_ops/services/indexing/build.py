@@ -1,0 +1,371 @@
+"""Building partitions of the metadata table on a table that is written meanwhile.
+
+Everything is written where nobody reads it, at an instant of the metadata table that no write will ever have; what completes
+meanwhile is added in rounds, until a decision of the log finds nothing new and names the partitions. See docs/protocol.md §18.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from hudi_ops.commit.recover.recover import finish_unfinished
+from hudi_ops.commit.session import Session
+from hudi_ops.config.table import INDEX_DEFINITIONS, INDEX_DEFINITIONS_PATH
+from hudi_ops.engine.protocol import Engine
+from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
+from hudi_ops.files.base.base_file import stored_schema
+from hudi_ops.metadata.definitions import statistics_of, with_definitions
+from hudi_ops.metadata.index_definitions import encode_index_definitions
+from hudi_ops.metadata.reader.instants import load_metadata_timeline
+from hudi_ops.metadata.reader.layout import load_index_definitions
+from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER, MetadataPartition
+from hudi_ops.metadata.records.records import Records
+from hudi_ops.metadata.writer.begin import Beginning, begin_groups, complete_beginning, put_properties
+from hudi_ops.metadata.writer.building import Building, groups_of
+from hudi_ops.metadata.writer.commit import ACTION
+from hudi_ops.metadata.writer.delta import log_files
+from hudi_ops.services.base.diff import Look, change_between, look
+from hudi_ops.services.base.engine import choose_by_bytes, refuse_unknown_engine
+from hudi_ops.services.indexing.drop import drop_metadata, without_partitions
+from hudi_ops.services.indexing.rebuild import built_anew
+from hudi_ops.services.indexing.reserve import clear_build, refuse_unbuildable, take_place, wanted_partitions
+from hudi_ops.services.indexing.tasks import FactReader, Progress
+from hudi_ops.timeline.completed import changing, digest_of
+from hudi_ops.timeline.content.commit_metadata import WriteStat
+from hudi_ops.timeline.log.entries import Cancel, Entry, Properties
+from hudi_ops.timeline.log.reserve import known_times
+from hudi_ops.timeline.log.unique_keys import counted_until
+from hudi_ops.timeline.names import completed_name
+from hudi_ops.timeline.settings.properties_file import load_config
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.schema import table_schema
+
+logger = logging.getLogger(__name__)
+
+ROUNDS_MAX = 20
+"""How often what completed meanwhile is added before the build gives up."""
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What a build did, or would do. `partitions` are those that it added; `rounds` counts how often something completed meanwhile.
+
+    `records` are those of the first base files, by partition; sizes in bytes, of the table's files that were read. `again` are
+    those that were there, and were dropped to be built anew. Where a record index was built, `doubled_keys` counts the record keys
+    that lie in more than one file group: it names one of the groups, and reads do not rely on it.
+    """
+
+    table: str
+    instant: str | None
+    partitions: tuple[str, ...]
+    files: int = 0
+    bytes_in: int = 0
+    records: dict[str, int] = field(default_factory=dict)
+    groups: dict[str, int] = field(default_factory=dict)
+    rounds: int = 0
+    engine: str = ""
+    engine_reason: str = ""
+    seconds: float = 0.0
+    dry_run: bool = False
+    note: str = ""
+    again: tuple[str, ...] = ()
+    doubled_keys: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+@dataclass
+class _Build:
+    """A build under way."""
+
+    session: Session
+    partitions: tuple[MetadataPartition, ...]
+    had: tuple[str, ...]
+    instant: str
+    schema: pa.Schema
+    building: Building
+    reader: FactReader
+    groups: dict[MetadataPartition, int] = field(default_factory=dict)
+    stats: list[WriteStat] = field(default_factory=list)
+    records: dict[str, int] = field(default_factory=dict)
+    completed: str = ""
+    """Path of the build's own completed instant, once it was put."""
+
+
+def build_metadata(
+    session: Session,
+    partitions: Sequence[str] | None = None,
+    *,
+    engine: str = "auto",
+    progress: Callable[[Progress], None] = lambda progress: None,
+    dry_run: bool = False,
+    again: bool = False,
+) -> BuildResult:
+    """Build partitions of the metadata table, and have readers use them.
+
+    What is built anew is dropped first, by a decision of its own that names it: until the build has ended, readers do without, and
+    so does whoever goes on with the same call after a death.
+
+    Args:
+        session: the table.
+        partitions: names; None: those that Apache Hudi's tables have by default. `files` is always among them where there is none.
+        engine: `auto`, `local` or `spark`: where files are read.
+        progress: called as files are read.
+        dry_run: say what would be built; change nothing.
+        again: build those anew that are there; with `partitions` None all of them.
+
+    Raises:
+        InvalidRequest: an unknown partition, or one that the table cannot have.
+        Unsupported: the table cannot be written.
+        Busy: somebody builds, or a resize of buckets is pending, or the lock was not to be had.
+        Conflict: too much completed meanwhile, or somebody else changed the metadata table.
+        Cancelled: somebody took the build for dead.
+    """
+    refuse_unknown_engine(engine)
+    started_s = session.ctx.clock.monotonic_s()
+    state = session.loader.load() if dry_run else finish_unfinished(session)
+    refuse_unbuildable(session, state)
+    dropped: tuple[str, ...] = ()
+    if again:
+        partitions, dropped = built_anew(session, state, partitions)
+    after = replace(state, config=without_partitions(state.config, dropped))
+    wanted = wanted_partitions(after, partitions)
+    if not wanted:
+        note = f"nothing to build, {', '.join(state.config.metadata_partitions)} are there; --again builds them anew"
+        return BuildResult(state.config.name, None, (), dry_run=dry_run, note=note)
+    first = look(session, state)
+    chosen = choose_by_bytes(engine, first.size_bytes, session.ctx.engine, "to read")
+    result = BuildResult(
+        state.config.name,
+        None,
+        tuple(map(str, wanted)),
+        files=len(first.visible),
+        bytes_in=first.size_bytes,
+        engine=chosen[0].name,
+        engine_reason=chosen[1],
+        dry_run=dry_run,
+        again=dropped,
+    )
+    if not dry_run:
+        session.loader.seed()
+        if dropped:
+            drop_metadata(session, dropped, to_build=tuple(map(str, wanted)))
+        result = _build(session, wanted, chosen[0], progress, result)
+    return replace(result, seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
+
+
+def _build(
+    session: Session,
+    wanted: tuple[MetadataPartition, ...],
+    engine: Engine,
+    progress: Callable[[Progress], None],
+    result: BuildResult,
+) -> BuildResult:
+    place = take_place(session, wanted)
+    try:
+        with session.keep(place.instant, "build") as keeper:
+            state = place.state
+            schema = table_schema(state.config, state.timeline, session.commits)
+            definitions = load_index_definitions(session.ctx.storage)
+            statistics = statistics_of(schema, state.config, definitions)
+            building = Building(state.config.version, place.instant, statistics)
+            reader = FactReader(session, state, engine, keeper.check, progress, schema, wanted, statistics)
+            build = _Build(
+                session, wanted, state.config.all_metadata_partitions, place.instant, schema, building, reader
+            )
+            put_properties(session.ctx.storage, state.config, session.ctx.clock.now_ms())
+            seen = look(session, state)
+            _begin(build, seen)
+            defined = with_definitions(definitions, wanted, statistics.columns, state.config.version)
+            session.ctx.storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions(defined))
+            rounds = _complete(build, seen, keeper.check)
+    except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
+        # These promise that nothing landed; after any other error the next build clears up.
+        clear_build(session, place)
+        raise error.at(table=result.table) from error
+    session.drop_name(place.instant)
+    return replace(
+        result,
+        instant=place.instant,
+        records=build.records,
+        groups={str(partition): count for partition, count in build.groups.items()},
+        rounds=rounds,
+        doubled_keys=build.reader.doubled_keys(),
+    )
+
+
+def _begin(build: _Build, seen: Look) -> None:
+    """Put the first files of all partitions, with what the table holds at one look."""
+    files = list(seen.visible.values())
+    facts = build.reader.facts(files)
+    keys = build.reader.located(list(seen.slices.values()))
+    now_ms = build.session.ctx.clock.now_ms()
+    for partition in build.partitions:
+        records = build.building.whole(partition, seen.files, facts, keys)
+        build.records[str(partition)] = len(records.keys)
+        build.groups[partition] = groups_of(partition, len(records.keys))
+        beginning = Beginning(partition, build.instant, groups=build.groups[partition], records=records)
+        build.stats += begin_groups(build.session.ctx.storage, beginning, now_ms)
+
+
+def _complete(build: _Build, seen: Look, check: Callable[[], None]) -> int:
+    """Add what completes meanwhile, until a decision finds nothing new.
+
+    Returns:
+        How many rounds that took.
+
+    Raises:
+        Conflict: too many; or somebody else changed the metadata table, or the table's columns.
+    """
+    for rounds in range(ROUNDS_MAX):
+        if _decided(build, seen):
+            return rounds
+        check()
+        state = build.session.loader.load()
+        _refuse_changed_columns(build, state)
+        after = look(build.session, state, seen)
+        _add(build, seen, after, rounds + 1)
+        seen = after
+    raise Conflict(
+        f"the metadata table could not be built: writes completed faster than they were added, {ROUNDS_MAX} times",
+        expected="a moment without a write that completes",
+        found=f"{ROUNDS_MAX} rounds, each with something new",
+        next_step="run the same call again at a quieter time",
+    )
+
+
+def _add(build: _Build, before: Look, after: Look, number: int) -> None:
+    """Put one more log file of the build's instant into each group that changed."""
+    change = change_between(before, after)
+    build.reader.state = after.state
+    facts = build.reader.facts(list(change.new))
+    keys, gone = build.reader.moved(change.slices)
+    logger.info("building the metadata table: round %s adds %s files", number, len(change.new))
+    for partition in build.partitions:
+        records = build.building.changed(partition, change.files, facts, keys, gone)
+        if records:
+            _put_logs(build, records, number)
+
+
+def _put_logs(build: _Build, records: Records, number: int) -> None:
+    found = log_files(
+        records,
+        build.groups[records.partition],
+        instant=build.instant,
+        # The first one begins the group.
+        log_version=number + 1,
+        token="0-0-0",  # noqa: S106 - a write token
+    )
+    for path, body, stat in found:
+        build.session.ctx.storage.put(path, body)
+        build.stats.append(stat)
+
+
+def _decided(build: _Build, seen: Look) -> bool:
+    """Name the partitions, if nothing completed since the look."""
+    session = build.session
+    doubled = build.reader.doubled_keys()
+
+    def prepare(state: TableState, slot: int) -> Entry | None:
+        _refuse_changed(build, state)
+        if changing(state.timeline) != seen.completed:
+            return None
+        own = load_metadata_timeline(session.ctx.storage)
+        _refuse_cleared(build, state, own.find(build.instant) is not None)
+        if build.completed:
+            # An earlier try lost its slot: what has completed since was told to nobody.
+            session.ctx.storage.delete(build.completed)
+        known = known_times(state.timeline, state.log) | own.known_times
+        completion = session.next_time(known, state)
+        build.completed = f"{TIMELINE_FOLDER}/{completed_name(build.instant, ACTION, completion)}"
+        complete_beginning(session.ctx.storage, state.config.version, build.instant, completion, build.stats)
+        return Properties(
+            **session.entry(state, f"build metadata {build.instant}"),
+            set={INDEX_DEFINITIONS: INDEX_DEFINITIONS_PATH},
+            adds=tuple(map(str, build.partitions)),
+            built_at=build.instant,
+            upon=digest_of(changing(state.timeline)),
+            facts=state.log.properties.facts,
+            doubled_keys=doubled,
+            counted_until=counted_until(state.timeline),
+            settings=session.settings(state),
+        )
+
+    if session.decide(prepare, "name what was built of the metadata table") is None:
+        return False
+    _refuse_unnamed(build)
+    return True
+
+
+def _refuse_unnamed(build: _Build) -> None:
+    """What was decided is not named where something came in between that knows nothing of it (`services.fold`).
+
+    Raises:
+        Conflict: so it was.
+    """
+    config = load_config(build.session.ctx.storage)
+    missing = sorted({*map(str, build.partitions)} - {*config.metadata_partitions})
+    if missing:
+        raise Conflict(
+            "a program without the commit log changed the table before what was built of its metadata table could be named",
+            table=config.name,
+            instant=build.instant,
+            expected=", ".join(build.partitions),
+            found=f"without {', '.join(missing)}",
+            next_step="run the same call again; if it repeats, look at the ZooKeeper session time-out",
+        )
+
+
+def _refuse_changed(build: _Build, state: TableState) -> None:
+    """Whatever the build stands on must still be there.
+
+    Raises:
+        Cancelled: somebody took it for dead.
+        Conflict: the metadata table got or lost partitions.
+        Busy: an index is being built, or a resize of buckets is pending.
+    """
+    fate = state.log.fate(build.instant)
+    if fate is not None and isinstance(fate[1], Cancel):
+        raise Cancelled(
+            "the build of the metadata table was taken for dead",
+            instant=build.instant,
+            next_step="run the same call again; if it repeats, see why this machine stands still for so long",
+        )
+    if state.config.all_metadata_partitions != build.had:
+        raise Conflict(
+            "the metadata table got or lost partitions while others of it were built",
+            table=state.config.name,
+            expected=", ".join(build.had) or "none",
+            found=", ".join(state.config.all_metadata_partitions) or "none",
+            next_step="run the same call again",
+        )
+    refuse_unbuildable(build.session, state)
+
+
+def _refuse_cleared(build: _Build, state: TableState, is_there: bool) -> None:
+    if not is_there:
+        raise Conflict(
+            "somebody else cleared away what was being built",
+            table=state.config.name,
+            instant=build.instant,
+            expected="its instant on the metadata table's timeline",
+            found="none",
+            next_step="run the same call again",
+        )
+
+
+def _refuse_changed_columns(build: _Build, state: TableState) -> None:
+    now = table_schema(state.config, state.timeline, build.session.commits)
+    if stored_schema(now, True) != stored_schema(build.schema, True):
+        raise Conflict(
+            "the table's columns changed while its metadata table was built",
+            table=state.config.name,
+            next_step="run the same call again",
+        )

@@ -1,0 +1,291 @@
+"""Dropping a metadata table, or partitions of it: first the properties stop naming them, by a decision of the log, then folders go.
+
+Readers list storage as soon as the properties name no partition, whether or not the folder is still there; a default writer of
+Apache Hudi builds it again, over a stale folder too (docs/format.md §9.6). So a crash at any point leaves a table that is right.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.lock.locks import hold_lock
+from hudi_ops.config.table import (
+    INDEX_DEFINITIONS_PATH,
+    METADATA_PARTITIONS,
+    METADATA_PARTITIONS_INFLIGHT,
+    IndexKind,
+    TableConfig,
+)
+from hudi_ops.errors import Busy, Conflict, InvalidRequest
+from hudi_ops.metadata.index_definitions import encode_index_definitions
+from hudi_ops.metadata.reader.layout import load_index_definitions
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, build_again, is_kept
+from hudi_ops.storage.protocol import FileInfo
+from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.log.entries import Entry, Properties
+from hudi_ops.timeline.settings.properties_file import load_config
+from hudi_ops.timeline.state import TableState
+
+logger = logging.getLogger(__name__)
+
+KEYS = (METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT)
+
+_SECONDARY = "secondary_index_"
+
+
+@dataclass(frozen=True)
+class DropResult:
+    """What a drop took away, or would: partitions that the properties named, and files in their folders; sizes in bytes."""
+
+    table: str
+    dropped: tuple[str, ...]
+    left: tuple[str, ...]
+    files: int = 0
+    bytes: int = 0
+    dry_run: bool = False
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+def drop_metadata_table(session: Session) -> tuple[str, ...]:
+    """Make a table one without a metadata table. Definitions of indexes stay, as when Apache Hudi drops it.
+
+    Returns:
+        The partitions that it had; empty when the properties named none. Files that an earlier try left are deleted all the same.
+
+    Raises:
+        Busy: the lock was not to be had in time, or an index is being built.
+        Conflict: somebody builds it again at this moment.
+    """
+    return drop_metadata(session).dropped
+
+
+def drop_metadata(
+    session: Session, names: Sequence[str] | None = None, *, dry_run: bool = False, to_build: Sequence[str] = ()
+) -> DropResult:
+    """Drop the metadata table, or partitions of it; running it again changes nothing.
+
+    Definitions of indexes stay, as when Apache Hudi drops its metadata table; those of secondary and expression indexes go with
+    them: a writer of Apache Hudi would build them again.
+
+    Args:
+        session: the table.
+        names: of partitions, of any kind; None: all.
+        dry_run: say what would go; change nothing.
+        to_build: partitions that the caller builds next; the log says so. With them the table's own index may go, too.
+
+    Raises:
+        InvalidRequest: an unknown name, or a partition that others cannot do without.
+        Busy: the lock was not to be had in time, or an index is being built.
+        Conflict: somebody builds it again at this moment, or changed the partitions of one that is to be built anew.
+    """
+    storage = session.ctx.storage
+    config = load_config(storage)
+    wanted = _wanted(config, names, storage.list_folder(FOLDER).folders)
+    result = DropResult(config.name, tuple(sorted(wanted & _listed(config))), tuple(sorted(_listed(config) - wanted)))
+    if dry_run:
+        if (log := session.loader.find(config)) is not None:
+            _refuse_index(config, log.properties.facts.index, set(result.dropped))
+        files = _files(session, wanted, config, whole=names is None)
+        return replace(result, files=len(files), bytes=sum(info.size_bytes for info in files), dry_run=True)
+    if session.loader.find(config) is None:
+        # Of a table of Apache Hudi it is asked whether it can be written as it will be.
+        left = without_partitions(config, wanted)
+        session.loader.seed(session.adopter.propose(left, load_timeline(storage, left)))
+    dropped: set[str] = set()
+
+    def prepare(state: TableState, slot: int) -> Entry | None:
+        nonlocal dropped, wanted
+        if to_build:
+            _refuse_changed(config, state.config)
+        # As it is now: what was left then may have got partitions that need what goes.
+        wanted = _wanted(state.config, names, wanted)
+        dropped = wanted & _listed(state.config)
+        if not dropped and not (names is None and any(key in state.config.raw for key in KEYS)):
+            return None
+        if not to_build:
+            _refuse_index(state.config, state.log.properties.facts.index, dropped)
+        _refuse_indexing(state)
+        is_whole = dropped == _listed(state.config) or names is None
+        return Properties(
+            **session.entry(state, f"drop metadata table {session.ctx.ids.new_id()}"),
+            remove=KEYS if is_whole else (),
+            drops=() if is_whole else tuple(sorted(dropped)),
+            facts=state.log.properties.facts,
+            settings=session.settings(state),
+            to_build=tuple(to_build),
+        )
+
+    session.decide(prepare, "drop the metadata table")
+    files = _delete(session, wanted, whole=names is None)
+    if dropped:
+        logger.warning("dropped partitions of the metadata table of %s: %s", config.name, ", ".join(sorted(dropped)))
+    remaining = _listed(load_config(storage))
+    return DropResult(
+        config.name,
+        tuple(sorted(dropped)),
+        tuple(sorted(remaining)),
+        len(files),
+        sum(info.size_bytes for info in files),
+        note="" if dropped or files else "there was nothing to drop",
+    )
+
+
+def _wanted(config: TableConfig, names: Sequence[str] | None, lying: Sequence[str] | set[str]) -> set[str]:
+    """The partitions to drop; all of those that the properties name where nobody names any.
+
+    Raises:
+        InvalidRequest: there is none of that name, or others need it.
+    """
+    held = _listed(config)
+    if names is None:
+        return set(held)
+    for name in names:
+        if name not in held and name not in lying:
+            raise InvalidRequest(
+                f"the metadata table has no partition {name}",
+                table=config.name,
+                expected=", ".join(sorted(held)) or "no name: there is no metadata table",
+                found=name,
+                next_step="name one of these; `hudi-ops metadata show TABLE` describes them"
+                if held
+                else "nothing is to be done: there is nothing to drop",
+            )
+    wanted = set(names)
+    left = held - wanted
+    needed = [
+        (MetadataPartition.FILES, sorted(left)),
+        (MetadataPartition.RECORD_INDEX, sorted(name for name in left if name.startswith(_SECONDARY))),
+        (MetadataPartition.COLUMN_STATS, sorted(left & {MetadataPartition.PARTITION_STATS})),
+    ]
+    for partition, needing in needed:
+        if partition in wanted and needing:
+            raise InvalidRequest(
+                f"the partition {partition} of the metadata table cannot go while others need it",
+                table=config.name,
+                expected=f"{', '.join(needing)} dropped with it",
+                found=", ".join(sorted(wanted)),
+                next_step=f"`hudi-ops metadata drop TABLE {' '.join(sorted(wanted | set(needing)))}`",
+            )
+    return wanted
+
+
+def _refuse_index(config: TableConfig, index: IndexKind, dropped: set[str]) -> None:
+    """Nobody could tell where a key of such a table is.
+
+    Raises:
+        InvalidRequest: rows go where the record index says.
+    """
+    if index == "record_index" and MetadataPartition.RECORD_INDEX in dropped:
+        raise InvalidRequest(
+            "the record index is this table's index: without it no writer finds the rows that are there",
+            table=config.name,
+            expected="other partitions",
+            found=", ".join(sorted(dropped)),
+            next_step=f"name the partitions to drop; {build_again(MetadataPartition.RECORD_INDEX)} makes a damaged one anew",
+        )
+
+
+def _refuse_changed(before: TableConfig, now: TableConfig) -> None:
+    """What is dropped and built anew was chosen by what there was.
+
+    Raises:
+        Conflict: partitions came or went.
+    """
+    if _listed(now) != _listed(before):
+        raise Conflict(
+            "the metadata table got or lost partitions before some of it were dropped to be built anew",
+            table=now.name,
+            expected=", ".join(sorted(_listed(before))) or "none",
+            found=", ".join(sorted(_listed(now))) or "none",
+            next_step="run the same call again",
+        )
+
+
+def _refuse_indexing(state: TableState) -> None:
+    """An index that is being built may be one of them, or be made of them.
+
+    Raises:
+        Busy: Apache Hudi builds one.
+    """
+    indexing = next((one for one in state.timeline.pending if one.kind == "indexing"), None)
+    if indexing is not None:
+        raise Busy(
+            "an index of the metadata table is being built",
+            table=state.config.name,
+            instant=indexing.time,
+            next_step="finish or drop the index with Apache Hudi, then run the same call again",
+        )
+
+
+def _delete(session: Session, wanted: set[str], *, whole: bool) -> list[FileInfo]:
+    """Delete what the properties do not name any more.
+
+    Raises:
+        Busy: the lock was lost.
+        Conflict: somebody built it again.
+    """
+    ctx = session.ctx
+    # Under the lock, and after a last look: Apache Hudi builds a metadata table under the same lock.
+    with hold_lock(ctx, "delete what was dropped of the metadata table") as held:
+        config = load_config(ctx.storage)
+        files = _files(session, wanted, config, whole=whole)
+        if files and not held.still_mine():
+            raise Busy(
+                "the table lock was lost before the metadata table's files were deleted",
+                table=config.name,
+                next_step="run the same call again: readers do without them already, and the files go then",
+            )
+        # After the listing: what is named by now is not ours to delete.
+        config = load_config(ctx.storage)
+        again = _listed(config) if whole else _listed(config) & wanted
+        if again:
+            raise Conflict(
+                f"somebody built the metadata table again ({', '.join(sorted(again))})",
+                table=config.name,
+                next_step="let Apache Hudi's writers run with hoodie.metadata.enable=false, then run the same call again",
+            )
+        if _listed(config):
+            _forget(session, wanted)
+        for info in files:
+            ctx.storage.delete(info.path)
+    return files
+
+
+def _files(session: Session, wanted: set[str], config: TableConfig, *, whole: bool) -> list[FileInfo]:
+    """Files that go: those of the partitions, or all there is where none stays."""
+    storage = session.ctx.storage
+    if whole or (wanted and not _listed(config) - wanted):
+        return list(storage.list(FOLDER))
+    return [info for name in sorted(wanted) for info in storage.list(f"{FOLDER}/{name}")]
+
+
+def _forget(session: Session, dropped: set[str]) -> None:
+    """Take definitions of dropped secondary and expression indexes out of the table's."""
+    definitions = load_index_definitions(session.ctx.storage)
+    kept = {name: one for name, one in definitions.items() if name not in dropped or is_kept(name)}
+    if kept != definitions:
+        session.ctx.storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions(kept))
+
+
+def without_partitions(config: TableConfig, dropped: Collection[str]) -> TableConfig:
+    """The settings as they will be once partitions are dropped."""
+    return config.model_copy(
+        update={
+            "metadata_partitions": tuple(name for name in config.metadata_partitions if name not in dropped),
+            "metadata_partitions_inflight": tuple(
+                name for name in config.metadata_partitions_inflight if name not in dropped
+            ),
+        }
+    )
+
+
+def _listed(config: TableConfig) -> set[str]:
+    return set(config.all_metadata_partitions)

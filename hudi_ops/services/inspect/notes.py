@@ -1,0 +1,94 @@
+"""One line for people about a plan or a result of a table service: what it works on, and how much of it."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from hudi_ops.timeline.content.plans import (
+    CleanPlan,
+    CleanResult,
+    CompactionPlan,
+    FilesByPartition,
+    IndexPlan,
+    ReplacePlan,
+    RestorePlan,
+    RollbackPlan,
+    RolledBack,
+    Savepoint,
+)
+
+
+@singledispatch
+def note_of(said: object) -> str:
+    """What a plan or result is about; empty when there is none."""
+    return ""
+
+
+@note_of.register
+def _compaction(said: CompactionPlan) -> str:
+    logs = sum(len(one.log_files) for one in said.slices)
+    partitions = len({one.partition_path for one in said.slices})
+    return f"merges {logs} log files of {_count(len(said.slices), 'file group')} in {_count(partitions, 'partition')}"
+
+
+@note_of.register
+def _replace(said: ReplacePlan) -> str:
+    if not said.groups:
+        return ""
+    slices = [one for group in said.groups for one in group]
+    return f"rewrites {_count(len(slices), 'file group')} in {_count(len(said.groups), 'group')}"
+
+
+@note_of.register
+def _clean_plan(said: CleanPlan) -> str:
+    return f"will delete {_files(said.files)}" + _retained(said.earliest_retained)
+
+
+@note_of.register
+def _clean_result(said: CleanResult) -> str:
+    failed = sum(map(len, said.failed.values()))
+    return (
+        f"deleted {_files(said.files)}"
+        + (f", failed on {failed}" if failed else "")
+        + _retained(said.earliest_retained)
+    )
+
+
+@note_of.register
+def _rollback_plan(said: RollbackPlan) -> str:
+    return f"will roll back {said.target_action} {said.target}: {_files(said.files)}"
+
+
+@note_of.register
+def _rolled_back(said: RolledBack) -> str:
+    return f"rolled back {', '.join(said.targets)}: {_files(said.files)} deleted"
+
+
+@note_of.register
+def _restore(said: RestorePlan) -> str:
+    to = f" to savepoint {said.savepoint}" if said.savepoint else ""
+    return f"undoes {_count(len(said.targets), 'instant')}{to}"
+
+
+@note_of.register
+def _savepoint(said: Savepoint) -> str:
+    comment = f": {said.comments}" if said.comments else ""
+    return f"protects {_files(said.files)}, made by {said.made_by or 'nobody named'}{comment}"
+
+
+@note_of.register
+def _index(said: IndexPlan) -> str:
+    return "builds " + ", ".join(f"{name} up to {instant}" for name, instant in said.partitions)
+
+
+def _files(files: FilesByPartition) -> str:
+    used = [names for names in files.values() if names]
+    return f"{_count(sum(map(len, used)), 'file')} in {_count(len(used), 'partition')}"
+
+
+def _retained(instant: str) -> str:
+    return f"; snapshots from {instant} on stay readable" if instant else ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,317 @@
+"""What `hudi-ops timeline` and `hudi-ops show` print, as plain values. Works on every table that can be opened, ours or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.concurrency.lease.lease import read_lease
+from hudi_ops.config.table import TableConfig, TableFacts
+from hudi_ops.errors import Corrupt, HudiOpsError, Unsupported
+from hudi_ops.metadata.reader.listing import open_listing
+from hudi_ops.read.prune import with_metadata
+from hudi_ops.services.create.adoption import ADOPTS
+from hudi_ops.services.inspect.notes import note_of
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline, load_timeline
+from hudi_ops.timeline.content.archived import ArchivedInstant, load_history
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.plans import read_plan, read_result, result_of
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.commit_log import POINTER_KEY, Log, Pointer, read_slot
+from hudi_ops.timeline.log.head import open_log
+from hudi_ops.timeline.names import WRITE_ACTIONS
+from hudi_ops.timeline.settings.properties_file import load_config
+from hudi_ops.timeline.state import CommitReader
+from hudi_ops.view.schema import row_schema, table_schema
+from hudi_ops.view.slices import visible_slices
+
+LAST_INSTANTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineRow:
+    """One instant. Counts are None where its files do not say; `owner` works on a pending one, `slot` is its place in the log."""
+
+    time: str
+    action: str
+    state: str
+    completion_time: str = ""
+    operation: str = ""
+    files: int | None = None
+    rows_written: int | None = None
+    inserted: int | None = None
+    updated: int | None = None
+    deleted: int | None = None
+    bytes_written: int | None = None
+    owner: str = ""
+    slot: int | None = None
+    note: str = ""
+    archived: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TableSummary:
+    """What a table is and holds.
+
+    File groups, files, bytes and rows count what readers see now; `rows` is None where write statistics cannot tell. `columns`
+    are (name, type). `commit_log` says whether there is one, since when, and how long it is. `why_not_writable` is empty when this
+    library can write the table.
+    """
+
+    name: str
+    path: str
+    version: int
+    type: str
+    layout: int
+    keys: tuple[str, ...]
+    key_generator: str
+    meta_fields: bool
+    hive_style: bool
+    url_encode: bool
+    partition_fields: tuple[str, ...]
+    ordering_fields: tuple[str, ...]
+    merge_mode: str
+    columns: tuple[tuple[str, str], ...]
+    index: str
+    buckets: int | None
+    hash_fields: tuple[str, ...]
+    timezone: str
+    commit_log: str
+    partitions: int
+    file_groups: int
+    base_files: int
+    log_files: int
+    total_bytes: int
+    rows: int | None
+    metadata_partitions: tuple[str, ...]
+    writable: bool
+    why_not_writable: str
+    last_instants: tuple[TimelineRow, ...]
+    pending_instants: tuple[TimelineRow, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values; columns as objects with name and type."""
+        plain = asdict(self)
+        plain["columns"] = [{"name": name, "type": kind} for name, kind in self.columns]
+        return plain
+
+
+def describe_timeline(storage: Storage, *, archived: bool = False, limit: int | None = None) -> list[TimelineRow]:
+    """The timeline's instants, oldest first.
+
+    Args:
+        storage: the table.
+        archived: archived instants too; those of layout 1 cannot be read, which a row without a time says.
+        limit: the newest so many.
+
+    Raises:
+        InvalidRequest: the path is not a table.
+        Corrupt: its settings cannot be read.
+    """
+    config = load_config(storage)
+    timeline = load_timeline(storage, config)
+    reader = _Reader(storage, timeline, CommitReader(storage))
+    chosen = _newest(timeline.instants, limit)
+    rows = [reader.row(instant) for instant in chosen]
+    if archived and (limit is None or len(rows) < limit):
+        history = load_history(storage, config, with_content=True)
+        known = {(one.time, one.kind) for one in timeline}
+        older = [_archived_row(one) for one in history.instants if (one.time, one.action) not in known]
+        if history.note:
+            older.insert(0, TimelineRow("", "", "archived", note=history.note, archived=True))
+        rows = sorted([*_newest(older, None if limit is None else limit - len(rows)), *rows], key=lambda row: row.time)
+    return rows
+
+
+def describe_table(storage: Storage) -> TableSummary:
+    """Facts about a table: settings, schema, what readers see, and whether it can be written.
+
+    Raises:
+        InvalidRequest: the path is not a table.
+        Corrupt: its settings or a commit cannot be read.
+    """
+    config = load_config(storage)
+    timeline = load_timeline(storage, config)
+    commits = CommitReader(storage)
+    reader = _Reader(storage, timeline, commits)
+    listed = with_metadata(
+        storage, config, timeline, "auto", lambda metadata: open_listing(storage, config, metadata).walk().files
+    )
+    slices = visible_slices(config, timeline, commits, listed)
+    log = _load_log(storage, timeline, commits)
+    facts = log.properties.facts if log is not None else None
+    why_not = _why_not_writable(config, log)
+    bases = [one.base for one in slices if one.base is not None]
+    logs = [file for one in slices for file in one.logs]
+    return TableSummary(
+        name=config.name,
+        path=storage.uri,
+        version=config.version,
+        type=config.table_type,
+        layout=config.layout,
+        keys=config.record_key_fields,
+        key_generator=config.key_generator,
+        meta_fields=config.populate_meta_fields,
+        hive_style=config.hive_style,
+        url_encode=config.url_encode,
+        partition_fields=config.partition_fields,
+        ordering_fields=config.ordering_fields,
+        merge_mode=config.merge_mode,
+        columns=_columns(config, timeline, commits),
+        index=facts.index if facts is not None else "",
+        buckets=facts.buckets if facts is not None and facts.has_buckets else None,
+        hash_fields=facts.hash_fields if facts is not None else (),
+        timezone=_zone(config, facts),
+        commit_log=_log_state(storage, log),
+        partitions=len(listed),
+        file_groups=len(slices),
+        base_files=len(bases),
+        log_files=len(logs),
+        total_bytes=sum(file.size_bytes for file in (*bases, *logs)),
+        rows=None if logs else _rows(timeline, commits, {file.path for file in bases}),
+        metadata_partitions=config.metadata_partitions,
+        writable=not why_not,
+        why_not_writable=why_not,
+        last_instants=tuple(reader.row(one) for one in timeline.instants[-LAST_INSTANTS:]),
+        pending_instants=tuple(reader.row(one) for one in timeline.pending),
+    )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Makes rows out of instants of one timeline."""
+
+    storage: Storage
+    timeline: Timeline
+    commits: CommitReader
+
+    def row(self, instant: Instant) -> TimelineRow:
+        state = instant.state.name.lower()
+        plain = TimelineRow(instant.time, instant.action, state, instant.completion_time)
+        try:
+            if instant.is_completed and instant.is_write:
+                metadata = self.commits.metadata(self.timeline, instant)
+                return plain if metadata is None else _counted(plain, metadata)
+            result = read_result(self.storage, self.timeline, instant)
+            plan = read_plan(self.storage, self.timeline, instant) if result is None else None
+            note = note_of(result if result is not None else plan)
+        except Corrupt as error:
+            # A list of instants is what people look at when a file is broken: one bad file must not hide the others.
+            note = f"cannot be read: {error.what}"
+        return TimelineRow(
+            instant.time,
+            instant.action,
+            state,
+            instant.completion_time,
+            owner="" if instant.is_completed else self._owner(instant.time),
+            note=note,
+        )
+
+    def _owner(self, time: str) -> str:
+        lease = read_lease(self.storage, time)
+        if lease is None:
+            return ""
+        return str(lease.owner) if lease.owner is not None else "Apache Hudi"
+
+
+def _counted(row: TimelineRow, metadata: CommitMetadata) -> TimelineRow:
+    stats = metadata.stats
+    replaced = sum(map(len, (metadata.replaced or {}).values()))
+    return TimelineRow(
+        row.time,
+        row.action,
+        row.state,
+        row.completion_time,
+        operation=metadata.operation,
+        files=len(stats),
+        rows_written=sum(stat.num_writes for stat in stats),
+        inserted=sum(stat.num_inserts for stat in stats),
+        updated=sum(stat.num_update_writes for stat in stats),
+        deleted=sum(stat.num_deletes for stat in stats),
+        bytes_written=sum(stat.total_write_bytes for stat in stats),
+        slot=_slot(metadata),
+        note=f"replaces {replaced} file groups" if replaced else "",
+        archived=row.archived,
+    )
+
+
+def _slot(metadata: CommitMetadata) -> int | None:
+    try:
+        pointer = Pointer.decode(metadata.extra)
+    except (ValueError, TypeError) as error:
+        raise Corrupt(f"{POINTER_KEY} of a commit cannot be read: {error}") from error
+    return pointer.slot if pointer is not None else None
+
+
+def _archived_row(one: ArchivedInstant) -> TimelineRow:
+    plain = TimelineRow(one.time, one.action, "completed", one.completion_time, archived=True)
+    try:
+        if one.action in WRITE_ACTIONS and one.metadata:
+            return _counted(plain, CommitMetadata.from_bytes(one.metadata, f"archived {one.time}"))
+        result = result_of(one.action, one.metadata, f"archived {one.time}") if one.metadata else None
+        note = note_of(result)
+    except Corrupt as error:
+        note = f"cannot be read: {error.what}"
+    return TimelineRow(one.time, one.action, "completed", one.completion_time, note=note, archived=True)
+
+
+def _newest(values: Any, limit: int | None) -> Any:
+    return values if limit is None else values[max(0, len(values) - limit) :]
+
+
+def _columns(config: TableConfig, timeline: Timeline, commits: CommitReader) -> tuple[tuple[str, str], ...]:
+    try:
+        schema = row_schema(config, table_schema(config, timeline, commits))
+    except (Unsupported, Corrupt):
+        # A table that nobody has written to, or a type we cannot read: everything else is still worth showing.
+        return ()
+    return tuple((field.name, str(field.type)) for field in schema)
+
+
+def _load_log(storage: Storage, timeline: Timeline, commits: CommitReader) -> Log | None:
+    newest = commits.newest_with(timeline, POINTER_KEY)
+    return open_log(storage, Pointer.decode(newest.extra) if newest is not None else None)
+
+
+def _why_not_writable(config: TableConfig, log: Log | None) -> str:
+    try:
+        refuse_unwritable(config)
+    except HudiOpsError as error:
+        return error.found or error.what
+    return "it has no commit log: the first write, or `hudi-ops adopt`, begins one" if log is None else ""
+
+
+def _zone(config: TableConfig, facts: TableFacts | None) -> str:
+    if not config.is_in_local_time:
+        return "UTC"
+    return facts.timezone if facts is not None else "local time of its writers"
+
+
+def _log_state(storage: Storage, log: Log | None) -> str:
+    if log is None:
+        return "none"
+    first = read_slot(storage, 0)
+    begun = "adopted" if first is not None and first.decision_id.startswith(ADOPTS) else "made"
+    return f"since the table was {begun}, newest slot {log.head}"
+
+
+def _rows(timeline: Timeline, commits: CommitReader, visible: set[str]) -> int | None:
+    """Rows in the visible base files by their write statistics; None when a file's writer is not on the active timeline."""
+    counted = dict(_written(timeline, commits))
+    if not visible <= counted.keys():
+        return None
+    return sum(counted[path] for path in visible)
+
+
+def _written(timeline: Timeline, commits: CommitReader) -> Iterator[tuple[str, int]]:
+    for instant in timeline.completed_writes:
+        metadata = commits.metadata(timeline, instant)
+        for stat in metadata.stats if metadata is not None else ():
+            yield stat.path.lstrip("/"), stat.num_writes

@@ -1,0 +1,295 @@
+"""Compaction of the metadata table: after so many of its deltas, beside ongoing writes, its log files become base files.
+
+Base files first, which nobody sees; then, under the table's lock and after a last look, one file of the timeline that makes them
+count. Whoever was there first, and whatever came between, the metadata table stays right: see docs/protocol.md §18.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from hudi_ops.commit.recover.recover import finish_unfinished
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.concurrency.lock.locks import hold_lock
+from hudi_ops.concurrency.transaction import unfinished
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.errors import Busy, Conflict, HudiOpsError
+from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
+from hudi_ops.metadata.reader.layout import Basis, basis_of, kept_partitions
+from hudi_ops.metadata.reader.slices import list_partition
+from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER, MetadataPartition
+from hudi_ops.metadata.writer.cleaning import superseded_files
+from hudi_ops.metadata.writer.compaction import (
+    ACTION,
+    CompactionInputs,
+    GroupInput,
+    MergedGroup,
+    commit_bytes,
+    compaction_time,
+    compactions,
+    deltas_since_compaction,
+    inputs_at,
+    merged_group,
+    plan_bytes,
+    taken_below,
+)
+from hudi_ops.storage.claim import ensure
+from hudi_ops.storage.protocol import Folder
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.names import MERGING_ACTIONS, completed_name, inflight_name, requested_name
+from hudi_ops.timeline.state import TableState
+
+logger = logging.getLogger(__name__)
+
+KEPT_MS = 10 * 60 * 1000
+"""How long files of the metadata table stay after nobody begins to read them any more."""
+
+_PURPOSE = "compact the metadata table"
+_NOTHING = "nothing to merge: no write lies below the newest one that was not merged already"
+
+
+@dataclass(frozen=True)
+class MetadataCompaction:
+    """What a compaction of the metadata table did, or would do. `instant` is None when nothing was merged; sizes in bytes.
+
+    `records` are those of the new base files; `cleaned` counts files that went, of slices that nobody reads any more.
+    """
+
+    table: str
+    instant: str | None
+    groups: int = 0
+    log_files: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    records: int = 0
+    cleaned: int = 0
+    seconds: float = 0.0
+    dry_run: bool = False
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What is merged, and upon which state that was chosen."""
+
+    state: TableState
+    basis: Basis
+    instants: MetadataInstants
+    inputs: CompactionInputs
+    listed: Sequence[tuple[MetadataPartition, Folder]]
+
+
+def after_write(session: Session) -> None:
+    """Compact the metadata table if enough deltas lie upon it. Never fails the write that has just completed.
+
+    Args:
+        session: the table; its `metadata_compact_after` says how many are enough, and its last write counted them.
+    """
+    if session.metadata_deltas < session.metadata_compact_after:
+        return
+    try:
+        done = compact_metadata(session)
+    except (Busy, Conflict) as error:
+        logger.info("the metadata table is compacted by a later write: %s", error)
+    except HudiOpsError as error:
+        logger.warning("the metadata table was not compacted, which the next write tries again: %s", error)
+    else:
+        logger.info("metadata table: %s", done.note or f"compacted {done.log_files} log files at {done.instant}")
+
+
+def compact_metadata(session: Session, *, dry_run: bool = False) -> MetadataCompaction:
+    """Merge the log files of the metadata table into new base files, and clear away what nobody reads any more.
+
+    Args:
+        session: the table.
+        dry_run: say what would be merged; change nothing.
+
+    Raises:
+        Unsupported: the table cannot be written.
+        Busy: the lock was not to be had in time, or was lost.
+        Corrupt: a file of the metadata table is damaged.
+    """
+    started_s = session.ctx.clock.monotonic_s()
+    state = session.loader.load() if dry_run else finish_unfinished(session)
+    refuse_unwritable(state.config)
+    if not state.config.all_metadata_partitions:
+        return MetadataCompaction(state.config.name, None, dry_run=dry_run, note="the table has no metadata table")
+    chosen = _choose(session, state)
+    if chosen is None:
+        return MetadataCompaction(state.config.name, None, dry_run=dry_run, note=_NOTHING)
+    if dry_run:
+        done = _preview(chosen)
+    else:
+        done = _publish(session, chosen, _merge(session, chosen))
+        done = replace(done, cleaned=_clean(session, chosen))
+    return replace(done, seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
+
+
+def _choose(session: Session, state: TableState) -> _Chosen | None:
+    """What there is to merge; None for nothing.
+
+    Raises:
+        Busy: somebody is between the two commits of a write.
+    """
+    storage = session.ctx.storage
+    own = load_metadata_timeline(storage)
+    # After the metadata table's: what is complete there was requested here before.
+    state = session.loader.relist(state)
+    if unfinished(state) is not None:
+        raise Busy(**_not_now(state, "a write is being completed"))
+    _refuse_unsettled(own, state)
+    instant = compaction_time(own, state.timeline)
+    if not instant or not deltas_since_compaction(own) or instant <= max(compactions(own), default=""):
+        return None
+    instants = MetadataInstants(own, state.timeline, session.commits.archived)
+    partitions = kept_partitions(state.config)
+    folders = _engine(session).map(lambda one: list_partition(storage, one), partitions)
+    listed = tuple(zip(partitions, folders, strict=True))
+    inputs = inputs_at(instant, instants, listed)
+    if not inputs.groups:
+        return None
+    return _Chosen(state, basis_of(storage, state, own), instants, inputs, listed)
+
+
+def _refuse_unsettled(own: Timeline, state: TableState) -> None:
+    """What is complete in the metadata table and pending in the table may still be rolled back.
+
+    Raises:
+        Busy: there is such an instant, or another program's compaction is under way.
+    """
+    for one in own:
+        of_data = state.timeline.find(one.time)
+        if one.kind == "deltacommit" and one.is_completed and of_data is not None and not of_data.is_completed:
+            raise Busy(**_not_now(state, f"{of_data} is between its two commits"))
+        if one.action in MERGING_ACTIONS and not one.is_completed:
+            raise Busy(**_not_now(state, f"{one} of another program is under way in the metadata table"))
+
+
+def _not_now(state: TableState, what: str) -> dict[str, str]:
+    return {
+        "what": f"the metadata table cannot be compacted now: {what}",
+        "table": state.config.name,
+        "next_step": "nothing: the next write tries it again",
+    }
+
+
+def _merge(session: Session, chosen: _Chosen) -> list[MergedGroup]:
+    """Merge and put all groups. Their bodies are let go.
+
+    Raises:
+        Unavailable: a file could not be read: somebody compacted and cleaned, or dropped the metadata table, meanwhile.
+    """
+    storage, version = session.ctx.storage, chosen.state.config.version
+
+    def step(group: GroupInput) -> MergedGroup:
+        merged = merged_group(storage, chosen.inputs, group, version, chosen.instants.counts)
+        storage.put(merged.path, merged.body)
+        return replace(merged, body=b"")
+
+    return _engine(session).map(step, chosen.inputs.groups)
+
+
+def _publish(session: Session, chosen: _Chosen, merged: Sequence[MergedGroup]) -> MetadataCompaction:
+    """Make the new base files count, unless what they were made of is not what lies there any more.
+
+    Raises:
+        Busy: the lock was not to be had in time, or was lost.
+        Conflict: something came between.
+    """
+    ctx, inputs = session.ctx, chosen.inputs
+    with hold_lock(ctx, _PURPOSE) as held:
+        state = session.finish_decided()
+        own = load_metadata_timeline(ctx.storage)
+        if inputs.instant not in compactions(own):
+            named = state.config.all_metadata_partitions
+            # Of a partition that was dropped nobody completes anything any more, and its folder is to stay away.
+            ctx.storage.delete_all([one.path for one in merged if one.stat.partition_path not in named])
+            if basis_of(ctx.storage, state, own) != chosen.basis:
+                raise Conflict(**_changed(state, "it got or lost partitions"))
+            _refuse_changed(inputs, own, state)
+            if not held.still_mine():
+                raise Busy(
+                    f"the table lock was lost before it was decided to {_PURPOSE}",
+                    table=state.config.name,
+                    next_step="run the same call again, or leave it to the next write",
+                )
+            _put(session, inputs, commit_bytes(merged, state.config.version))
+    return replace(
+        _preview(chosen),
+        dry_run=False,
+        bytes_out=sum(one.stat.file_size_in_bytes for one in merged),
+        records=sum(one.stat.num_writes for one in merged),
+    )
+
+
+def _refuse_changed(inputs: CompactionInputs, own: Timeline, state: TableState) -> None:
+    """What was merged must be all that lies below the compaction's time, and still count.
+
+    What was put stays: another process with the same time may be about to complete it. The next compaction clears it away.
+
+    Raises:
+        Busy: somebody is between the two commits of a write.
+        Conflict: it is not.
+    """
+    _refuse_unsettled(own, state)
+    if compactions(own) != inputs.before:
+        raise Conflict(**_changed(state, "somebody else compacted it"))
+    if taken_below(own, inputs.instant) != inputs.taken:
+        raise Conflict(**_changed(state, "a write with an older completion time came, or one was undone"))
+    if any(one.time == inputs.instant for timeline in (own, state.timeline) for one in timeline):
+        raise Conflict(**_changed(state, f"the time {inputs.instant} was taken"))
+
+
+def _changed(state: TableState, what: str) -> dict[str, str]:
+    return {
+        "what": f"the metadata table changed while it was compacted: {what}",
+        "table": state.config.name,
+        "next_step": "nothing: the next write tries it again",
+    }
+
+
+def _put(session: Session, inputs: CompactionInputs, commit: bytes) -> None:
+    storage = session.ctx.storage
+    # The completed file first: by this one put it all counts. Without it the other two would be a plan that Apache Hudi takes up,
+    # and its base files would lie beside ours; a completed instant that lacks them is read and archived by all.
+    done = completed_name(inputs.instant, ACTION, inputs.completion_time)
+    ensure(storage, f"{TIMELINE_FOLDER}/{done}", commit)
+    ensure(storage, f"{TIMELINE_FOLDER}/{requested_name(inputs.instant, ACTION)}", plan_bytes(inputs))
+    ensure(storage, f"{TIMELINE_FOLDER}/{inflight_name(inputs.instant, ACTION)}", b"")
+
+
+def _clean(session: Session, chosen: _Chosen) -> int:
+    """Delete files of slices that were superseded twice, a while ago, and base files that never counted."""
+    before_ms = session.ctx.clock.now_ms() - KEPT_MS
+    gone = [
+        path
+        for partition, folder in chosen.listed
+        for path in superseded_files(partition, folder, chosen.instants, chosen.inputs.instant, before_ms)
+    ]
+    session.ctx.storage.delete_all(gone)
+    return len(gone)
+
+
+def _preview(chosen: _Chosen) -> MetadataCompaction:
+    groups = chosen.inputs.groups
+    return MetadataCompaction(
+        table=chosen.state.config.name,
+        instant=chosen.inputs.instant,
+        groups=len(groups),
+        log_files=sum(len(one.slice.logs) for one in groups),
+        bytes_in=sum(one.size_bytes for one in groups),
+        dry_run=True,
+    )
+
+
+def _engine(session: Session) -> LocalEngine:
+    # A metadata table is small beside its table: executors would wait for its files longer than they work on them.
+    return session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else LocalEngine()

@@ -1,0 +1,289 @@
+"""What people ask for by hand: undo one pending write whose writer is gone, or do what every write does first, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hudi_ops.commit.recover.dead_writers import is_dead
+from hudi_ops.commit.recover.recover import finish_unfinished, recover
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.commit.undo.cancel import cancel_write
+from hudi_ops.commit.undo.foreign_rollbacks import (
+    LeftRollback,
+    finish_left,
+    left_rollbacks,
+    refuse_other_kinds,
+    still_silent,
+)
+from hudi_ops.commit.undo.rollback import Undone, may_be_foreign, roll_back
+from hudi_ops.commit.undo.unclaimed_files import files_of
+from hudi_ops.concurrency.lease.lease import Lease, read_lease
+from hudi_ops.errors import Busy, Conflict, InvalidRequest, Unsupported
+from hudi_ops.timeline.content.archived import load_history
+from hudi_ops.timeline.content.rollbacks import rollback_of
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.cancelled import fate_of
+from hudi_ops.timeline.log.entries import Complete
+from hudi_ops.timeline.names import WRITE_ACTIONS, State
+from hudi_ops.timeline.state import TableState
+
+_LIST = "copy an instant from `hudi-ops timeline`"
+
+
+@dataclass(frozen=True)
+class RollbackResult:
+    """A pending write that was rolled back, or would be. `files` are those that it announced; `rollback` is None in a dry run."""
+
+    table: str
+    instant: str
+    action: str
+    owner: str
+    rollback: str | None
+    files: tuple[str, ...]
+    dry_run: bool = False
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Left:
+    """A pending instant that a recovery left alone, and why; `state` is `requested` or `inflight`."""
+
+    instant: str
+    action: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class RecoverResult:
+    """What a recovery did: writes that it rolled back, and pending instants that it left alone."""
+
+    table: str
+    rolled_back: tuple[Undone, ...]
+    left: tuple[Left, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+def recover_table(session: Session, *, abandoned: bool = False) -> RecoverResult:
+    """Finish what was decided, and clear away what dead writers left.
+
+    Args:
+        session: the table.
+        abandoned: finish the pending rollbacks of Apache Hudi as well: whoever calls knows that its programs have ended. Pending
+            writes without a heartbeat and without a rollback stay: these are named one by one (`rollback_write`).
+
+    Raises:
+        Unsupported: the table cannot be written.
+        Busy: the table lock was not to be had in time.
+    """
+    refuse_unwritable(session.loader.load().config)
+    undone = recover(session)
+    state = session.loader.load()
+    refused: dict[str, str] = {}
+    for one in left_rollbacks(session, state) if abandoned else ():
+        try:
+            undone.append(finish_left(session, state, one))
+        except (InvalidRequest, Unsupported, Busy, Conflict) as error:
+            refused[one.rollback.time] = error.what
+    state = session.loader.load() if abandoned else state
+    left = (
+        Left(one.time, one.action, one.state.name.lower(), refused.get(one.time) or _why_left(session, one))
+        for one in state.timeline.pending
+    )
+    return RecoverResult(state.config.name, tuple(undone), tuple(left))
+
+
+def rollback_write(session: Session, instant: str, *, abandoned: bool = False, dry_run: bool = False) -> RollbackResult:
+    """Undo a pending write whose writer is dead.
+
+    Where Apache Hudi has begun to roll it back and did not get to the end, its rollback is finished, only if `abandoned`.
+
+    Args:
+        session: the table.
+        instant: the write's request time.
+        abandoned: whoever calls knows that its writer is gone, where no heartbeat tells: a single writer of Apache Hudi makes none.
+        dry_run: say what would be deleted; change nothing.
+
+    Raises:
+        InvalidRequest: no such instant, a completed one, or one whose writer may be alive and `abandoned` was not said.
+        Unsupported: a pending service other than a compaction, or the table cannot be written.
+        Busy: its writer is alive, or somebody else is rolling it back.
+        Conflict: it completed meanwhile.
+    """
+    state = session.loader.load() if dry_run else finish_unfinished(session)
+    refuse_unwritable(state.config)
+    found = state.timeline.find(instant)
+    begun = list(left_rollbacks(session, state, instant))
+    if found is not None:
+        _refuse_other_kinds(state, found)
+    if begun:
+        return _finish(session, state, begun, abandoned=abandoned, dry_run=dry_run)
+    if found is None:
+        return _absent(session, state, instant)
+    lease = read_lease(session.ctx.storage, instant)
+    cancelled = session.was_cancelled(state, instant)
+    is_plan = found.action == "compaction" and State.INFLIGHT not in found.states
+    if not cancelled and not (is_plan and lease is None):  # nobody has begun such a plan
+        refuse_alive(session, state, lease, instant, abandoned=abandoned)
+    owner = _owner(lease)
+    if dry_run:
+        paths = files_of(session, state, instant, foreign=may_be_foreign(found, lease))
+        return RollbackResult(state.config.name, instant, found.kind, owner, None, tuple(paths), dry_run=True)
+    if not cancel_write(session, instant, "asked for by hand", still_silent(session, instant, lease)):
+        raise Conflict(
+            "the write completed, or its writer came back, meanwhile",
+            table=state.config.name,
+            instant=instant,
+            next_step="see `hudi-ops timeline`",
+        )
+    undone = roll_back(session, found)
+    if undone is None:
+        raise Busy(
+            "somebody else is rolling it back, or the plan of a pending rollback cannot be read",
+            table=state.config.name,
+            instant=instant,
+            next_step="see `hudi-ops timeline` and `hudi-ops verify`",
+        )
+    return RollbackResult(state.config.name, instant, undone.action, owner, undone.rollback, undone.files)
+
+
+def refuse_alive(session: Session, state: TableState, lease: Lease | None, instant: str, *, abandoned: bool) -> None:
+    """Never roll back a live writer, and never take a missing heartbeat alone for death.
+
+    Raises:
+        Busy: its heartbeat is young.
+        InvalidRequest: it has none, and the caller did not say that its writer is gone.
+    """
+    if lease is None:
+        if abandoned:
+            return
+        raise InvalidRequest(
+            "this write has no heartbeat, so nothing tells whether its writer is alive",
+            table=state.config.name,
+            instant=instant,
+            expected="a heartbeat that stopped, or the word that its writer is gone",
+            found="no heartbeat",
+            next_step="once its writer has surely ended, run the same call with --abandoned",
+        )
+    if not is_dead(session, instant):
+        raise Busy(
+            f"{_owner(lease)} is writing",
+            table=state.config.name,
+            instant=instant,
+            expected="a writer whose heartbeat stopped",
+            found=f"a beat {max(0, session.ctx.clock.now_ms() - lease.beaten_ms) / 1000:.0f} s ago",
+            next_step="stop that process, or wait: a write that ends by itself clears up after itself",
+        )
+
+
+def _finish(
+    session: Session, state: TableState, begun: Sequence[LeftRollback], *, abandoned: bool, dry_run: bool
+) -> RollbackResult:
+    """Finish what Apache Hudi has begun, every rollback of the write.
+
+    Raises:
+        InvalidRequest: `abandoned` was not said.
+    """
+    first, name = begun[0], state.config.name
+    lease = read_lease(session.ctx.storage, first.target.time)
+    if not abandoned:
+        raise InvalidRequest(
+            f"Apache Hudi has begun to undo this write (rollback {first.rollback.time}), and may be at it",
+            table=name,
+            instant=first.target.time,
+            expected="a finished rollback, or the word that its program is gone",
+            found=str(first.rollback),
+            next_step="a write of Apache Hudi finishes it; once its programs have surely ended, run the same call with --abandoned",
+        )
+    refuse_other_kinds(state, first)
+    if dry_run:
+        paths = files_of(session, state, first.target.time, foreign=True, plan=first.plan)
+        return RollbackResult(
+            name, first.target.time, first.target.kind, _owner(lease), None, tuple(paths), dry_run=True
+        )
+    undone = [finish_left(session, state, one) for one in begun]
+    files = sorted({path for one in undone for path in one.files})
+    return RollbackResult(name, first.target.time, first.target.kind, _owner(lease), undone[0].rollback, tuple(files))
+
+
+def _refuse_other_kinds(state: TableState, found: Instant) -> None:
+    if found.is_completed:
+        raise InvalidRequest(
+            f"this {found.kind} is completed: its rows are the table's",
+            table=state.config.name,
+            instant=found.time,
+            expected="a pending write",
+            found=str(found),
+            next_step="going back to an earlier state is a restore, which hudi-ops cannot do yet; `hudi-ops read --as-of` shows it",
+        )
+    # A compaction's log files fall back to the older slices; in version 6 those written since name the plan (docs/format.md §9.2).
+    if found.action not in WRITE_ACTIONS and not (found.action == "compaction" and state.config.layout == 2):
+        raise Unsupported(
+            f"a pending {found.action} is not rolled back by hand",
+            table=state.config.name,
+            instant=found.time,
+            expected="a pending write",
+            found=str(found),
+            next_step="`hudi-ops recover` finishes rollbacks of ours; services of Apache Hudi are its own to finish or roll back",
+        )
+
+
+def _absent(session: Session, state: TableState, instant: str) -> RollbackResult:
+    """Nothing on the timeline: done before, completed long ago, or never there.
+
+    Raises:
+        InvalidRequest: one of the last two.
+    """
+    done = rollback_of(session.ctx.storage, state.timeline, instant)
+    if done is not None or session.was_cancelled(state, instant):
+        note = "it was rolled back before"
+        if done is not None:
+            note = f"rollback {done.time} undid it before"
+        if done is not None and not done.is_completed:
+            note = (
+                f"rollback {done.time} of it is under way; once its process has ended, `hudi-ops recover` finishes it"
+            )
+        return RollbackResult(state.config.name, instant, "", "", done.time if done else None, (), note=note)
+    fate = fate_of(session.ctx.storage, state, instant)
+    archived = any(one.time == instant for one in load_history(session.ctx.storage, state.config).instants)
+    is_completed = archived or (fate is not None and isinstance(fate[1], Complete))
+    raise InvalidRequest(
+        "this instant was completed and archived" if is_completed else "no such instant",
+        table=state.config.name,
+        instant=instant,
+        expected="a pending write",
+        found="an archived instant" if is_completed else "nothing of that time on the timeline",
+        next_step="it cannot be undone" if is_completed else _LIST,
+    )
+
+
+def _why_left(session: Session, instant: Instant) -> str:
+    lease = read_lease(session.ctx.storage, instant.time)
+    if lease is not None and not lease.is_dead(session.ctx.clock):
+        return f"{_owner(lease)} is at it"
+    if instant.action == "compaction":
+        begun = "begun and not completed" if lease is not None or State.INFLIGHT in instant.states else "planned"
+        return f"a compaction that is {begun}: `hudi-ops compact TABLE --instant {instant.time}` executes it"
+    if instant.kind == "rollback" and lease is None:
+        return "a rollback of Apache Hudi's, which its next write finishes; if none comes, `hudi-ops recover TABLE --abandoned`"
+    if instant.action not in WRITE_ACTIONS:
+        return f"a pending {instant.action}, which its program finishes or rolls back"
+    if lease is None:
+        return "no heartbeat: its writer may be alive; if it is gone, `hudi-ops rollback TABLE INSTANT --abandoned`"
+    return "somebody else is rolling it back"
+
+
+def _owner(lease: Lease | None) -> str:
+    if lease is None:
+        return "an unknown writer"
+    return str(lease.owner) if lease.owner is not None else "a writer of Apache Hudi"

@@ -1,0 +1,147 @@
+"""Ending a contradiction between `hoodie.properties` and the commit log: a person says which is right, and a slot records it.
+
+Source: docs/protocol.md §6.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass
+from typing import Any, get_args
+
+from hudi_ops.commit.session import Session
+from hudi_ops.config.logged_settings import (
+    ORDERING_FIELDS,
+    PARTITION_FIELDS,
+    RECORD_KEYS,
+    Difference,
+    SettingsSource,
+    as_logged,
+    differences,
+    settings_of,
+)
+from hudi_ops.config.table import TableConfig
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.timeline.log.entries import Entry, Properties
+from hudi_ops.timeline.log.head import newest_log
+from hudi_ops.timeline.settings.properties_file import read_properties
+from hudi_ops.timeline.settings.settings_check import kept_settings, repaired_config
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.schema import row_schema, table_schema
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PropertiesRepair:
+    """What a repair did, or would do. `source` None: nobody chose yet. `slot` records the choice; None: nothing was decided."""
+
+    table: str
+    source: SettingsSource | None
+    differences: tuple[Difference, ...]
+    slot: int | None = None
+    dry_run: bool = False
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+def repair_properties(session: Session, source: SettingsSource | None, *, dry_run: bool = False) -> PropertiesRepair:
+    """Put the values of the commit log back into `hoodie.properties`, or take those of the file for right.
+
+    Args:
+        session: the table.
+        source: which of the two is right; None, with `dry_run` only: not chosen yet.
+        dry_run: say where they differ; change nothing.
+
+    Raises:
+        InvalidRequest: no such source, the table has no commit log, or the file names fields that are no columns.
+        Corrupt: the file cannot be read, or cannot be understood with these values.
+        Busy: the lock was not to be had in time.
+    """
+    if source not in get_args(SettingsSource) and not (source is None and dry_run):
+        raise InvalidRequest(
+            f"properties cannot be repaired from {source!r}", expected="log or file", found=str(source)
+        )
+    storage = session.ctx.storage
+    log = newest_log(storage)
+    if log is None:
+        raise InvalidRequest(
+            "the table has no commit log: there is nothing to hold its properties against",
+            table=storage.uri,
+            expected="a table that was made or adopted by hudi-ops",
+            found="no commit log",
+            next_step="correct hoodie.properties by hand, or run `hudi-ops adopt`",
+        )
+    name = repaired_config(storage).name
+    kept = kept_settings(storage, log.properties_slot, log.properties)
+    wrong = differences(kept, read_properties(storage))
+    if dry_run or source is None:
+        return PropertiesRepair(name, source, wrong, dry_run=True, note=_note(source, wrong, is_kept=bool(kept)))
+    session.loader.repairs = source
+    try:
+        decided = session.decide(lambda state, slot: _entry(session, state, source), "repair hoodie.properties")
+    finally:
+        session.loader.repairs = None
+    if decided is None:
+        return PropertiesRepair(name, source, (), note=_note(source, (), is_kept=bool(kept)))
+    logger.warning(
+        "slot %s: properties of %s as the %s says: %s", decided.slot, name, source, "; ".join(map(str, wrong))
+    )
+    return PropertiesRepair(name, source, wrong, decided.slot)
+
+
+def _entry(session: Session, state: TableState, source: SettingsSource) -> Entry | None:
+    """What records the choice; None when there is none to make."""
+    kept = session.settings(state)
+    # Not the state's: its settings are those of the log already.
+    raw = read_properties(session.ctx.storage)
+    if kept and not differences(kept, raw):
+        return None
+    decision = session.entry(state, f"repair properties {session.ctx.ids.new_id()}")
+    facts = state.log.properties.facts
+    if source == "log":
+        if not kept:
+            return None
+        repaired = as_logged(raw, kept)
+        changed = {key: value for key, value in repaired.items() if raw.get(key) != value}
+        gone = tuple(sorted(raw.keys() - repaired.keys()))
+        return Properties(**decision, set=changed, remove=gone, facts=facts, settings=kept)
+    _refuse_unknown_fields(session, state)
+    return Properties(**decision, facts=facts, settings=settings_of(raw))
+
+
+def _refuse_unknown_fields(session: Session, state: TableState) -> None:
+    config: TableConfig = state.config
+    columns = row_schema(config, table_schema(config, state.timeline, session.commits)).names
+    for key, fields in (
+        (RECORD_KEYS, config.record_key_fields),
+        (PARTITION_FIELDS, config.partition_fields),
+        (ORDERING_FIELDS, config.ordering_fields),
+    ):
+        for field in fields:
+            if field.split(".")[0] not in columns:
+                raise InvalidRequest(
+                    f"{key} names {field}, which is no column of the table: the file cannot be right",
+                    table=config.name,
+                    expected=", ".join(columns),
+                    found=field,
+                    next_step="correct the file, or put the values of the log back with "
+                    "`hudi-ops repair-properties TABLE --from-log`",
+                    field=field,
+                )
+
+
+def _note(source: SettingsSource | None, wrong: tuple[Difference, ...], *, is_kept: bool) -> str:
+    if wrong:
+        return ""
+    if is_kept:
+        return "hoodie.properties agrees with the commit log: there is nothing to repair"
+    if source != "file":
+        return (
+            "the commit log keeps no values of hoodie.properties: the table was adopted by an earlier release; check the file, "
+            "then record its values with `hudi-ops repair-properties TABLE --accept-file`"
+        )
+    return "the commit log keeps no values of hoodie.properties yet: those of the file are recorded"

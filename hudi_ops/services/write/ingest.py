@@ -1,0 +1,377 @@
+"""Ingest: source rows are tagged, merged bucket by bucket and committed; each source file is taken exactly once.
+
+All that can be wrong with the input is found before the table is touched: rows are read, cast, keyed and tagged first, and only
+then is an instant reserved.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from zlib import crc32
+
+import pyarrow as pa
+
+from hudi_ops.commit.apply.metadata_delta import wanted_facts
+from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.ledger import POINTER_PREFIX, ledger_path
+from hudi_ops.commit.recover.recover import is_due, ready, recover
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.support import refuse_other_index, refuse_unwritable
+from hudi_ops.commit.undo.rollback import undo_attempt
+from hudi_ops.commit.write import Write
+from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.concurrency.conflicts import refuse_changed_properties
+from hudi_ops.concurrency.markers import marker_path
+from hudi_ops.engine.protocol import Engine, Scattered
+from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
+from hudi_ops.files.statistics.statistics import NO_FACTS, WantedFacts
+from hudi_ops.index.simple_bucket import computed_keys
+from hudi_ops.kernels.merging.merge import Operation, Ordering
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.services.base.merging import merging_of
+from hudi_ops.services.create.create import ensure_first_commit
+from hudi_ops.services.indexing.drop import drop_metadata
+from hudi_ops.services.metadata_table.compact import after_write
+from hudi_ops.services.write.attempt import begin_watched
+from hudi_ops.services.write.batch import Batch, is_read_once, tagged
+from hudi_ops.services.write.evolve import ColumnChange, columns_after
+from hudi_ops.services.write.operations import INSERT, INSERT_OVERWRITE_TABLE
+from hudi_ops.services.write.replace import hiding, replaced_by
+from hudi_ops.services.write.routing.lookup import LocatedRouter
+from hudi_ops.services.write.routing.routes import BucketRouter, Router, Routes, Target
+from hudi_ops.services.write.tasks.append import write_bucket
+from hudi_ops.services.write.tasks.duplicates import find_duplicates, refuse_duplicate
+from hudi_ops.services.write.tasks.merge import BucketResult, BucketTask
+from hudi_ops.timeline.content.footprint import LOOKED_KEY, TAKEN_KEY
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.schema import table_schema
+
+logger = logging.getLogger(__name__)
+
+YOUNG_S = 1.0
+"""How old a state may be from which a write sets out: what completed since is validated, and may be a conflict."""
+
+
+@dataclass(frozen=True)
+class IngestResult:
+    """What an ingest did. `instant` is None when there was nothing to do; bytes are of the files written; times in seconds.
+
+    `replaced` counts the file groups that an overwrite hid; their rows count as neither updated nor deleted. `logged` counts rows
+    and deletes that went to log files of a merge-on-read table: what they meet shows when the group is read or compacted.
+    """
+
+    table: str
+    operation: str
+    instant: str | None
+    completion_time: str | None
+    engine: str
+    engine_reason: str
+    files: int
+    rows_in: int
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    ignored: int = 0
+    logged: int = 0
+    file_groups: int = 0
+    replaced: int = 0
+    bytes_written: int = 0
+    seconds: float = 0.0
+    note: str = ""
+    schema_changes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_s: float) -> IngestResult:
+    """Write a batch into the table and commit it.
+
+    Raises:
+        InvalidRequest: the batch does not fit the table. The table is byte for byte as it was.
+        Unsupported: the table needs something that is not written yet.
+        Conflict: another action that overlaps completed first; what this attempt wrote was rolled back.
+        Busy: a write of another program is pending without a heartbeat, and the settings do not say to pass it.
+    """
+    read_s = session.ctx.clock.monotonic_s()
+    state = session.loader.resume() if not is_due(session) and not is_read_once(batch) else session.loader.load()
+    try:
+        return _ingest_into(session, state, read_s, batch, engine, reason, started_s)
+    except (InvalidRequest, Unsupported):
+        if not session.loader.has_left(state):
+            raise
+        # Refused upon what this session's last write left, before anything was read: others may have added the column or deleted
+        # the key since. Nothing of it was begun: whatever begins reads the state first, or clears it.
+        read_s = session.ctx.clock.monotonic_s()
+        return _ingest_into(session, session.loader.load(), read_s, batch, engine, reason, started_s)
+
+
+def _ingest_into(
+    session: Session, state: TableState, read_s: float, batch: Batch, engine: Engine, reason: str, started_s: float
+) -> IngestResult:
+    refuse_unwritable(state.config)
+    refuse_other_index(state)
+    session.silent.refuse(state)  # before the source is read, and before a table of another program is adopted
+    change = columns_after(session, state, batch, engine)
+    schema = change.schema
+    with (
+        tagged(engine, state, batch, schema) as scattered,
+        _router_of(session, state, batch, engine, schema, scattered) as router,
+    ):
+        rows_in = sum(summary.rows for summary in scattered.summaries)
+        _refuse_before_it_begins(session, state, batch, schema, router)
+        _refuse_emptying(state, batch, rows_in)
+        if not rows_in and batch.ledger is None and not change.phrases:
+            return _nothing(state, batch, engine, reason, "nothing new: the batch has no rows")
+        intent = router.intent(batch.ledger.source_id if batch.ledger is not None else None)
+        start = _set_out(session, state, read_s, change)
+        operation = batch.operation
+        attempt, watch = begin_watched(session, state.config, operation, intent, start)
+        written: list[str] = []
+        try:
+            _refuse_moved(session, state, attempt, batch)
+            with session.keep(attempt.instant, epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
+                watch.begin(attempt)
+                wanted = wanted_facts(session, attempt.begun, schema)
+                routes = router.routes(attempt.begun)
+                tasks = _group_tasks(session, attempt, batch, schema, routes, wanted)
+                replaced = replaced_by(session, attempt.begun, operation, (task.partition_path for task in tasks))
+                keeper.check()
+                merge = watch.over(write_bucket, keeper.check) if engine.name == "local" else write_bucket
+                results: list[BucketResult] = routes.scattered.gather(merge, [(task.key, task) for task in tasks])
+                written += [result.stat.path for result in results if result.stat is not None]
+                keeper.check()
+                write = replace(
+                    _write_of(session, attempt, batch, results, routes.looked), wanted=wanted, schema=change.new
+                )
+                if replaced is not None:
+                    write = hiding(session, attempt.begun, write, replaced)
+                entry = complete_write(session, attempt, write)
+            session.settle(attempt.instant, _markers(attempt, tasks, results) if engine.name == "local" else None)
+            after_write(session)
+        except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
+            # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
+            undo_attempt(session, attempt.instant, error, written)
+            raise error.at(table=state.config.name, instant=attempt.instant) from error
+    return IngestResult(
+        table=state.config.name,
+        operation=batch.operation.name,
+        instant=attempt.instant,
+        completion_time=entry.completion_time,
+        engine=engine.name,
+        engine_reason=reason,
+        files=len(batch.files),
+        rows_in=rows_in,
+        inserted=sum(result.inserted for result in results),
+        updated=sum(result.updated for result in results),
+        deleted=sum(result.deleted for result in results),
+        ignored=sum(result.ignored for result in results),
+        logged=sum(result.logged for result in results),
+        file_groups=sum(result.stat is not None for result in results),
+        replaced=sum(map(len, (replaced or {}).values())),
+        bytes_written=sum(result.stat.file_size_in_bytes for result in results if result.stat is not None),
+        seconds=round(session.ctx.clock.monotonic_s() - started_s, 3),
+        schema_changes=change.phrases,
+    )
+
+
+def nothing_new(session: Session, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:
+    """The result of an ingest without new files; what dead attempts left is cleared all the same."""
+    state = session.loader.load()
+    recover(session)
+    return _nothing(state, batch, engine, reason, note)
+
+
+def _set_out(session: Session, state: TableState, read_s: float, change: ColumnChange) -> TableState | None:
+    """Recover the table and make it ready; the state to set out from, None where it has to be read anew."""
+    is_young = session.ctx.clock.monotonic_s() - read_s < YOUNG_S
+    start = ready(session, state if is_young else None)
+    if change.is_widened and _drops_partition_stats(session, state):
+        start = None
+    if not state.timeline.completed_writes:
+        ensure_first_commit(session)
+        start = None
+    return start
+
+
+def _drops_partition_stats(session: Session, state: TableState) -> bool:
+    """Drop the statistics of partitions before a column gets another type, and say whether there were any.
+
+    Their records say of what type they are, and Apache Hudi fails on those that were widened by records of another one. Its next
+    default writer builds them again, as `hudi-ops metadata build` does.
+    """
+    name = MetadataPartition.PARTITION_STATS
+    if name not in state.config.all_metadata_partitions:
+        return False
+    return bool(drop_metadata(session, [name]).dropped)
+
+
+def _router_of(
+    session: Session, state: TableState, batch: Batch, engine: Engine, schema: pa.Schema, scattered: Scattered
+) -> Router:
+    """By the table's index."""
+    if state.log.properties.facts.has_buckets:
+        return BucketRouter(session, batch.operation, scattered, scattered.summaries)
+    return LocatedRouter(session, batch.operation, engine, scattered, scattered.summaries, schema, state)
+
+
+def _group_tasks(
+    session: Session,
+    attempt: Attempt,
+    batch: Batch,
+    schema: pa.Schema,
+    routes: Routes,
+    wanted: WantedFacts,
+) -> list[BucketTask]:
+    """One task a file group, upon the slices that are visible in the state the attempt began from."""
+    state = attempt.begun
+    template = replace(
+        _bucket_template(session, state, schema, wanted),
+        operation=batch.operation.kernel or Operation.UPSERT,
+        instant=attempt.instant,
+        epoch=attempt.epoch,
+    )
+    return [
+        _group_task(template, target, target.file_id(state.log.table_id, attempt.instant)) for target in routes.targets
+    ]
+
+
+def _bucket_template(
+    session: Session, state: TableState, schema: pa.Schema, wanted: WantedFacts = NO_FACTS
+) -> BucketTask:
+    """What the tasks of all buckets share."""
+    merging = merging_of(state, schema) if state.config.table_type == "MERGE_ON_READ" else None
+    return BucketTask(
+        storage=session.ctx.storage,
+        table_name=state.config.name,
+        schema=schema,
+        ordering=next(iter(state.config.ordering_fields), None),
+        mode=Ordering(state.config.merge_mode),
+        operation=Operation.INSERT,
+        partition_path="",
+        bucket=0,
+        file_id="",
+        base=None,
+        log_format=session.log_format if merging is not None else None,
+        merging=merging,
+        keys=computed_keys(state.config, state.log.properties.facts),
+        wanted=wanted,
+    )
+
+
+def _group_task(template: BucketTask, target: Target, file_id: str) -> BucketTask:
+    """One file group as it is."""
+    found = target.found
+    return replace(
+        template,
+        partition_path=target.partition_path,
+        # Where it is no bucket, a number that tells groups apart all the same: row numbers and tokens are made of it.
+        bucket=target.number if target.is_bucket else crc32(file_id.encode()),
+        file_id=file_id,
+        base=found.base if found is not None else None,
+        logs=found.logs if found is not None else (),
+        log_format=None if target.is_rewritten else template.log_format,
+        chunks=target.chunks,
+    )
+
+
+def _markers(attempt: Attempt, tasks: Sequence[BucketTask], results: Sequence[BucketResult]) -> list[str]:
+    """Markers of tasks that ran once each, in this process."""
+    return [
+        marker_path(attempt.instant, result.stat.path, replaces=task.base is not None and not task.is_appended)
+        for task, result in zip(tasks, results, strict=True)
+        if result.stat is not None
+    ]
+
+
+def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: Batch) -> None:
+    """The batch was tagged and its ledger read before the attempt began: what changed in between is a conflict.
+
+    Raises:
+        Conflict: the table's settings, its schema or the source's ledger changed.
+    """
+    begun = attempt.begun
+    refuse_changed_properties(read.config.raw, begun.config.raw, attempt.instant)
+    schemas = [table_schema(state.config, state.timeline, session.commits) for state in (read, begun)]
+    ledger = batch.ledger
+    pointer = session.newest_extra(begun).get(POINTER_PREFIX + ledger.source_id, "") if ledger is not None else ""
+    what = (
+        "the table's index"
+        # Also where another adopter took slot 0 with other facts than those proposed here, by which the rows were routed.
+        if read.log.properties.facts != begun.log.properties.facts
+        else "the table's schema"
+        if schemas[0] != schemas[1]
+        else f"the ledger of source {ledger.uri}"
+        if ledger is not None and pointer != ledger.read_from
+        else ""
+    )
+    if what:
+        raise Conflict(
+            f"{what} changed while the source was read",
+            instant=attempt.instant,
+            next_step="run the same call again: it starts from the table as it is now",
+        )
+
+
+def _refuse_before_it_begins(
+    session: Session, state: TableState, batch: Batch, schema: pa.Schema, router: Router
+) -> None:
+    """What the table tells against the batch is told before an instant is taken: an insert must not write a key twice.
+
+    Raises:
+        InvalidRequest: names the key.
+    """
+    if batch.operation is not INSERT:
+        return
+    routes = router.routes(state)
+    template = _bucket_template(session, state, schema)
+    tasks = [_group_task(template, target, "") for target in routes.targets]
+    found = routes.scattered.gather(find_duplicates, [(task.key, task) for task in tasks])
+    for task, key in zip(tasks, found, strict=True):
+        if key is not None:
+            refuse_duplicate(state.config.name, key, f"partition {task.partition_path or '.'}")
+
+
+def _refuse_emptying(state: TableState, batch: Batch, rows_in: int) -> None:
+    if batch.operation is INSERT_OVERWRITE_TABLE and not rows_in:
+        # A source that came up empty is far more often a fault upstream than a wish.
+        raise InvalidRequest(
+            "an insert_overwrite_table without rows would empty the table",
+            table=state.config.name,
+            expected="at least one row",
+            found="none",
+            next_step="if the table shall be empty, truncate it: `hudi-ops truncate`, or Table.truncate()",
+        )
+
+
+def _write_of(
+    session: Session,
+    attempt: Attempt,
+    batch: Batch,
+    results: Sequence[BucketResult],
+    looked: str,
+) -> Write:
+    stats = [result.stat for result in results if result.stat is not None]
+    write = Write(
+        batch.operation.hudi_name,
+        stats,
+        {LOOKED_KEY: looked} if looked else {},
+        facts=[result.facts for result in results if result.facts is not None],
+    )
+    if batch.ledger is None:
+        return write
+    ledger = batch.ledger.with_files(batch.files)
+    path = ledger_path(attempt.instant, ledger.source_id)
+    session.ctx.storage.put(path, ledger.encode())
+    extra = {POINTER_PREFIX + ledger.source_id: path, TAKEN_KEY: ledger.source_id}
+    return replace(write, extra={**write.extra, **extra}, sources=frozenset({ledger.source_id}))
+
+
+def _nothing(state: TableState, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:
+    return IngestResult(
+        state.config.name, batch.operation.name, None, None, engine.name, reason, len(batch.files), 0, note=note
+    )

@@ -1,0 +1,146 @@
+"""Removing rows by where they lie: partitions by name, or all of them. A replace commit that replaces by nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from hudi_ops.commit.apply.metadata_delta import wanted_facts
+from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.recover.recover import finish_unfinished, recover
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.commit.undo.rollback import undo_attempt
+from hudi_ops.commit.write import Write
+from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
+from hudi_ops.services.create.create import ensure_first_commit
+from hudi_ops.services.metadata_table.compact import after_write
+from hudi_ops.services.write.attempt import begin_watched
+from hudi_ops.services.write.operations import Replaces, WriteOperation
+from hudi_ops.services.write.replace import HeldPartition, choose, groups_of, hiding, measured, plain_paths
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.schema import table_schema
+from hudi_ops.view.slices import Slice
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RemovalResult:
+    """What a removal took away, or would; `instant` is None when nothing was done. `rows` is None where log files hold some."""
+
+    table: str
+    operation: str
+    instant: str | None
+    completion_time: str | None
+    partitions: tuple[HeldPartition, ...]
+    dry_run: bool = False
+    seconds: float = 0.0
+    note: str = ""
+
+    @property
+    def file_groups(self) -> int:
+        """File groups of all partitions."""
+        return sum(one.file_groups for one in self.partitions)
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of all partitions."""
+        counted = [one.rows for one in self.partitions if one.rows is not None]
+        return sum(counted) if len(counted) == len(self.partitions) else None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all partitions' newest files; they stay until a cleaner removes them."""
+        return sum(one.size_bytes for one in self.partitions)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        plain = asdict(self)
+        plain["partitions"] = [asdict(one) for one in self.partitions]
+        return plain | {"file_groups": self.file_groups, "rows": self.rows, "size_bytes": self.size_bytes}
+
+
+def preview_removal(session: Session, operation: WriteOperation, wanted: Sequence[str]) -> RemovalResult:
+    """What a removal would take away now; changes nothing.
+
+    Raises:
+        InvalidRequest: a name that no partition has.
+        Unsupported: the table cannot be written.
+    """
+    state = session.loader.load()
+    refuse_unwritable(state.config)
+    held = _chosen(session, state, operation, wanted)
+    partitions = measured(session, state, held)
+    return RemovalResult(state.config.name, operation.name, None, None, partitions, dry_run=True)
+
+
+def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], started_s: float) -> RemovalResult:
+    """Hide every file group of partitions; earlier instants still show them.
+
+    Args:
+        session: the table.
+        operation: `delete_partition` or `truncate`.
+        wanted: partition paths or patterns; not looked at by `truncate`.
+        started_s: when the call began, by the monotonic clock.
+
+    Raises:
+        InvalidRequest: a name that no partition has. The table is as it was.
+        Unsupported: the table cannot be written.
+        Conflict: another write to these partitions completed first; nothing was removed.
+        Busy: Apache Hudi has planned a service on these partitions, a write of another program is pending without a heartbeat, or
+            the lock is held.
+    """
+    session.is_clean = False  # until this write has ended well
+    state = finish_unfinished(session)
+    refuse_unwritable(state.config)
+    session.silent.refuse(state)
+    held = _chosen(session, state, operation, wanted)
+    nothing = RemovalResult(state.config.name, operation.name, None, None, (), note="nothing to remove")
+    recover(session)
+    if not held:
+        return nothing
+    ensure_first_commit(session)
+    attempt, watch = begin_watched(session, state.config, operation, operation.intent((), held))
+    try:
+        with session.keep(attempt.instant, epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
+            watch.begin(attempt)
+            held = _chosen(session, attempt.begun, operation, wanted)
+            keeper.check()
+            partitions = measured(session, attempt.begun, held)
+            keeper.check()
+            schema = table_schema(state.config, state.timeline, session.commits)
+            # It writes no file; of those that it hides the metadata table may want the keys.
+            facts = replace(wanted_facts(session, attempt.begun, schema), columns=(), bloom=False)
+            write = hiding(session, attempt.begun, Write(operation.hudi_name, (), wanted=facts), held)
+            entry = complete_write(session, attempt, write)
+        session.settle(attempt.instant)
+        after_write(session)
+    except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
+        # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
+        undo_attempt(session, attempt.instant, error)
+        raise error.at(table=state.config.name, instant=attempt.instant) from error
+    return replace(
+        nothing,
+        instant=attempt.instant,
+        completion_time=entry.completion_time,
+        partitions=partitions,
+        seconds=round(session.ctx.clock.monotonic_s() - started_s, 3),
+        note="",
+    )
+
+
+def _chosen(
+    session: Session, state: TableState, operation: WriteOperation, wanted: Sequence[str]
+) -> dict[str, tuple[Slice, ...]]:
+    if operation.replaces is Replaces.PARTITIONS and (paths := plain_paths(wanted)):
+        # Names alone: the rest of the table need not be listed, unless one of them is wrong.
+        held = groups_of(session, state, paths)
+        if held.keys() == set(paths):
+            return held
+    held = groups_of(session, state)
+    if operation.replaces is Replaces.TABLE:
+        return held
+    return {path: held[path] for path in choose(held, wanted, state.config)}

@@ -1,0 +1,83 @@
+"""Whether keys are in a file group already: what an insert asks before it begins, and once more when it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from hudi_ops.config.columns import RECORD_KEY
+from hudi_ops.errors import Internal, InvalidRequest
+from hudi_ops.files.base.base_file import BaseFileReader
+from hudi_ops.files.slice.slice_scan import SliceScan, SliceTask
+from hudi_ops.kernels.merging.merge import Ordering, combine, existing
+from hudi_ops.services.write.tasks.merge import BucketTask, keyed
+
+
+def find_duplicates(task: BucketTask, tables: Sequence[pa.Table]) -> str | None:
+    """A record key that an insert must not write: the bucket has it, or the rows hold it twice. None when all are new."""
+    keys = pa.concat_tables(tables).column(RECORD_KEY).combine_chunks()
+    winners = combine(keys, None, Ordering.COMMIT_TIME)
+    if len(winners) < len(keys):
+        twice = np.setdiff1d(np.arange(len(keys)), winners.to_numpy())
+        return str(keys[int(twice[0])])
+    return first_known(task, keys)
+
+
+def refuse_duplicate(table: str, key: str, where: str) -> NoReturn:
+    """Refuse an insert.
+
+    Args:
+        table: its name.
+        key: the one that is there, or comes twice.
+        where: it does.
+
+    Raises:
+        InvalidRequest: always.
+    """
+    raise InvalidRequest(
+        f"an insert would write key {key} twice",
+        table=table,
+        expected="keys that the table does not have, each once",
+        found=f"{key} in {where}",
+        next_step="use --operation upsert to replace rows that are there",
+        record_key=key,
+    )
+
+
+def first_known(task: BucketTask, keys: pa.Array) -> str | None:
+    """The first of some record keys that the group has, log files merged; None when it has none of them."""
+    if task.base is None and not task.logs:
+        return None
+    held = _held(task)
+    known = existing(held, keys)
+    return str(keys[int(np.flatnonzero(known)[0])]) if known.any() else None
+
+
+def _held(task: BucketTask) -> pa.ChunkedArray:
+    """Record keys of the group's rows.
+
+    Raises:
+        Internal: there are log files, and nobody said how they are merged.
+    """
+    names = (RECORD_KEY,) if task.keys is None else task.keys.fields
+    if task.base is not None and not task.logs:
+        return keyed(task, BaseFileReader(task.storage, task.base.path).read(names)).column(RECORD_KEY)
+    if task.merging is None:
+        raise Internal("log files in a table that has no rule to merge them", table=task.table_name)
+    rules, instants = task.merging
+    scan = SliceScan(
+        SliceTask(
+            storage=task.storage,
+            base=task.base.path if task.base is not None else None,
+            base_bytes=task.base.size_bytes if task.base is not None else 0,
+            logs=tuple((log.path, log.size_bytes) for log in task.logs),
+            rules=rules,
+            instants=instants,
+            schema=rules.key_columns,
+            columns=tuple(rules.key_columns.names),
+        )
+    )
+    return pa.chunked_array(rules.keys_of(scan.table()))

@@ -1,0 +1,280 @@
+"""The second task of an ingest, run by any engine: merge a bucket into its base file, and write the next one.
+
+It runs on executors: everything it needs comes in its input, and what it made goes back as a value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.concurrency.markers import put_marker
+from hudi_ops.config.columns import FILE_NAME, IS_DELETED, RECORD_KEY
+from hudi_ops.config.write_settings import LogFormat
+from hudi_ops.errors import Conflict, NotFound
+from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, stored_schema
+from hudi_ops.files.base.repeated_columns import concat_rows, decoded
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.log.visible_blocks import BlockInstants
+from hudi_ops.files.names import base_file_name, data_path
+from hudi_ops.files.statistics.collect import facts_of_base
+from hudi_ops.files.statistics.statistics import NO_FACTS, FileFacts, WantedFacts
+from hudi_ops.formats import partition_metadata
+from hudi_ops.kernels.keys.hashing import group_hash
+from hudi_ops.kernels.keys.keys import KeySpec, record_keys
+from hudi_ops.kernels.merging.merge import MergePlan, Operation, Ordering, combine, plan_append, plan_merge
+from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
+from hudi_ops.services.write.tasks.tag import chunk_key
+from hudi_ops.sources.runs import joined, picked
+from hudi_ops.storage.claim import ensure
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.content.commit_metadata import WriteStat
+from hudi_ops.timeline.names import ms_of_instant
+from hudi_ops.view.file_group import DataFile
+
+
+@dataclass(frozen=True)
+class BucketTask:
+    """One bucket to merge and write.
+
+    `base` is its visible base file, None for its first, and `logs` are the log files upon it; `file_id` names the group that is
+    written. `keys` says how record keys are made in a table without meta columns; None: base files have them in a column.
+    In a merge-on-read table `log_format` is that of log files, and `merging` says how they are merged; both None elsewhere, and
+    `log_format` where the group gets a base file whatever it holds. `wanted` are the facts that the metadata table is told of the
+    file. `chunks` is the key of the rows' chunks, empty for a bucket's.
+    """
+
+    storage: Storage
+    table_name: str
+    schema: pa.Schema
+    ordering: str | None
+    mode: Ordering
+    operation: Operation
+    partition_path: str
+    bucket: int
+    file_id: str
+    base: DataFile | None
+    instant: str = ""
+    epoch: int = 0
+    settings: WriterSettings = field(default_factory=WriterSettings)
+    keys: KeySpec | None = None
+    logs: tuple[DataFile, ...] = ()
+    log_format: LogFormat | None = None
+    merging: tuple[MergeRules, BlockInstants] | None = None
+    wanted: WantedFacts = NO_FACTS
+    chunks: str = ""
+
+    @property
+    def is_appended(self) -> bool:
+        """Whether the rows go to a log file: the group is there, and those who read the table merge."""
+        return self.log_format is not None and (self.base is not None or bool(self.logs))
+
+    @property
+    def key(self) -> str:
+        """Key of the chunks that the group's rows come in."""
+        return self.chunks or chunk_key(self.partition_path, self.bucket)
+
+    @property
+    def stored(self) -> pa.Schema:
+        """Columns of the base file to write."""
+        return stored_schema(self.schema, self.keys is None)
+
+
+@dataclass(frozen=True)
+class BucketResult:
+    """What a bucket's task did; `stat` is None when nothing had to be written, `facts` also when none were wanted.
+
+    `logged` counts rows and deletes of a log file of which nobody looked up what they meet.
+    """
+
+    stat: WriteStat | None
+    inserted: int
+    updated: int
+    deleted: int
+    ignored: int
+    logged: int = 0
+    facts: FileFacts | None = None
+
+
+def merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
+    """Second task: merge a bucket's incoming rows into its base file and write the next one, marker first.
+
+    Raises:
+        Conflict: an insert meets a key that was not there when it was checked, or the base file is gone.
+    """
+    try:
+        return _merge_and_write(task, tables)
+    except NotFound as error:
+        raise Conflict(
+            f"a base file vanished while it was rewritten: {error.what}",
+            instant=task.instant,
+            expected=task.base.path if task.base is not None else "",
+            next_step="run the same call again; somebody cleaned or restored the table meanwhile",
+        ) from error
+
+
+def _merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
+    incoming = joined(tables)
+    reader = BaseFileReader(task.storage, task.base.path, keep_encoded=True) if task.base is not None else None
+    if task.operation is Operation.DELETE and (reader is None or not reader.might_hold(incoming.column(RECORD_KEY))):
+        return BucketResult(None, 0, 0, 0, 0)
+    heads = _heads(task, incoming, reader)
+    incoming, plan = _resolve(task, incoming, heads)
+    result = BucketResult(None, plan.inserted, plan.updated, plan.deleted, plan.ignored)
+    if task.operation is Operation.INSERT and (plan.updated or plan.ignored):
+        raise Conflict(
+            "another writer inserted one of these keys meanwhile",
+            instant=task.instant,
+            expected="keys that the table does not have",
+            next_step="run the same call again: it names the key, or succeeds",
+        )
+    if plan.keep_base is None and len(plan.take_incoming) == 0:
+        return result
+    added, removed = _changed_keys(task, incoming, plan) if task.wanted.keys else (None, None)
+    name = base_file_name(task.file_id, group_hash(task.partition_path, task.bucket), task.epoch, task.instant)
+    if len(plan.take_incoming) < incoming.num_rows:
+        incoming = picked(incoming, pa.array(plan.take_incoming))
+    fresh = _fresh_rows(task, incoming, name)
+    del incoming
+    carried = _carried_rows(task, plan, reader, heads)
+    rows = fresh if carried is None else concat_rows(carried, fresh)
+    previous = reader.parquet if reader is not None else None
+    if task.keys is None:
+        old_bloom = reader.footer.bloom if reader is not None else None
+        rows = with_file_name(rows, name)
+        body = encode_base_file(rows, task.table_name, task.settings, old_bloom, fresh.column(RECORD_KEY), previous)
+    else:
+        body = encode_base_file(rows, task.table_name, task.settings, previous=previous)
+    path = data_path(task.partition_path, name)
+    put_marker(task.storage, task.instant, path, replaces=task.base is not None)
+    _put_partition_metadata(task)
+    task.storage.put(path, body)
+    facts = facts_of_base(path, body, task.stored, task.wanted, rows=rows, added=added, removed=removed)
+    return replace(result, stat=_stat(task, path, plan, rows.num_rows, body.size), facts=facts)
+
+
+def _changed_keys(task: BucketTask, incoming: pa.Table, plan: MergePlan) -> tuple[pa.Array, pa.Array]:
+    """The keys that were not in the group before, and those that are no more."""
+    keys = column_of(incoming, RECORD_KEY)
+    added, removed = keys.filter(pa.array(plan.is_new)), keys.filter(pa.array(plan.is_gone))
+    # Of rows that are only added nobody looked whether their keys repeat.
+    return pc.unique(added) if task.operation is Operation.APPEND else added, removed
+
+
+def _heads(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) -> pa.Table | None:
+    """The base's keys and, where they decide, its ordering values: enough to tell whether it has to be rewritten."""
+    if reader is None:
+        return None
+    if task.operation is Operation.APPEND:
+        return pa.table({})  # nothing decides: whatever is there is carried over
+    keys = (RECORD_KEY,) if task.keys is None else task.keys.fields
+    if task.operation is Operation.DELETE:
+        return keyed(task, decoded(reader.read(keys), keys))
+    # Nearly every upsert rewrites its bucket: one pass over the file, instead of one over its keys and one over the rest.
+    names = [name for name in task.stored.names if name != FILE_NAME]
+    by = [task.ordering] if task.ordering is not None and task.ordering in incoming.column_names else []
+    return keyed(task, decoded(reader.read(names), [*keys, *by]))
+
+
+def keyed(task: BucketTask, rows: pa.Table) -> pa.Table:
+    """Rows of the base with their record keys: as they are stored, or made anew of their fields."""
+    if task.keys is None or task.base is None:
+        return rows
+    # In the table's types of now: a key's text hangs on the unit of a timestamp.
+    fields = pa.schema([task.schema.field(name) for name in task.keys.fields])
+    return rows.append_column(RECORD_KEY, record_keys(conform(rows, fields, task.base.path), task.keys))
+
+
+def _resolve(task: BucketTask, incoming: pa.Table, heads: pa.Table | None) -> tuple[pa.Table, MergePlan]:
+    """One winner per incoming key, and what it does to the base."""
+    if task.operation is Operation.APPEND:
+        deletes = optional_column(incoming, IS_DELETED if IS_DELETED in incoming.column_names else None)
+        return incoming, plan_append(incoming.num_rows, deletes)
+    ordering = task.ordering if task.ordering in incoming.column_names else None
+    winners = combine(column_of(incoming, RECORD_KEY), optional_column(incoming, ordering), task.mode)
+    if len(winners) < incoming.num_rows:
+        incoming = picked(incoming, winners)
+    if task.operation is Operation.DELETE:
+        # A delete by key says nothing of event time: it removes whatever is there.
+        deletes, ordering = pa.repeat(True, incoming.num_rows), None
+    else:
+        deletes = optional_column(incoming, IS_DELETED if IS_DELETED in incoming.column_names else None)
+    if heads is None:
+        base_keys, base_ordering = pa.array([], pa.string()), None
+    else:
+        base_keys = heads.column(RECORD_KEY)
+        base_ordering = heads.column(ordering) if ordering in heads.column_names else None
+    keys = column_of(incoming, RECORD_KEY)
+    return incoming, plan_merge(base_keys, base_ordering, keys, optional_column(incoming, ordering), deletes, task.mode)
+
+
+def _fresh_rows(task: BucketTask, rows: pa.Table, name: str) -> pa.Table:
+    number = group_hash(task.partition_path, task.bucket)
+    if rows.num_rows == 0:
+        return task.stored.empty_table()
+    plain = conform(rows.drop_columns([RECORD_KEY]), task.schema, "the rows given").cast(task.schema)
+    if task.keys is not None:
+        return plain
+    return add_meta_columns(
+        plain,
+        keys=column_of(rows, RECORD_KEY),
+        partition_path=task.partition_path,
+        instant=task.instant,
+        file_name=name,
+        seqno_prefix=f"{task.instant}_{number}_",
+    )
+
+
+def _carried_rows(
+    task: BucketTask, plan: MergePlan, reader: BaseFileReader | None, heads: pa.Table | None
+) -> pa.Table | None:
+    """The base rows that stay, `_hoodie_file_name` null; what was read to decide is not read again."""
+    if reader is None or heads is None or task.base is None:
+        return None
+    missing = [name for name in task.stored.names if name != FILE_NAME and name not in heads.column_names]
+    rows = heads
+    if not set(missing).isdisjoint(reader.schema.names):
+        rest = reader.read(missing)
+        for name in heads.column_names:
+            rest = rest.append_column(name, heads.column(name))
+        rows = rest
+    rows = conform(rows, task.stored, task.base.path)
+    return rows if plan.keep_base is None else rows.filter(pa.array(plan.keep_base))
+
+
+def _put_partition_metadata(task: BucketTask) -> None:
+    depth = len(task.partition_path.split("/")) if task.partition_path else 0
+    body = partition_metadata.dumps(task.instant, depth, ms_of_instant(task.instant))
+    path = data_path(task.partition_path, partition_metadata.FILE_NAME)
+    if task.base is None and task.storage.head(path) is None:
+        # Another bucket of the partition may be first: any writer's file will do.
+        ensure(task.storage, path, body)
+
+
+def _stat(task: BucketTask, path: str, plan: MergePlan, rows: int, size_bytes: int) -> WriteStat:
+    return WriteStat(
+        file_id=task.file_id,
+        path=path,
+        partition_path=task.partition_path,
+        prev_commit=task.base.instant if task.base is not None else "null",
+        prev_base_file=task.base.name if task.base is not None else None,
+        num_writes=rows,
+        num_inserts=plan.inserted,
+        num_update_writes=plan.updated,
+        num_deletes=plan.deleted,
+        total_write_bytes=size_bytes,
+        file_size_in_bytes=size_bytes,
+    )
+
+
+def column_of(rows: pa.Table, column: str) -> pa.Array:
+    """A column in one piece."""
+    combined = rows.column(column).combine_chunks()
+    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def optional_column(rows: pa.Table, column: str | None) -> pa.Array | None:
+    """A column in one piece; None when none is asked for."""
+    return column_of(rows, column) if column is not None else None

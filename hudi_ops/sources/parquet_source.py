@@ -1,0 +1,49 @@
+"""Reading a Parquet source by row groups, so that neither a file nor a row group is in memory as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hudi_ops.sources.runs import Run, runs_of
+
+_BATCH_ROWS_MAX = 1 << 16
+_BATCH_BYTES = 4 << 20
+_READ_BYTES = 1 << 20
+
+
+def parquet_runs(source: pa.NativeFile, part: tuple[int, int], run_bytes: int) -> Iterator[Run]:
+    """The rows of some row groups of a file.
+
+    Args:
+        source: the file.
+        part: (i, n): the i-th of n parts, about equal in bytes; each row group belongs to one, parts in the order of rows.
+        run_bytes: size of a run.
+    """
+    # Pages are read as they are decoded; reading ahead would hold a whole row group's.
+    file = pq.ParquetFile(source, pre_buffer=False, buffer_size=_READ_BYTES)
+    groups, first = groups_of_part(file.metadata, part)
+    if not groups and part[0]:
+        return
+    rows = sum(file.metadata.row_group(group).num_rows for group in groups)
+    size_bytes = sum(file.metadata.row_group(group).total_byte_size for group in groups)
+    batch_rows = max(1, min(_BATCH_ROWS_MAX, rows * _BATCH_BYTES // max(1, size_bytes)))
+    batches = file.iter_batches(batch_size=batch_rows, row_groups=groups) if rows else ()
+    for offset, run in runs_of(batches, file.schema_arrow, run_bytes):
+        yield first + offset, run
+
+
+def groups_of_part(metadata: pq.FileMetaData, part: tuple[int, int]) -> tuple[list[int], int]:
+    """Row groups of a part, and the number of the first one's first row. By their own sizes, in their own order."""
+    number, parts = part
+    sizes = [max(1, metadata.row_group(group).total_byte_size) for group in range(metadata.num_row_groups)]
+    total, before, first, rows, found = sum(sizes), 0, 0, 0, list[int]()
+    for group, size in enumerate(sizes):
+        if (2 * before + size) * parts // (2 * total) == number:
+            first = first if found else rows
+            found.append(group)
+        before += size
+        rows += metadata.row_group(group).num_rows
+    return found, first

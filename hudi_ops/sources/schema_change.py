@@ -1,0 +1,287 @@
+"""How the columns of a table may change: added, or widened without loss. Every other difference is refused, both types named.
+
+The rules are those under which Apache Hudi and the `hudi` package read old files beside new ones (docs/format.md §6.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NoReturn
+
+import pyarrow as pa
+
+from hudi_ops.errors import HudiOpsError, InvalidRequest
+from hudi_ops.formats.arrow_types import MAX_PRECISION, table_columns
+from hudi_ops.sources.casts import is_read_as
+
+_is = pa.types
+_NARROWER: Final = {pa.int64(): {pa.int32()}, pa.float64(): {pa.int32(), pa.float32()}}
+"""Per type, those that it holds without loss; decimals aside."""
+
+_FOR_NEW: Final = {**_NARROWER, pa.float64(): {pa.int32(), pa.int64(), pa.float32()}}
+"""The same for columns without stored values: whole numbers of one source beside fractions of another, checked value by value."""
+
+_NESTED: Final = "nested"
+
+
+def merge_schemas(
+    table: pa.Schema, sources: Sequence[tuple[str, pa.Schema]], roles: Mapping[str, str] | None = None
+) -> pa.Schema:
+    """Give the columns of a table once it takes these sources.
+
+    Columns are matched by name. What the table lacks is added at its end, or at the end of its nested record, nullable. A column
+    becomes wider where the source's type holds every value of the table's; otherwise the table's type stays, and the values
+    must fit it. A column of which a source knows no type (all null) says nothing.
+
+    Args:
+        table: the table's columns, without meta columns.
+        sources: (where it comes from, its columns) of each source; their order decides only the order of added columns.
+        roles: what a column is for (`key`, `partition`, `ordering`); such columns keep their type.
+
+    Returns:
+        The table's columns in their order, then the added ones; equal to `table` when nothing changes, so applying it again
+        changes nothing.
+
+    Raises:
+        InvalidRequest: a change that readers of old files would not survive, or that looks like a rename; names column, both
+            types and what to do.
+        Unsupported: an added column has a type that a table cannot hold.
+
+    Source: docs/format.md §6.7.
+    """
+    roles = roles or {}
+    known: dict[str, list[tuple[str, pa.DataType]]] = {name: [] for name in table.names}
+    for where, schema in sources:
+        for field in _typed(schema, table, where):
+            known.setdefault(field.name, []).append((where, field.type))
+    fields = []
+    for field in table:
+        role = roles.get(field.name, "")
+        wider = [(where, _wider(field, where, kind, field.name, role)) for where, kind in known[field.name]]
+        fields.append(field.with_type(_joined(field.name, [("the table", field.type), *wider])))
+    added = [pa.field(name, _joined(name, given)) for name, given in known.items() if name not in table.names]
+    merged = pa.schema([*fields, *added])
+    _refuse_names(table, merged)
+    _refuse_rename(table, added, sources)
+    return merged
+
+
+def schema_changes(old: pa.Schema, new: pa.Schema) -> tuple[str, ...]:
+    """What changed from one schema to the next, one phrase a column: `added fare: double`, `widened seats: int32 to int64`."""
+    return tuple(_changes(list(old), list(new), ""))
+
+
+def _changes(old: list[pa.Field], new: list[pa.Field], parent: str) -> Iterator[str]:
+    before = {field.name: field.type for field in old}
+    for field in new:
+        path = parent + field.name
+        if field.name not in before:
+            yield f"added {path}: {field.type}"
+            continue
+        was, now = before[field.name], field.type
+        while _is.is_list(now) or _is.is_map(now):
+            was, now, path = _inner(was).type, _inner(now).type, path + ("[]" if _is.is_list(now) else ".value")
+        if _is.is_struct(now):
+            yield from _changes(list(was), list(now), f"{path}.")
+        elif was != now:
+            yield f"widened {path}: {was} to {now}"
+
+
+def _typed(schema: pa.Schema, table: pa.Schema, where: str) -> Iterator[pa.Field]:
+    """A source's columns as a table would hold them; those of no type are left out.
+
+    Raises:
+        InvalidRequest: a new column is declared not null.
+        HudiOpsError: a table cannot have such a column.
+    """
+    known = {field.name: field.type for field in table}
+    # No table has unsigned 64 bits, but numbers of that type may fit a column that is there.
+    same = {field.name for field in schema if field.name in known and field.type in {known[field.name], pa.uint64()}}
+    other = [_without_nulls(field) for field in schema if field.name not in same]
+    yield from (field for field in schema if field.name in same)
+    try:
+        columns = table_columns(pa.schema([field for field in other if field is not None]))
+    except HudiOpsError as error:
+        error.what = f"{where}: {error.what}"
+        raise
+    for field in columns:
+        if field.name not in table.names:
+            _refuse_not_null(where, field, field.name)
+        yield field
+
+
+def _refuse_not_null(where: str, field: pa.Field, path: str) -> None:
+    """Rows that are there have no value for what is added.
+
+    Raises:
+        InvalidRequest: the source declares it not null.
+    """
+    if not field.nullable:
+        raise InvalidRequest(
+            f"{where}: column {path} is new and declared not null, but the rows that are there have no value for it",
+            expected=f"{path}: {field.type}",
+            found=f"{path}: {field.type} not null",
+            next_step="declare it nullable in the source",
+            file=where,
+            field=path,
+        )
+
+
+def _without_nulls(field: pa.Field) -> pa.Field | None:
+    """The field without nested fields of type null; None when nothing is left of it."""
+    kind = field.type
+    if _is.is_null(kind):
+        return None
+    if _is.is_struct(kind) and kind.num_fields:
+        inner = [one for one in map(_without_nulls, kind) if one is not None]
+        return field.with_type(pa.struct(inner)) if inner else None
+    if _is.is_list(kind) and (item := _without_nulls(kind.value_field)) is not None:
+        return field.with_type(pa.list_(item))
+    return field
+
+
+def _wider(field: pa.Field, where: str, kind: pa.DataType, path: str, role: str = "") -> pa.DataType:
+    """The table's type after one source's; `role` says what forbids a wider one.
+
+    Raises:
+        InvalidRequest: they do not go together.
+    """
+    table = field.type
+    if kind == table:
+        return table
+    if _is.is_struct(table) and _is.is_struct(kind):
+        return _wider_record(table, where, kind, path)
+    if (_is.is_list(table) and _is.is_list(kind)) or (_is.is_map(table) and _is.is_map(kind)):
+        item, suffix = _inner(table), "[]" if _is.is_list(table) else ".value"
+        inner = item.with_type(_wider(item, where, _inner(kind).type, path + suffix, _NESTED))
+        return pa.list_(inner) if _is.is_list(table) else pa.map_(table.key_type, inner)
+    if not _holds(kind, table, _NARROWER):
+        if is_read_as(kind, table):
+            return table  # the values decide, as without a change of schema
+        next_step = "correct the source, or give it as a column of another name"
+        _refuse(where, path, table, kind, f"is {table} in the table and cannot become {kind}", next_step)
+    if role == _NESTED:
+        return table  # Apache Hudi fails on old files of a widened nested field: the values decide
+    if role:
+        what = f"is the table's {role} column, {table}, and cannot become {kind}"
+        _refuse(where, path, table, kind, what, f"cast it to {table} in the source")
+    return kind
+
+
+def _wider_record(table: pa.StructType, where: str, kind: pa.StructType, path: str) -> pa.DataType:
+    given = {one.name: one for one in kind}
+    fields = []
+    for one in table:
+        twin = given.pop(one.name, None)
+        wider = one.type if twin is None else _wider(one, where, twin.type, f"{path}.{one.name}", _NESTED)
+        fields.append(one.with_type(wider))
+    for one in given.values():
+        _refuse_not_null(where, one, f"{path}.{one.name}")
+    return pa.struct([*fields, *given.values()])
+
+
+def _joined(name: str, given: Sequence[tuple[str, pa.DataType]]) -> pa.DataType:
+    """The type that holds what all sources have.
+
+    Raises:
+        InvalidRequest: there is none.
+    """
+    kind = given[0][1]
+    for where, other in given[1:]:
+        both = _common(kind, other)
+        if both is None:
+            what = f"is {kind} in one source and {other} in another"
+            _refuse(where, name, kind, other, what, "give the column one type in all sources of an ingest")
+        kind = both
+    return kind
+
+
+def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The type that holds the values of both, where there is one; records get the fields of both."""
+    if _is.is_struct(one) and _is.is_struct(other):
+        return _common_record(one, other)
+    if (_is.is_list(one) and _is.is_list(other)) or (_is.is_map(one) and _is.is_map(other)):
+        inner = _common(_inner(one).type, _inner(other).type)
+        if inner is None:
+            return None
+        item = _inner(one).with_type(inner).with_nullable(_inner(one).nullable or _inner(other).nullable)
+        return pa.list_(item) if _is.is_list(one) else pa.map_(one.key_type, item)
+    if _is.is_decimal(one) and _is.is_decimal(other):
+        scale = max(one.scale, other.scale)
+        precision = max(one.precision - one.scale, other.precision - other.scale) + scale
+        return pa.decimal128(precision, scale) if precision <= MAX_PRECISION else None
+    return other if _holds(other, one, _FOR_NEW) else one if one == other or _holds(one, other, _FOR_NEW) else None
+
+
+def _common_record(one: pa.StructType, other: pa.StructType) -> pa.DataType | None:
+    given = {field.name: field for field in other}
+    fields = []
+    for field in one:
+        twin = given.pop(field.name, None)
+        kind = field.type if twin is None else _common(field.type, twin.type)
+        if kind is None:
+            return None
+        fields.append(pa.field(field.name, kind, twin is None or field.nullable or twin.nullable))
+    return pa.struct([*fields, *(field.with_nullable(True) for field in given.values())])
+
+
+def _holds(wide: pa.DataType, narrow: pa.DataType, narrower: Mapping[pa.DataType, set[pa.DataType]]) -> bool:
+    """Whether a type holds every value of another one, and more."""
+    if _is.is_decimal(wide) and _is.is_decimal(narrow):
+        whole = wide.precision - wide.scale >= narrow.precision - narrow.scale
+        return bool(wide != narrow and whole and wide.scale >= narrow.scale)
+    return narrow in narrower.get(wide, ())
+
+
+def _refuse_names(table: pa.Schema, merged: pa.Schema) -> None:
+    """What is there may have been made by another program, under other rules: only what changes is held to ours.
+
+    Raises:
+        InvalidRequest: an added name differs from another only in case.
+    """
+    table_columns(pa.schema([one for one in merged if one.name not in table.names or one != table.field(one.name)]))
+    lower = {name.lower(): name for name in table.names}
+    for name in merged.names[len(table) :]:
+        if (other := lower.get(name.lower(), name)) != name:
+            raise InvalidRequest(
+                f"column {name} is new, and differs from {other} only in case, which Spark cannot tell apart",
+                expected=other,
+                found=name,
+                next_step=f"name it {other} in the source",
+                field=name,
+            )
+
+
+def _refuse_rename(table: pa.Schema, added: Sequence[pa.Field], sources: Sequence[tuple[str, pa.Schema]]) -> None:
+    """A column that vanishes while one of its type appears has most likely a new name: taking it would null the old one.
+
+    Raises:
+        InvalidRequest: there are such columns.
+    """
+    named = {name for _, schema in sources for name in schema.names}
+    gone = {field.type: field.name for field in reversed(list(table)) if field.name not in named}
+    for field in added:
+        if (old := gone.get(field.type)) is not None:
+            raise InvalidRequest(
+                f"column {field.name} is new while {old}, of the same type, is missing: this looks like a rename",
+                expected=f"{old}: {field.type}",
+                found=f"{field.name}: {field.type}",
+                next_step=f"give the column its name in the table, {old}; or, if both are meant, add {field.name} first by an "
+                "ingest of no rows that has all columns",
+                field=field.name,
+            )
+
+
+def _refuse(where: str, path: str, table: pa.DataType, kind: pa.DataType, what: str, next_step: str) -> NoReturn:
+    raise InvalidRequest(
+        f"{where}: column {path} {what}",
+        expected=f"{path}: {table}",
+        found=f"{path}: {kind}",
+        next_step=next_step,
+        file=where,
+        field=path,
+    )
+
+
+def _inner(kind: pa.DataType) -> pa.Field:
+    return kind.value_field if _is.is_list(kind) else kind.item_field

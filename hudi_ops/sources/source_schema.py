@@ -1,0 +1,108 @@
+"""The columns of a source file, for tables that take new ones: Parquet says its types, JSON shows them, CSV has only names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.json as pajson
+import pyarrow.parquet as pq
+
+from hudi_ops.errors import InvalidRequest, NotFound
+from hudi_ops.sources.csv_quotes import refuse_bad_quotes
+from hudi_ops.sources.source import open_text, refuse_changed, source_format
+from hudi_ops.sources.text_source import json_type
+from hudi_ops.storage.protocol import FileInfo, Storage
+
+_is = pa.types
+
+
+@dataclass(frozen=True)
+class SchemaTask:
+    """One file to look at; `table` holds the table's columns, whose types CSV and JSON take over."""
+
+    storage: Storage
+    file: FileInfo
+    table: pa.Schema
+
+    @property
+    def where(self) -> str:
+        """The file, for errors."""
+        return f"{self.storage.uri}/{self.file.path}"
+
+
+def source_schema(task: SchemaTask) -> pa.Schema:
+    """Columns of one source file as Arrow types.
+
+    New columns of CSV are text: its numbers may be codes with leading zeros. New fields of JSON have the type that their values
+    show, and its texts stay texts. What only nulls are known of has the type null.
+
+    Raises:
+        InvalidRequest: the file cannot be read, or changed since it was listed.
+        NotFound: the store says now that the file is there, now that it is not.
+    """
+    kind = source_format(task.file.name)
+    try:
+        if kind == "parquet":
+            return pq.read_schema(task.storage.open_input(task.file.path))
+        if task.file.size_bytes == 0:
+            return task.table
+        return _in_larger_blocks(_csv_schema if kind == "csv" else _json_schema, task)
+    except NotFound:
+        refuse_changed(task.storage, task.file, task.where)
+        raise
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(
+            f"{task.where} cannot be parsed: {error}",
+            expected=f"a {kind} file",
+            next_step="correct the file, or take it out of the source folder",
+            file=task.where,
+        ) from error
+
+
+def _in_larger_blocks(read: Callable[[pa.NativeFile, pa.Schema, int | None], pa.Schema], task: SchemaTask) -> pa.Schema:
+    # A row larger than the readers' own blocks is no error of the source.
+    for block_bytes in (None, 1 << 24, 1 << 28, 2**31 - 1):
+        try:
+            with open_text(task.storage, task.file) as body:
+                return read(body, task.table, block_bytes)
+        except pa.ArrowInvalid as error:
+            if source_format(task.file.name) == "csv":
+                refuse_bad_quotes(lambda: open_text(task.storage, task.file))
+            if "block size" not in str(error) or block_bytes == 2**31 - 1:
+                raise
+    raise AssertionError  # pragma: no cover
+
+
+def _csv_schema(body: pa.NativeFile, table: pa.Schema, block_bytes: int | None) -> pa.Schema:
+    blocks = pacsv.ReadOptions(block_size=block_bytes)
+    lines = pacsv.ParseOptions(newlines_in_values=True)
+    names = pacsv.open_csv(body, read_options=blocks, parse_options=lines).schema.names
+    return pa.schema([table.field(name) if name in table.names else pa.field(name, pa.string()) for name in names])
+
+
+def _json_schema(body: pa.NativeFile, table: pa.Schema, block_bytes: int | None) -> pa.Schema:
+    options = pajson.ParseOptions(
+        explicit_schema=pa.schema([(field.name, json_type(field.type)) for field in table]),
+        unexpected_field_behavior="infer",
+    )
+    blocks = pajson.ReadOptions(block_size=block_bytes)
+    found = pajson.read_json(body, read_options=blocks, parse_options=options).schema
+    known = {field.name: field.type for field in table}
+    return pa.schema([field.with_type(_seen(field.type, known.get(field.name))) for field in found])
+
+
+def _seen(kind: pa.DataType, known: pa.DataType | None) -> pa.DataType:
+    """An inferred type with the table's where it has one, and without the times that were guessed from text."""
+    if _is.is_struct(kind):
+        inner = {one.name: one.type for one in known} if known is not None and _is.is_struct(known) else {}
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        return pa.struct([one.with_type(_seen(one.type, inner.get(one.name))) for one in fields])
+    if _is.is_list(kind):
+        item = known.value_type if known is not None and _is.is_list(known) else None
+        return pa.list_(_seen(kind.value_type, item))
+    if known is not None:
+        return known
+    return pa.string() if _is.is_timestamp(kind) else kind

@@ -1,0 +1,202 @@
+"""Reading CSV and JSON lines as a stream of record batches, and telling numbers that became infinite from infinities."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.json as pajson
+
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.sources.casts import first_infinite
+from hudi_ops.sources.csv_quotes import CheckedBody, refuse_bad_quotes
+from hudi_ops.sources.runs import Run, runs_of
+
+_BLOCKS_BYTES = (1 << 20, 1 << 24, 1 << 28, 2**31 - 1)
+"""How much the readers look at in one go. A row larger than a block is no error of the source: the next size is tried."""
+
+_JSON_INFINITY = re.compile(rb"[:,\[]\s*-?Inf")
+_OVERLAP_BYTES = 256
+
+
+class TextSource:
+    """One CSV or JSON lines file.
+
+    Args:
+        open_body: opens its bytes, uncompressed, from the start; called again where something has to be looked up.
+        kind: `csv` or `json`.
+        schema: the table's columns.
+        takes_unknown: fields of JSON that the schema does not have are passed over: it was made from this very file, and they
+            are null in every line.
+    """
+
+    def __init__(
+        self, open_body: Callable[[], pa.NativeFile], kind: str, schema: pa.Schema, *, takes_unknown: bool = False
+    ) -> None:
+        self._unexpected = "ignore" if takes_unknown else "error"
+        self._open_body = open_body
+        self._kind = kind
+        self._schema = schema
+        self._in_words: dict[str, bool] = {}
+
+    def runs(self, run_bytes: int) -> Iterator[Run]:
+        """All rows, as far parsed as the reader does it.
+
+        Raises:
+            ArrowInvalid: they cannot be parsed, or a quoted value of CSV is malformed.
+        """
+        done = 0
+        for block_bytes in _BLOCKS_BYTES:
+            try:
+                for first, rows in self._runs(block_bytes, done, run_bytes):
+                    yield first, rows
+                    done = first + rows.num_rows
+                return
+            except pa.ArrowInvalid as error:
+                self._explain_quotes()
+                if "block size" not in str(error) or block_bytes == _BLOCKS_BYTES[-1]:
+                    raise
+
+    def _explain_quotes(self) -> None:
+        """What Arrow says of a malformed value is seldom the cause, and a quote that never closes looks like a long row to it."""
+        if self._kind == "csv":
+            refuse_bad_quotes(self._open_body)
+
+    def refuse_overflow(self, rows: pa.Table, where: str) -> None:
+        """Both readers turn numbers that are too large into infinity.
+
+        Args:
+            rows: some of the file's rows, in the table's types.
+            where: the file, for errors.
+
+        Raises:
+            InvalidRequest: that happened.
+        """
+        for name in rows.column_names:
+            path = first_infinite(rows.column(name), name)
+            if path is None or self._is_in_words(name):
+                continue
+            raise InvalidRequest(
+                f"{where}: column {path} holds a number that is too large for the table",
+                expected=f"values that fit {rows.schema.field(name).type}",
+                found="a number that would become infinity",
+                next_step="correct the source; values are never cut or turned into nulls",
+                file=where,
+                field=path,
+            )
+
+    def _runs(self, block_bytes: int, skipped: int, run_bytes: int) -> Iterator[Run]:
+        if self._kind == "csv":
+            reader = _open_csv(self._open_body(), self._schema, block_bytes)
+        else:
+            reader = _open_json(self._open_body(), self._schema, block_bytes, self._unexpected)
+        with reader:
+            for first, rows in runs_of(_after(reader, skipped), reader.schema, run_bytes):
+                yield skipped + first, rows
+
+    def _is_in_words(self, name: str) -> bool:
+        """Whether the infinities of a column are written so, as Python and Spark do: looked up in the file, once."""
+        # In JSON one such word anywhere will do: a number that is too large beside it goes unnoticed.
+        key = name if self._kind == "csv" else ""
+        if key not in self._in_words:
+            self._in_words[key] = self._spells_infinity(name) if self._kind == "csv" else self._has_infinity()
+        return self._in_words[key]
+
+    def _spells_infinity(self, name: str) -> bool:
+        """Whether no number of a CSV column is too large, words for infinity aside.
+
+        Raises:
+            ArrowInvalid: the file cannot be parsed, or a quoted value is malformed.
+        """
+        options = pacsv.ConvertOptions(
+            column_types={name: pa.string()}, include_columns=[name], strings_can_be_null=True, null_values=[""]
+        )
+        for block_bytes in _BLOCKS_BYTES[1:]:
+            try:
+                with pacsv.open_csv(
+                    pa.PythonFile(CheckedBody(self._open_body()), mode="r"),
+                    read_options=pacsv.ReadOptions(block_size=block_bytes),
+                    parse_options=pacsv.ParseOptions(newlines_in_values=True),
+                    convert_options=options,
+                ) as reader:
+                    return not any(self._overflows(batch.column(0), name) for batch in reader)
+            except pa.ArrowInvalid as error:
+                self._explain_quotes()
+                if "block size" not in str(error):
+                    raise
+        return False
+
+    def _overflows(self, texts: pa.Array, name: str) -> bool:
+        is_word = pc.match_substring_regex(texts, r"^\s*[+-]?inf(inity)?\s*$", ignore_case=True)
+        numbers = pc.utf8_trim_whitespace(texts.filter(pc.invert(is_word)))
+        return bool(pc.any(pc.is_inf(numbers.cast(self._schema.field(name).type))).as_py())
+
+    def _has_infinity(self) -> bool:
+        tail = b""
+        with self._open_body() as body:
+            while block := body.read(_BLOCKS_BYTES[1]):
+                if _JSON_INFINITY.search(tail + block):
+                    return True
+                tail = block[-_OVERLAP_BYTES:]
+        return False
+
+
+def _after(reader: Iterator[pa.RecordBatch], skipped: int) -> Iterator[pa.RecordBatch]:
+    for batch in reader:
+        if skipped >= batch.num_rows:
+            skipped -= batch.num_rows
+            continue
+        yield batch.slice(skipped)
+        skipped = 0
+
+
+def _open_csv(body: pa.NativeFile, schema: pa.Schema, block_bytes: int) -> pacsv.CSVStreamingReader:
+    # Empty and unquoted is null, a quoted empty string is an empty string: the only reading that loses neither.
+    options = pacsv.ConvertOptions(
+        column_types={field.name: _csv_type(field) for field in schema},
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        null_values=[""],
+        timestamp_parsers=[pacsv.ISO8601],
+    )
+    # Costs a little parallel parsing; without it a quoted line break is an error, but only in files of several blocks.
+    lines = pacsv.ParseOptions(newlines_in_values=True)
+    blocks = pacsv.ReadOptions(block_size=block_bytes)
+    checked = pa.PythonFile(CheckedBody(body), mode="r")
+    return pacsv.open_csv(checked, read_options=blocks, parse_options=lines, convert_options=options)
+
+
+def _csv_type(field: pa.Field) -> pa.DataType:
+    # Times are parsed later: the CSV reader refuses `2013-01-01T05:15:00` for a zoned column, text with a zone for a plain one,
+    # and microseconds for milliseconds.
+    if pa.types.is_timestamp(field.type):
+        return pa.string()
+    # CSV has no nested values; a text in such a column is refused when it is fitted.
+    return pa.string() if pa.types.is_nested(field.type) else field.type
+
+
+def _open_json(body: pa.NativeFile, schema: pa.Schema, block_bytes: int, unexpected: str) -> pajson.JSONStreamingReader:
+    # A field that a line lacks is null: writers in wide use, Spark among them, leave nulls out.
+    options = pajson.ParseOptions(
+        explicit_schema=pa.schema([(field.name, json_type(field.type)) for field in schema]),
+        unexpected_field_behavior=unexpected,
+    )
+    return pajson.open_json(body, read_options=pajson.ReadOptions(block_size=block_bytes), parse_options=options)
+
+
+def json_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which Arrow's JSON reader takes values of a table's type."""
+    # The JSON reader takes a date for a number of days only: ISO text becomes one by the cast later.
+    if pa.types.is_date(kind):
+        return pa.string()
+    # Zeros after the milliseconds are no reason to refuse a time; the cast refuses other digits there.
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_list(kind):
+        return pa.list_(json_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(kind.field(at).name, json_type(kind.field(at).type)) for at in range(kind.num_fields)])
+    return kind

@@ -1,0 +1,4 @@
+"""Offer the Python API: `Table`.
+
+Imported by `verify`, `testing` and `cli`. Read first: table.py.
+"""

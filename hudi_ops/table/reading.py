@@ -1,0 +1,126 @@
+"""The reading half of a table: its rows as Arrow, as a scan, and what changed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.commit.session import Session
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.read.as_of import instant_meant
+from hudi_ops.read.changes import Changes, ChangesRequest, plan_changes
+from hudi_ops.read.plan import plan_read, request_of
+from hudi_ops.read.scan import Scan
+
+
+class ReadableTable:
+    """What `hudi_ops.Table` reads with."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | pc.Expression | None = None,
+        as_of: str | None = None,
+        limit: int | None = None,
+        *,
+        query: str = "snapshot",
+        listing: str = "auto",
+    ) -> pa.Table:
+        """Rows as Arrow.
+
+        Args:
+            columns: names, in the order wanted; None for all, meta columns first.
+            where: a SQL condition, or an Arrow expression.
+            as_of: an instant (17 digits) or an ISO time: the table as of the newest write requested at or before it.
+            limit: at most so many rows.
+            query: `snapshot`: all rows in their newest state; `read_optimized`: base files alone, without what lies in log files.
+            listing: `metadata`: the metadata table says which files there are, `storage`: they are listed, and the metadata table
+                is not looked at; `auto`: by the metadata table where there is one that has every completed write.
+
+        Raises:
+            InvalidRequest: an unknown column, instant, query or listing, or a filter that does not parse.
+            Unsupported: rows lie in log files, and how they are merged is not known here; or there is no metadata table to list by.
+        """
+        return self.scan(columns, where, as_of, limit, query=query, listing=listing).to_arrow()
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | pc.Expression | None = None,
+        as_of: str | None = None,
+        limit: int | None = None,
+        *,
+        query: str = "snapshot",
+        listing: str = "auto",
+    ) -> Scan:
+        """Rows of the table as it is now, not read yet: as a stream, or for Polars, DuckDB and others; see `Scan`.
+
+        Args:
+            columns: as in `read`.
+            where: as in `read`; only a SQL condition leaves out partitions, files and row groups, an expression filters rows.
+            as_of: as in `read`.
+            limit: as in `read`.
+            query: as in `read`.
+            listing: as in `read`.
+
+        Raises:
+            InvalidRequest: as `read` does.
+            Unsupported: as `read` does.
+        """
+        request = request_of(columns, where, self._instant_of(as_of), limit, query, listing)
+        return Scan(plan_read(self._session.ctx.storage, request, self._session.commits), self._reading_threads)
+
+    @property
+    def _reading_threads(self) -> int | None:
+        return self._session.ctx.engine.threads if isinstance(self._session.ctx.engine, LocalEngine) else None
+
+    def changes(
+        self,
+        since: str | None = None,
+        until: str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | pc.Expression | None = None,
+        limit: int | None = None,
+        fence: bool = False,
+    ) -> Changes:
+        """Rows that changed: of the writes that completed after `since`, each row's newest state, if one of them wrote it.
+
+        Keep the rows, then `Changes.checkpoint`, and pass that as `since` of the next call: no completed write is passed over, in
+        whatever order writers finish. When the process ends in between, the same rows come again. Rows that were deleted do not
+        come; `Changes.instants` counts them.
+
+        Records of log files come as they were written, merged among those of the interval only, as in Apache Hudi: one that loses
+        to an older row with a larger ordering value comes too, though `read` does not show it.
+
+        Args:
+            since: a checkpoint; a completion time (17 digits) or an ISO time, after which the interval begins; None or
+                `earliest`: all that the timeline tells.
+            until: the same, as the end of the interval, which is in it; None: all that has completed.
+            columns: as in `read`.
+            where: as in `scan`.
+            limit: at most so many rows; then there is no checkpoint.
+            fence: stop before the earliest write that may still complete, so that rows also come in the order in which their writes
+                were requested. It waits for the slowest writer.
+
+        Raises:
+            InvalidRequest: as `read` does; or the table no longer tells all that completed since then.
+            Unsupported: the table has no meta columns, or how its log files are merged is not known here.
+        """
+        request = ChangesRequest(
+            request_of(columns, where, None, limit), since, until, fence, self._session.terms.timezone
+        )
+        return Changes(
+            plan_changes(self._session.ctx.storage, request, self._session.ctx.clock, self._session.commits),
+            self._reading_threads,
+        )
+
+    def _instant_of(self, as_of: str | None) -> str | None:
+        return (
+            instant_meant(self._session.ctx.storage, as_of, self._session.terms.timezone) if as_of is not None else None
+        )

@@ -1,0 +1,174 @@
+"""What a completed commit says: its write statistics, replaced file groups, extra metadata (docs/format.md §2.4, §3.1, §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from hudi_ops.errors import Corrupt
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.json_text import load_json
+from hudi_ops.formats.timeline.timeline_schemas import COMMIT_METADATA, REPLACE_COMMIT_METADATA
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteStat:
+    """One data file that a commit wrote; names are those of the format, in snake case. Sizes in bytes.
+
+    Every number is set in what we write: Apache Hudi's incremental queries skip a file without its size (docs/format.md §3.1).
+    """
+
+    file_id: str
+    path: str
+    partition_path: str
+    prev_commit: str = "null"
+    num_writes: int = 0
+    num_deletes: int = 0
+    num_update_writes: int = 0
+    num_inserts: int = 0
+    total_write_bytes: int = 0
+    total_write_errors: int = 0
+    file_size_in_bytes: int = 0
+    prev_base_file: str | None = None
+    base_file: str | None = None
+    log_files: tuple[str, ...] | None = None
+    min_event_time: int | None = None
+    max_event_time: int | None = None
+    other: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def file_name(self) -> str:
+        """Last segment of `path`."""
+        return self.path.rpartition("/")[2]
+
+
+_SNAKE_TO_FORMAT = {
+    f.name: "".join(part.capitalize() if i else part for i, part in enumerate(f.name.split("_")))
+    for f in fields(WriteStat)
+    if f.name != "other"
+}
+_FORMAT_TO_SNAKE = {value: key for key, value in _SNAKE_TO_FORMAT.items()}
+_NUMBERS = [f.name for f in fields(WriteStat) if str(f.type).startswith("int")]
+_TEXTS = [f.name for f in fields(WriteStat) if str(f.type).startswith("str")]
+# In the writers' own words: statistics that a base file written in one go does not have are zero, not null.
+_ZEROS = (
+    "totalLogRecords",
+    "totalLogFiles",
+    "totalUpdatedRecordsCompacted",
+    "totalLogBlocks",
+    "totalCorruptLogBlock",
+    "totalRollbackBlocks",
+    "totalLogFilesCompacted",
+    "totalLogReadTimeMs",
+    "totalLogSizeCompacted",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitMetadata:
+    """Content of a completed commit, delta commit or replace commit.
+
+    `replaced` maps partition paths to the file ids that a replace commit hides; None in other actions. `extra` holds the
+    schema, the pointer into the commit log and whatever else writers keep.
+    """
+
+    operation: str
+    stats: tuple[WriteStat, ...] = ()
+    extra: Mapping[str, str] = field(default_factory=dict)
+    replaced: Mapping[str, tuple[str, ...]] | None = None
+    compacted: bool = False
+
+    @property
+    def is_merge(self) -> bool:
+        """Whether it merged files within their groups: it neither adds rows nor takes any away."""
+        return self.compacted or self.operation in {"COMPACT", "LOG_COMPACT"}
+
+    def to_bytes(self) -> bytes:
+        """As an Avro container file, the form of layout 2; equal values give equal bytes."""
+        partitions: dict[str, list[dict[str, Any]]] = {}
+        for stat in sorted(self.stats, key=lambda s: (s.partition_path, s.path)):
+            partitions.setdefault(stat.partition_path, []).append(_stat_record(stat))
+        record: dict[str, Any] = {
+            "partitionToWriteStats": partitions,
+            "compacted": self.compacted,
+            "extraMetadata": dict(sorted(self.extra.items())),
+            "version": None,
+            "operationType": self.operation,
+        }
+        if self.replaced is None:
+            return avro.write_one(COMMIT_METADATA, record)
+        record["partitionToReplaceFileIds"] = {key: list(ids) for key, ids in sorted(self.replaced.items())}
+        return avro.write_one(REPLACE_COMMIT_METADATA, record)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: str = "") -> CommitMetadata:
+        """Read a completed commit: Avro in layout 2, JSON in layout 1. An empty file is an empty commit's metadata.
+
+        Raises:
+            Corrupt: neither, or fields of the wrong kind.
+        """
+        if not data:
+            return cls(operation="UNKNOWN")
+        record = _json_record(data, path) if data[:1] in b"{ \n" else avro.read_one(data, path)
+        try:
+            stats = tuple(
+                _stat_of(stat, partition)
+                for partition, written in (record.get("partitionToWriteStats") or {}).items()
+                for stat in written
+            )
+            replaced = record.get("partitionToReplaceFileIds")
+            extra = {key: value for key, value in (record.get("extraMetadata") or {}).items() if value is not None}
+            _refuse_other_than_text(extra.values(), *(replaced or {}).values())
+            return cls(
+                operation=str(record.get("operationType") or "UNKNOWN").upper(),
+                stats=stats,
+                extra=extra,
+                replaced=None if replaced is None else {key: tuple(ids) for key, ids in replaced.items()},
+                compacted=bool(record.get("compacted")),
+            )
+        except (AttributeError, TypeError, KeyError) as error:
+            raise Corrupt(f"{path or 'commit metadata'} has fields of an unexpected kind: {error}") from error
+
+
+def _json_record(data: bytes, path: str) -> dict[str, Any]:
+    record = load_json(data, path or "commit metadata", "JSON (layout 1)")
+    if not isinstance(record, dict):
+        raise Corrupt(f"{path or 'commit metadata'} is not a JSON object", expected="an object")
+    return record
+
+
+def _stat_record(stat: WriteStat) -> dict[str, Any]:
+    plain = asdict(stat)
+    plain.pop("other")
+    record: dict[str, Any] = dict.fromkeys(_ZEROS, 0)
+    record.update({_SNAKE_TO_FORMAT[key]: value for key, value in plain.items()})
+    record["logFiles"] = list(stat.log_files) if stat.log_files is not None else None
+    record.update(stat.other)
+    return record
+
+
+def _are(values: Mapping[str, Any], names: Iterable[str], kind: type) -> bool:
+    return all(isinstance(values[name], kind) for name in names if name in values)
+
+
+def _refuse_other_than_text(*groups: Iterable[Any]) -> None:
+    if not all(_all(values, str) for values in groups):
+        raise TypeError("extra metadata or replaced file ids that are no texts")
+
+
+def _all(values: Iterable[Any], kind: type) -> bool:
+    return all(isinstance(value, kind) for value in values)
+
+
+def _stat_of(record: Mapping[str, Any], partition: str) -> WriteStat:
+    known = {snake: record[key] for key, snake in _FORMAT_TO_SNAKE.items() if record.get(key) is not None}
+    known["file_id"] = record.get("fileId") or ""
+    known["path"] = record.get("path") or ""
+    known.setdefault("partition_path", partition)
+    if "log_files" in known:
+        known["log_files"] = tuple(known["log_files"])
+    if not (_are(known, _NUMBERS, int) and _are(known, _TEXTS, str) and _all(known.get("log_files") or (), str)):
+        raise TypeError(f"statistics of {known['path']!r} with texts for numbers, or numbers for texts")
+    known["other"] = {key: value for key, value in record.items() if key not in _FORMAT_TO_SNAKE and value is not None}
+    return WriteStat(**known)

@@ -1,0 +1,64 @@
+"""Plans as the bytes of a requested file: the other direction of `timeline.plans`, for the plans that we publish.
+
+Source: docs/format.md §2.4, §3.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.timeline.timeline_schemas import COMPACTION_PLAN
+from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice
+
+COMPACTION_VERSION = 2
+"""Of the plan: since this one files are named without their folders."""
+
+_BYTES_PER_MB = 1024 * 1024
+
+
+def encode_compaction(plan: CompactionPlan) -> bytes:
+    """The requested file of a compaction; equal plans give equal bytes."""
+    return avro.write_one(
+        COMPACTION_PLAN,
+        {
+            "operations": [_operation(one) for one in plan.slices],
+            "extraMetadata": dict(sorted(plan.extra.items())),
+            "version": COMPACTION_VERSION,
+            "strategy": None,
+            "preserveHoodieMetadata": False,
+            "missingSchedulePartitions": list(plan.unplanned),
+        },
+    )
+
+
+def slice_metrics(base_bytes: int | None, log_files: int, log_bytes: int, new_base_bytes: int) -> dict[str, float]:
+    """What a plan says about a slice, in Apache Hudi's words and units. Without them it fails to execute the plan.
+
+    Args:
+        base_bytes: size of the base file; None when there is none.
+        log_files: how many log files.
+        log_bytes: their size.
+        new_base_bytes: size expected of a base file where there is none yet.
+    """
+    read_mb = ((base_bytes or 0) + log_bytes) // _BYTES_PER_MB
+    write_mb = (new_base_bytes if base_bytes is None else base_bytes) // _BYTES_PER_MB
+    return {
+        "TOTAL_LOG_FILES": float(log_files),
+        "TOTAL_IO_MB": float(read_mb + write_mb),
+        "TOTAL_IO_READ_MB": float(read_mb),
+        "TOTAL_LOG_FILES_SIZE": float(log_bytes),
+        "TOTAL_IO_WRITE_MB": float(write_mb),
+    }
+
+
+def _operation(one: PlannedSlice) -> dict[str, Any]:
+    return {
+        "baseInstantTime": one.base_instant,
+        "deltaFilePaths": list(one.log_files),
+        "dataFilePath": one.base_file or None,
+        "fileId": one.file_id,
+        "partitionPath": one.partition_path,
+        "metrics": dict(one.metrics),
+        "bootstrapFilePath": None,
+    }

@@ -1,0 +1,39 @@
+"""Which rollback, anybody's, undoes an instant: read from the plans on the timeline."""
+
+from __future__ import annotations
+
+import logging
+
+from hudi_ops.errors import Corrupt
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.content.plans import RollbackPlan, RolledBack, read_plan, read_result
+from hudi_ops.timeline.instant import Instant
+
+logger = logging.getLogger(__name__)
+
+
+def rollback_of(storage: Storage, timeline: Timeline, target: str) -> Instant | None:
+    """The rollback, pending or complete, that names `target`; None when there is none.
+
+    A rollback is requested after what it undoes, so only later instants are read. A plan that cannot be read is passed over with
+    a warning: somebody may be writing it, and it must not stop every other writer.
+    """
+    for instant in timeline:
+        if instant.kind == "rollback" and instant.time > target and target in targets_of(storage, timeline, instant):
+            return instant
+    return None
+
+
+def targets_of(storage: Storage, timeline: Timeline, instant: Instant) -> tuple[str, ...]:
+    """Request times of the instants that a rollback undoes; empty when its plan vanished or cannot be read."""
+    try:
+        said = (
+            read_result(storage, timeline, instant) if instant.is_completed else read_plan(storage, timeline, instant)
+        )
+    except Corrupt as error:
+        logger.warning("the plan of rollback %s cannot be read: %s", instant.time, error)
+        return ()
+    if isinstance(said, RolledBack):
+        return said.targets
+    return (said.target,) if isinstance(said, RollbackPlan) else ()

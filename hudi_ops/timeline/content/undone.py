@@ -1,0 +1,43 @@
+"""Which rollback or restore, anybody's, took an instant away: pending, completed, or archived since."""
+
+from __future__ import annotations
+
+from hudi_ops.config.table import TableConfig
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.content.archived import load_history
+from hudi_ops.timeline.content.plans import RestorePlan, RolledBack, read_plan, read_result, result_of
+from hudi_ops.timeline.content.rollbacks import rollback_of
+
+_UNDOING = frozenset({"rollback", "restore"})
+
+
+def undone_by(storage: Storage, config: TableConfig, timeline: Timeline, target: str) -> str:
+    """Find the rollback or restore that undoes an instant, or has undone it.
+
+    Args:
+        storage: the table.
+        config: its settings.
+        timeline: its timeline, as it was read.
+        target: request time of the instant.
+
+    Returns:
+        Its action and request time; empty when there is none.
+
+    Raises:
+        Corrupt: the plan or result of a restore, or the history, cannot be read.
+        Unavailable: the history is rewritten faster than it can be read.
+    """
+    rollback = rollback_of(storage, timeline, target)
+    if rollback is not None:
+        return f"rollback {rollback.time}"
+    for one in timeline:
+        if one.kind == "restore" and one.time > target:
+            said = read_result(storage, timeline, one) if one.is_completed else read_plan(storage, timeline, one)
+            if isinstance(said, RestorePlan) and target in said.targets:
+                return f"restore {one.time}"
+    for old in load_history(storage, config, with_content=True, actions=_UNDOING).instants:
+        told = result_of(old.action, old.metadata, f"archived {old.time}") if old.metadata else None
+        if isinstance(told, RolledBack | RestorePlan) and old.time > target and target in told.targets:
+            return f"{old.action} {old.time}"
+    return ""

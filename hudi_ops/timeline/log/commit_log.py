@@ -1,0 +1,245 @@
+"""The commit log: numbered slots, each created once, never changed, never deleted. What a slot says is what happened.
+
+A committer validates against everything up to the head, then claims the next slot; a stale one finds it taken. This is the
+fence that holds when the lock does not (docs/protocol.md §1). Slots are found by probing, never by listing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from operator import itemgetter
+
+from hudi_ops.errors import Corrupt, NotFound
+from hudi_ops.formats.json_text import load_json
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Properties, Takeover, Void, decode_entry
+
+FOLDER = ".hoodie/.commit_log"
+_SLOT_MAX = 10**12 - 1
+_slot_of = itemgetter(0)
+POINTER_KEY = "hudi_ops.commit_log"
+"""Key of a completed commit's extra metadata that holds its `Pointer`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """Where a completed instant stands in the log: its own slot, and the slots of the last PROPERTIES and ARCHIVE before it.
+
+    `archive_slot` is -1 when nothing was archived. `stranger` is the completion time of the newest write below it that stands in no
+    slot, "" when its decider knew of none; None in older pointers, which do not say. `may_double` is False where each record key
+    lies in one file group, in a table whose index is its record index (`timeline.unique_keys`); None: not said.
+    """
+
+    table_id: str
+    slot: int
+    properties_slot: int
+    archive_slot: int = -1
+    stranger: str | None = None
+    may_double: bool | None = None
+
+    def encode(self) -> str:
+        """As the value of `POINTER_KEY`."""
+        return json.dumps({
+            "table_id": self.table_id,
+            "slot": self.slot,
+            "properties_slot": self.properties_slot,
+            "archive_slot": self.archive_slot,
+            "stranger": self.stranger,
+            "may_double": self.may_double,
+        })
+
+    @classmethod
+    def decode(cls, extra: Mapping[str, str], path: str = "") -> Pointer | None:
+        """The pointer in a commit's extra metadata, or None in a foreign commit. What a later release adds to it is passed over.
+
+        Args:
+            extra: the metadata.
+            path: of the commit's file, for errors.
+
+        Raises:
+            Corrupt: the commit has something else there.
+        """
+        text = extra.get(POINTER_KEY)
+        if not text:
+            return None
+        where, expected = f"{POINTER_KEY} in {path or 'the metadata of a commit'}", "a pointer into the commit log"
+        said = load_json(text, where, expected) if isinstance(text, str) else None
+        known = {one.name for one in fields(cls)}
+        try:
+            found = cls(**{name: value for name, value in said.items() if name in known})
+        except (AttributeError, TypeError):
+            found = None
+        if found is None or not found.is_sound:
+            next_step = "run `hudi-ops verify`; restore the file from a copy of the table"
+            raise Corrupt(f"{where} is damaged", expected=expected, found=repr(text)[:80], next_step=next_step)
+        return found
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether each field is of its type."""
+        slots = (self.slot, self.properties_slot, self.archive_slot)
+        texts = (self.table_id, self.stranger or "")
+        return all(type(slot) is int and -1 <= slot <= _SLOT_MAX for slot in slots) and all(
+            isinstance(text, str) for text in texts
+        )
+
+
+def slot_path(slot: int) -> str:
+    """Path of a slot.
+
+    >>> slot_path(20007)
+    '.hoodie/.commit_log/00000002/000000020007.json'
+    """
+    return f"{FOLDER}/{slot // 10_000:08d}/{slot:012d}.json"
+
+
+def payload_folder(instant: str) -> str:
+    """Folder of the bytes that an instant's tries to complete pointed to."""
+    return f"{FOLDER}/payload/{instant}"
+
+
+def put_payload(storage: Storage, instant: str, slot: int, body: bytes) -> str:
+    """Put the bytes that a COMPLETE in `slot` will point to, and return their path.
+
+    The name holds a digest of the bytes: two processes that finish one rollback may try for the same slot with other bytes, and
+    the winner's must not be overwritten by the loser's.
+    """
+    path = f"{payload_folder(instant)}/{slot}-{hashlib.sha256(body).hexdigest()[:16]}"
+    storage.put(path, body)
+    return path
+
+
+@dataclass(frozen=True)
+class Log:
+    """Entries from `base` to the head, oldest first, with what the table's properties entry said.
+
+    Entries of another table's id (a sleeper from before the folder was re-created) keep their slot and say nothing.
+    """
+
+    table_id: str
+    base: int
+    entries: tuple[Entry, ...]
+    properties_slot: int
+    properties: Properties
+    archive_slot: int = -1
+    boundary: str = ""
+
+    @property
+    def head(self) -> int:
+        """Number of the newest slot."""
+        return self.base + len(self.entries) - 1
+
+    def newest(self, count: int) -> Log:
+        """The same log without its oldest entries: so many are left, and as many more as it takes to reach a COMPLETE."""
+        cut = len(self.entries) - count
+        while cut > 0 and not any(isinstance(entry, Complete) for entry in self.entries[cut:]):
+            cut -= count
+        return self if cut <= 0 else replace(self, base=self.base + cut, entries=self.entries[cut:])
+
+    def at(self, slot: int) -> Entry | None:
+        """The entry in a slot, or None when it lies outside the part that was read."""
+        return self.entries[slot - self.base] if self.base <= slot <= self.head else None
+
+    def since(self, slot: int) -> Iterator[tuple[int, Entry]]:
+        """(slot, entry) of this table's entries after `slot`."""
+        return iter(self._own if slot < self.base else self._own[bisect_right(self._own, slot, key=_slot_of) :])
+
+    @cached_property
+    def _own(self) -> tuple[tuple[int, Entry], ...]:
+        table_id = self.table_id
+        return tuple((slot, entry) for slot, entry in enumerate(self.entries, self.base) if entry.table_id == table_id)
+
+    @cached_property
+    def voided(self) -> frozenset[int]:
+        """Slots that a VOID names."""
+        return frozenset(entry.slot for _, entry in self._own if isinstance(entry, Void))
+
+    def fate(self, instant: str) -> tuple[int, Entry] | None:
+        """The slot that decides `instant`: its first CANCEL, or its first COMPLETE that no VOID names."""
+        return self._fates.get(instant)
+
+    @cached_property
+    def _fates(self) -> dict[str, tuple[int, Entry]]:
+        found: dict[str, tuple[int, Entry]] = {}
+        for slot, entry in self._own:
+            if isinstance(entry, Complete | Cancel) and slot not in self.voided:
+                found.setdefault(entry.instant, (slot, entry))
+        return found
+
+    def takeover(self, instant: str) -> tuple[int, Takeover] | None:
+        """The newest TAKEOVER of `instant` in this part of the log, with its slot: who may work on it."""
+        return self._takeovers.get(instant)
+
+    @cached_property
+    def _takeovers(self) -> dict[str, tuple[int, Takeover]]:
+        return {entry.instant: (slot, entry) for slot, entry in self._own if isinstance(entry, Takeover)}
+
+    def completes(self) -> Iterator[tuple[int, Complete]]:
+        """(slot, entry) of every COMPLETE that no VOID names."""
+        return iter(self._completes)
+
+    @cached_property
+    def _completes(self) -> tuple[tuple[int, Complete], ...]:
+        return tuple((slot, one) for slot, one in self._own if isinstance(one, Complete) and slot not in self.voided)
+
+
+def read_slot(storage: Storage, slot: int) -> Entry | None:
+    """The entry in `slot`, or None when it is free.
+
+    Raises:
+        Corrupt: the slot's bytes are no entry.
+    """
+    path = slot_path(slot)
+    try:
+        return decode_entry(storage.get(path), path)
+    except NotFound:
+        return None
+
+
+def load_log(storage: Storage, pointer: Pointer | None) -> Log | None:
+    """Read the log from the newest completed instant's pointer upwards; all of it when there is none given.
+
+    Returns:
+        None when the table has no log: it was not made by this library.
+    """
+    first = read_slot(storage, 0) if pointer is None else read_slot(storage, pointer.properties_slot)
+    if not isinstance(first, Properties):
+        return None
+    log = Log(
+        table_id=first.table_id,
+        base=pointer.slot + 1 if pointer else 0,
+        entries=(),
+        properties_slot=pointer.properties_slot if pointer else 0,
+        properties=first,
+    )
+    if pointer is not None and pointer.archive_slot >= 0:
+        archived = read_slot(storage, pointer.archive_slot)
+        if isinstance(archived, Archive):
+            log = replace(log, archive_slot=pointer.archive_slot, boundary=archived.boundary)
+    return refresh_log(storage, log)
+
+
+def refresh_log(storage: Storage, log: Log) -> Log:
+    """Probe upwards from the head that is known; slots never change, so what was read stays."""
+    fresh: list[Entry] = []
+    while (entry := read_slot(storage, log.head + 1 + len(fresh))) is not None:
+        fresh.append(entry)
+    return extended(log, fresh)
+
+
+def extended(log: Log, fresh: Sequence[Entry]) -> Log:
+    """The log with the entries right above its head, as they were read from their slots."""
+    if not fresh:
+        return log
+    grown = replace(log, entries=(*log.entries, *fresh))
+    for slot, entry in grown.since(log.head):
+        if isinstance(entry, Properties):
+            grown = replace(grown, properties_slot=slot, properties=entry)
+        elif isinstance(entry, Archive):
+            grown = replace(grown, archive_slot=slot, boundary=max(grown.boundary, entry.boundary))
+    return grown

@@ -1,0 +1,99 @@
+"""Which times may be taken: unique instants, and completion times that rise strictly. Pure functions over what was listed."""
+
+from __future__ import annotations
+
+from hudi_ops.errors import InvalidRequest, Unavailable
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.log.commit_log import Log
+from hudi_ops.timeline.log.entries import Cancel, Complete, Plan
+from hudi_ops.timeline.names import ahead_ms, instant_of_ms, ms_of_instant
+
+CLOCK_AHEAD_MS_MAX = 60_000
+"""How far the table's newest time may lie ahead of this machine's clock before we refuse to decide."""
+
+
+def known_times(timeline: Timeline, log: Log | None) -> frozenset[str]:
+    """Every request and completion time that the timeline or the loaded part of the log names."""
+    times = set(timeline.known_times)
+    for _, entry in log.since(log.base - 1) if log is not None else ():
+        if isinstance(entry, Complete):
+            times.update((entry.instant, entry.completion_time))
+        elif isinstance(entry, Plan | Cancel):
+            times.add(entry.instant)
+    return frozenset(times)
+
+
+def next_after(times: frozenset[str], now_ms: int, table: str, zone: str, *, follows_future: bool = False) -> str:
+    """The first time that is not before now and above every one of `times`.
+
+    Times are labels that must rise. Where clocks are put back, they rise by single milliseconds until the clock has caught up.
+
+    Args:
+        times: those that are taken.
+        now_ms: ms since 1970 UTC.
+        table: named in the error.
+        zone: the table's time zone.
+        follows_future: times may follow one that lies in the future.
+
+    Raises:
+        Unavailable: the table's newest time lies more than a minute ahead of this clock: one of the two clocks is wrong, and
+            times taken now would push the table further ahead.
+    """
+    newest = _newest(times)
+    now = instant_of_ms(now_ms, zone)
+    if newest < now:
+        return now
+    behind_ms = ahead_ms(newest, now_ms, zone)
+    if behind_ms > CLOCK_AHEAD_MS_MAX and not follows_future:
+        raise Unavailable(
+            f"this machine's clock is {behind_ms / 1000:.0f} s behind the table's newest instant",
+            table=table,
+            instant=newest,
+            expected=f"a clock at or after {newest}",
+            found=f"{now}, in zone {zone}",
+            next_step="set this machine's clock (NTP), or wait until it has passed that instant; where a writer's clock was wrong "
+            "and no writer of Apache Hudi shares the table, --accept-future-instants goes on behind it, and so does "
+            "accept_future_instants: true under `conflicts` of the table in tables.yaml (in Python, of ConflictSettings)",
+            setting="conflicts.accept_future_instants",
+        )
+    return instant_of_ms(ms_of_instant(newest) + 1)
+
+
+def refuse_future_beside_strangers(times: frozenset[str], now_ms: int, table: str, zone: str) -> None:
+    """Refuse to follow an instant in the future where Apache Hudi's writers are: theirs are the present, and would lie below ours.
+
+    Args:
+        times: those that are taken.
+        now_ms: ms since 1970 UTC.
+        table: named in the error.
+        zone: the table's time zone.
+
+    Raises:
+        InvalidRequest: the newest time lies more than a minute ahead of this clock.
+    """
+    newest = _newest(times)
+    if newest and ahead_ms(newest, now_ms, zone) > CLOCK_AHEAD_MS_MAX:
+        raise InvalidRequest(
+            "instants in the future are not followed on a table that writers of Apache Hudi share",
+            table=table,
+            instant=newest,
+            expected="a table that only hudi-ops writes",
+            found="a table that was adopted, or that another program writes",
+            next_step="leave --accept-future-instants out, and accept_future_instants out of `conflicts` of the table in "
+            "tables.yaml; wait until the clocks have passed that instant",
+            setting="conflicts.accept_future_instants",
+        )
+
+
+def _newest(times: frozenset[str]) -> str:
+    return max((time for time in times if len(time) == 17), default="")
+
+
+def free_at_or_below(time: str, taken: frozenset[str]) -> str:
+    """The first time from `time` downwards that is not among `taken`.
+
+    Nobody will ever take it, as long as `time` itself is known to all who take times: those rise.
+    """
+    while time in taken:
+        time = instant_of_ms(ms_of_instant(time) - 1)
+    return time

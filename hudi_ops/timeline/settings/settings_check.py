@@ -1,0 +1,212 @@
+"""`hoodie.properties` held against the commit log: a damaged or edited file is not believed, and nothing repairs it by itself.
+
+A reader asks the slot that the file's own number names, one read for a session; a writer has the log in hand. Only when the two
+disagree is the whole story looked at: the newest slots, what they decided and nobody has folded yet, and the file once more, since
+Apache Hudi deletes and recreates it, with its backup beside it meanwhile.
+
+Source: docs/protocol.md §6; docs/format.md §1.4.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from hudi_ops.config.logged_settings import Difference, Settings, as_logged, differences, settings_of
+from hudi_ops.config.table import PROPERTIES_PATH, TableConfig
+from hudi_ops.errors import Corrupt, HudiOpsError, Internal, Unsupported
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.log.commit_log import Log, read_slot
+from hudi_ops.timeline.log.entries import Properties
+from hudi_ops.timeline.log.head import newest_log
+from hudi_ops.timeline.settings.properties_file import folded_slot, load_config, read_backup, read_properties
+
+logger = logging.getLogger(__name__)
+
+LOOKS = 3
+"""How often a file that contradicts the log is read before that is believed."""
+
+
+def settings_in(entry: Properties) -> Settings:
+    """What an entry itself keeps; empty where it is of an earlier release, or of an adoption by one."""
+    return entry.settings or (settings_of(entry.set) if "hoodie.table.name" in entry.set else {})
+
+
+def kept_settings(storage: Storage, slot: int, entry: Properties) -> Settings:
+    """What is kept as of a PROPERTIES entry: its own settings, or those of the newest entry below it that has some."""
+    while not (found := settings_in(entry)) and slot > 0:
+        slot = max(entry.properties_slot, 0)
+        below = read_slot(storage, slot)
+        if not isinstance(below, Properties):
+            break
+        entry = below
+    return found
+
+
+def entries_above(storage: Storage, log: Log, slot: int) -> list[tuple[int, Properties]]:
+    """(slot, entry) of PROPERTIES above a slot, oldest first; each names the one before it."""
+    found: list[tuple[int, Properties]] = []
+    at, entry = log.properties_slot, log.properties
+    while at > slot:
+        found.append((at, entry))
+        at = entry.properties_slot
+        before = read_slot(storage, at) if at > slot else None
+        if not isinstance(before, Properties):
+            break
+        entry = before
+    return found[::-1]
+
+
+def with_entry(values: Settings, entry: Properties) -> dict[str, str]:
+    """Properties with what an entry sets, and without what it removes."""
+    return {key: value for key, value in {**values, **entry.set}.items() if key not in entry.remove}
+
+
+def open_config(storage: Storage, known: dict[int, Settings]) -> TableConfig:
+    """A table's settings, for reading rows; the table's type follows the file.
+
+    Args:
+        storage: the table's.
+        known: what slots are known to keep; what is read is added, so that a session reads one slot once.
+
+    Raises:
+        InvalidRequest: the path is not a table.
+        Corrupt: the file cannot be read, or contradicts the log.
+        Unsupported: a table version that cannot be opened.
+    """
+    config = parsed_config(storage)
+    slot = folded_slot(config.raw) or 0
+    if slot not in known:
+        try:
+            entry = read_slot(storage, slot)
+            known[slot] = (
+                kept_settings(storage, slot, entry) if isinstance(entry, Properties) else _newest(storage, slot)
+            )
+        except Corrupt as error:
+            logger.warning("the table's properties are not compared with its commit log: %s", error)
+            return config  # a broken log stops writers; rows can be read without it
+    if not differences(known[slot], config.raw, with_type=False):
+        return config
+    log = newest_log(storage)
+    if log is None:
+        return config  # the table whose log was known is gone, and another program made this one
+    found = agreed(storage, log, with_type=False)
+    known[slot] = kept_settings(storage, log.properties_slot, log.properties)
+    return found
+
+
+def logged_config(storage: Storage, config: TableConfig, log: Log, known: dict[int, Settings]) -> TableConfig:
+    """A table's settings, for writing: those given, if they agree with the log, else those that lie there by now.
+
+    Args:
+        storage: the table's.
+        config: as the file said.
+        log: the newest part of the log, read after it.
+        known: what slots are known to keep.
+
+    Raises:
+        Corrupt: the file contradicts the log.
+    """
+    kept = settings_in(log.properties)
+    if not kept:
+        slot = log.properties_slot
+        kept = known[slot] = known.get(slot) or kept_settings(storage, slot, log.properties)
+    return agreed(storage, log) if differences(kept, config.raw) else config
+
+
+def parsed_config(storage: Storage) -> TableConfig:
+    """A table's settings, not compared yet; what cannot be understood is blamed on a contradiction where there is one.
+
+    Raises:
+        InvalidRequest: the path is not a table.
+        Corrupt: the file cannot be read, or contradicts the log.
+        Unsupported: a table version that cannot be opened.
+    """
+    try:
+        return load_config(storage)
+    except (Corrupt, Unsupported):
+        log = newest_log(storage)
+        if log is None:
+            raise
+        return agreed(storage, log)
+
+
+def repaired_config(storage: Storage) -> TableConfig:
+    """A table's settings with the values of the log in place of those that contradict it; the file stays as it is.
+
+    Raises:
+        InvalidRequest: the path is not a table.
+        Corrupt: the file cannot be read, or lacks what no log keeps.
+        Unsupported: a table version that cannot be opened.
+    """
+    log = newest_log(storage)
+    kept = kept_settings(storage, log.properties_slot, log.properties) if log is not None else {}
+    return TableConfig.from_properties(as_logged(read_properties(storage), kept))
+
+
+def refuse_unopenable(storage: Storage) -> None:
+    """Check that a path holds a table that can be opened, now or once its properties are repaired from the log.
+
+    Raises:
+        InvalidRequest: the path is not a table.
+        Corrupt: its properties cannot be read.
+        Unsupported: a table version that cannot be opened.
+    """
+    try:
+        load_config(storage)
+    except (Corrupt, Unsupported):
+        repaired_config(storage)
+
+
+def agreed(storage: Storage, log: Log, *, with_type: bool = True) -> TableConfig:
+    """The settings of a table whose file seemed to contradict the log, or could not be understood.
+
+    What was decided and is not folded yet counts as if it were. Where lines are missing the backup is asked, as Apache Hudi does
+    with a file that it cannot read.
+
+    Raises:
+        Corrupt: the file does contradict the log, or cannot be understood.
+        Unsupported: a table version that cannot be opened.
+    """
+    kept = kept_settings(storage, log.properties_slot, log.properties)
+    problem: HudiOpsError | None = None
+    for _ in range(LOOKS):
+        raw = read_properties(storage)
+        backup = None if any(one.found for one in differences(kept, raw)) else read_backup(storage)
+        for values in (raw, backup):
+            try:
+                if values is not None:
+                    return _judged(storage, log, kept, values, with_type=with_type)
+            except (Corrupt, Unsupported) as error:
+                problem = problem or error
+    raise problem or Internal("properties were neither accepted nor refused", table=storage.uri)
+
+
+def _judged(storage: Storage, log: Log, kept: Settings, raw: Settings, *, with_type: bool) -> TableConfig:
+    said = folded_slot(raw)
+    values = dict(raw)
+    for _, entry in entries_above(storage, log, log.properties_slot if said is None else said):
+        values = with_entry(values, entry)
+    wrong = differences(kept, values, with_type=with_type)
+    if wrong:
+        raise contradiction(wrong, raw.get("hoodie.table.name", "") or storage.uri)
+    return TableConfig.from_properties(values)
+
+
+def contradiction(wrong: Sequence[Difference], table: str) -> Corrupt:
+    """The error of a file that contradicts the log."""
+    return Corrupt(
+        f"{PROPERTIES_PATH} contradicts the commit log: {wrong[0]}"
+        + (f", and {len(wrong) - 1} more" * (len(wrong) > 1)),
+        table=table,
+        expected="; ".join(f"{one.key}={one.logged}" for one in wrong),
+        found="; ".join(f"{one.key}={one.found}" for one in wrong),
+        next_step="look at it with `hudi-ops repair-properties TABLE --dry-run`; then put the values of the log back with "
+        "--from-log, or, if somebody changed them on purpose, record those of the file with --accept-file",
+    )
+
+
+def _newest(storage: Storage, slot: int) -> Settings:
+    """What the log keeps, for a number in the file that is no PROPERTIES slot."""
+    log = newest_log(storage) if slot > 0 else None
+    return kept_settings(storage, log.properties_slot, log.properties) if log is not None else {}

@@ -1,0 +1,272 @@
+"""Invariants inside base files: rows as counted, footer and meta columns true, keys once (docs/format.md §6, §7).
+
+A plain verification opens every footer of what readers see, and the key columns of a sample of files; `deep` opens them all.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hudi_ops.config.columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
+from hudi_ops.config.table import TableFacts
+from hudi_ops.errors import HudiOpsError, NotFound
+from hudi_ops.files.base.base_file import BaseFileReader
+from hudi_ops.index.simple_bucket import bucket_of, computed_keys
+from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
+from hudi_ops.kernels.keys.keys import KeySpec, record_keys
+from hudi_ops.kernels.statistics import key_range
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.log.commit_log import POINTER_KEY
+from hudi_ops.verify.report import Finding, Findings
+from hudi_ops.verify.subject import LiveFile, Subject
+
+SAMPLED_FILES = 16
+BATCH_FILES = 64
+"""Files whose keys are held at a time while keys are compared; a partition is never split."""
+
+_META = (RECORD_KEY, PARTITION_PATH, FILE_NAME)
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """One base file to check. `facts` is None for tables whose buckets are not known; `may_double`: keys may lie in it twice.
+
+    `keys` says how keys are made in a table without meta columns; None where they cannot be told, or where a column holds them.
+    """
+
+    storage: Storage
+    path: str
+    partition_path: str
+    file_id: str
+    rows: int | None
+    reads_keys: bool
+    has_meta: bool
+    facts: TableFacts | None
+    keys: KeySpec | None = None
+    may_double: bool = False
+
+
+@dataclass(frozen=True)
+class FileResult:
+    """What one base file showed; `keys` only where they were read."""
+
+    findings: tuple[Finding, ...]
+    keys: pa.ChunkedArray | None = None
+
+
+def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findings) -> None:
+    """Open base files that readers see.
+
+    Args:
+        subject: the table.
+        facts: buckets and their hash fields, from the commit log; None for tables without one.
+        findings: where to report.
+    """
+    files = [file for file in subject.live_base_files if file.path.endswith(".parquet")]
+    _check_buckets(files, facts, findings)
+    may_double = any(_doubles(metadata, facts) for _, metadata in subject.writes)
+    step = 1 if subject.deep else max(1, len(files) // SAMPLED_FILES)
+    tasks = [
+        FileCheck(
+            storage=subject.storage,
+            path=file.path,
+            partition_path=file.partition_path,
+            file_id=file.file_id,
+            rows=file.rows,
+            reads_keys=number % step == 0,
+            has_meta=subject.config.populate_meta_fields,
+            facts=facts,
+            keys=computed_keys(subject.config, facts) if facts is not None else None,
+            may_double=may_double,
+        )
+        for number, file in enumerate(files)
+    ]
+    for batch in _batches(tasks):
+        results = subject.engine.map(check_base_file, batch)
+        for result in results:
+            findings.found += result.findings
+        findings.looked("base file footers", len(batch))
+        findings.looked("base files read", sum(result.keys is not None for result in results))
+        findings.looked("record keys", sum(len(result.keys) for result in results if result.keys is not None))
+        if subject.deep:
+            _check_across(subject, batch, results, findings)
+
+
+def _doubles(metadata: CommitMetadata, facts: TableFacts | None) -> bool:
+    """Whether a write may have written keys that were there: it looked for none."""
+    is_theirs = facts is not None and not facts.has_buckets and POINTER_KEY not in metadata.extra
+    return metadata.operation == "BULK_INSERT" or (is_theirs and metadata.operation == "INSERT")
+
+
+def check_base_file(task: FileCheck) -> FileResult:
+    """Check one base file; picklable in and out, so that any engine can run it."""
+    report = Findings()
+    try:
+        reader = BaseFileReader(task.storage, task.path)
+        footer = reader.footer
+        if task.rows is not None and reader.rows != task.rows:
+            report.error(
+                "row-count",
+                f"{reader.rows} rows, but its write statistic says {task.rows}",
+                task.path,
+                "the file was replaced, or its writer counted wrongly: restore it from a copy",
+            )
+        if not task.has_meta:
+            return _check_without_meta(report, task, reader)
+        if footer.bloom is None:
+            report.warning(
+                "bloom-missing", "no bloom filter: upserts with Apache Hudi's BLOOM index fail on it", task.path,
+                "rewrite the file, for example by an upsert into its file group",
+            )  # fmt: skip
+        if not task.reads_keys:
+            return FileResult(tuple(report.found))
+        rows = reader.read(_META)
+    except NotFound:
+        # Cleaned while we looked; a file that is gone for good is reported by its name.
+        return FileResult(())
+    except HudiOpsError as error:
+        report.error("base-file-broken", error.what, task.path, "restore the file from a copy of the table")
+        return FileResult(tuple(report.found))
+    missing = [name for name in _META if name not in rows.column_names]
+    if missing:
+        report.error("meta-columns", f"column {missing[0]} is missing", task.path, "rewrite the file with its writer")
+        return FileResult(tuple(report.found))
+    keys = rows.column(RECORD_KEY)
+    if keys.null_count:
+        report.error("record-key-null", f"{keys.null_count} rows without a record key", task.path, "write them again")
+        return FileResult(tuple(report.found))
+    for column, expected in ((FILE_NAME, task.path.rpartition("/")[2]), (PARTITION_PATH, task.partition_path)):
+        _check_constant(report, task.path, rows, column, expected)
+    _check_keys(report, task, keys, footer.min_key, footer.max_key)
+    if footer.bloom is not None and len(keys) and not (held := footer.bloom.might_contain(keys)).all():
+        key = keys[int(np.flatnonzero(~held)[0])].as_py()
+        report.error(
+            "bloom-key",
+            f"the bloom filter denies {int((~held).sum())} of its keys, the first {key!r}: updates of them become duplicates",
+            task.path,
+            "rewrite the file, for example by a clustering",
+        )
+    return FileResult(tuple(report.found), keys)
+
+
+def _check_without_meta(report: Findings, task: FileCheck, reader: BaseFileReader) -> FileResult:
+    """Keys are made anew of their fields, as writers do; there is neither filter nor key range to hold them against."""
+    if task.keys is None or not task.reads_keys:
+        return FileResult(tuple(report.found))
+    missing = [name for name in task.keys.fields if name not in reader.schema.names]
+    if missing:
+        report.error("key-column", f"key column {missing[0]} is missing", task.path, "rewrite the file with its writer")
+        return FileResult(tuple(report.found))
+    keys = pa.chunked_array([record_keys(reader.read(task.keys.fields), task.keys)])
+    _check_keys(report, task, keys, None, None)
+    return FileResult(tuple(report.found), keys)
+
+
+def _check_constant(report: Findings, path: str, rows: pa.Table, column: str, expected: str) -> None:
+    wrong = int(pc.sum(pc.fill_null(pc.not_equal(rows.column(column), expected), True)).as_py() or 0)
+    if wrong:
+        name = "file-name-column" if column == FILE_NAME else "partition-path-column"
+        report.error(
+            name, f"{wrong} rows have another {column} than {expected!r}", path, "rewrite the file with its writer"
+        )
+
+
+def _check_keys(report: Findings, task: FileCheck, keys: pa.ChunkedArray, low: str | None, high: str | None) -> None:
+    bounds = key_range(keys)
+    if low is not None and high is not None and bounds != (low, high):
+        said, found = f"{low!r} to {high!r}", "no keys" if bounds is None else f"{bounds[0]!r} to {bounds[1]!r}"
+        # A wider range costs time only; a narrower one makes look-ups pass the file over.
+        narrower = bounds is not None and (bounds[0].encode() < low.encode() or bounds[1].encode() > high.encode())
+        (report.error if narrower else report.info)(
+            "key-range", f"the footer says keys {said}, the file holds {found}", task.path, "rewrite the file"
+        )
+    distinct = pc.count_distinct(keys).as_py()
+    if distinct < len(keys):
+        # Inserts of Apache Hudi and bulk inserts of anybody keep duplicates on purpose; nothing else of ours writes any.
+        (report.warning if task.facts is None or task.may_double else report.error)(
+            "duplicate-key",
+            f"{len(keys) - distinct} rows share a record key with another",
+            task.path,
+            "upsert these keys",
+        )
+    bucket = bucket_of(task.file_id)
+    if task.facts is not None and task.facts.has_buckets and bucket is not None and len(keys):
+        values = bucket_hash_values(keys.combine_chunks(), task.facts.hash_fields)
+        wrong = int((bucket_ids(values, task.facts.buckets) != bucket).sum())
+        if wrong:
+            report.error(
+                "bucket-wrong",
+                f"{wrong} keys hash to another bucket than {bucket}: updates of them become duplicates",
+                task.path,
+                "find out which writer used another bucket count or other hash fields",
+            )
+
+
+def _check_buckets(files: Sequence[LiveFile], facts: TableFacts | None, findings: Findings) -> None:
+    if facts is None or not facts.has_buckets:
+        return
+    held: dict[tuple[str, int | None], LiveFile] = {}
+    for file in files:
+        key = (file.partition_path, bucket_of(file.file_id))
+        other = held.setdefault(key, file)
+        bucket = key[1]
+        if bucket is None or bucket >= facts.buckets:
+            findings.error(
+                "bucket-unknown",
+                f"file group {file.file_id} belongs to none of the {facts.buckets} buckets",
+                file.path,
+                "find out which writer does not use the bucket index, and move its rows by upserts",
+            )
+        elif other is not file:
+            findings.error(
+                "bucket-twice",
+                f"bucket {bucket} has two live file groups, also {other.path}: writers refuse it",
+                file.path,
+                "find out which writer made the second one, and move its rows by upserts",
+            )
+
+
+def _check_across(
+    subject: Subject, batch: Sequence[FileCheck], results: Sequence[FileResult], findings: Findings
+) -> None:
+    """No record key in two live file groups of a partition; whole partitions only."""
+    grouped: dict[str, list[tuple[FileCheck, pa.ChunkedArray]]] = defaultdict(list)
+    for task, result in zip(batch, results, strict=True):
+        if result.keys is not None and len(result.keys):
+            grouped[task.partition_path].append((task, pc.unique(result.keys)))
+    for partition, members in grouped.items():
+        keys = pa.concat_arrays([keys.cast(pa.string()) for _, keys in members])
+        findings.looked("partitions compared")
+        counted = pc.value_counts(keys)
+        twice = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
+        if not len(twice):
+            continue
+        first = twice[0]
+        holders = [task.path for task, held in members if pc.is_in(first, value_set=held).as_py()]
+        # As within a file: legal in what Apache Hudi inserted, and in what anybody did in bulk.
+        facts, may_double = members[0][0].facts, members[0][0].may_double
+        (findings.warning if facts is None or (may_double and not facts.has_buckets) else findings.error)(
+            "key-in-two-groups",
+            f"{len(twice)} record keys lie in several live file groups, the first {first.as_py()!r} in {' and '.join(holders)}",
+            partition or ".",
+            subject.undouble(partition),
+        )
+
+
+def _batches(tasks: Sequence[FileCheck]) -> Iterator[list[FileCheck]]:
+    """Tasks are ordered by path, so a partition's files lie side by side."""
+    batch: list[FileCheck] = []
+    for task in tasks:
+        if len(batch) >= BATCH_FILES and task.partition_path != batch[-1].partition_path:
+            yield batch
+            batch = []
+        batch.append(task)
+    if batch:
+        yield batch

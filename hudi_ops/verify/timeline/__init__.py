@@ -1,0 +1,4 @@
+"""Check the timeline and the commit log.
+
+Imported by `verify`. Read first: log.py.
+"""

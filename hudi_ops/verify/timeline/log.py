@@ -1,0 +1,268 @@
+"""Invariants of the commit log: every slot readable and in its place, and what was decided on the timeline.
+
+Source: docs/protocol.md §1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from hudi_ops.errors import Corrupt, NotFound
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.plans import result_of
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.commit_log import FOLDER, POINTER_KEY, Log, slot_path
+from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Properties, Void, decode_entry
+from hudi_ops.verify.report import Findings
+from hudi_ops.verify.subject import Subject
+from hudi_ops.verify.timeline.log_entries import check_boundary, check_entries
+
+_SLOT = re.compile(re.escape(FOLDER) + r"/\d{8}/(\d{12})\.json")
+
+
+@dataclass(frozen=True)
+class LogSubject:
+    """The whole commit log of a table, slot 0 to the newest, and what it says of instants."""
+
+    subject: Subject
+    log: Log
+
+    @cached_property
+    def completes(self) -> Mapping[str, list[tuple[int, Complete]]]:
+        """Instant -> its COMPLETE slots that no VOID names."""
+        found: dict[str, list[tuple[int, Complete]]] = {}
+        for slot, entry in self.log.completes():
+            found.setdefault(entry.instant, []).append((slot, entry))
+        return found
+
+    def completed(self, instant: str, action: str) -> Instant | None:
+        """The completed instant on the timeline, in either reading."""
+        for timeline in (self.subject.timeline, self.subject.later):
+            found = timeline.find(instant, action)
+            if found is not None and found.is_completed:
+                return found
+        return None
+
+
+def check_log(subject: Subject, findings: Findings) -> LogSubject | None:
+    """Look at the whole log, and at what it decided.
+
+    Returns:
+        The log; None for a table without one, or when it cannot be read.
+    """
+    if not subject.is_ours:
+        return None
+    log = _read(subject, findings)
+    if log is None:
+        return None
+    logged = LogSubject(subject, log)
+    _check_entries(logged, findings)
+    check_entries(log, findings)
+    check_boundary(log, subject.later, subject.has_files, findings)
+    _check_fates(logged, findings)
+    return logged
+
+
+def _read(subject: Subject, findings: Findings) -> Log | None:
+    slots = sorted(int(match[1]) for info in subject.listed if (match := _SLOT.fullmatch(info.path)))
+    present = set(slots)
+    for slot in range(max(slots, default=-1)):
+        if slot not in present:
+            findings.error(
+                "slot-gap",
+                "a slot of the commit log is missing below newer ones: a writer could decide it again",
+                slot_path(slot),
+                "restore it from a copy before anybody writes",
+            )
+    first: Entry | None = None
+    entries: list[Entry] = []
+    bodies = subject.engine.map(lambda slot: _body(subject, slot), slots)
+    for slot, body in zip(slots, bodies, strict=True):
+        findings.looked("commit log slots")
+        try:
+            entry = decode_entry(body, slot_path(slot))
+        except Corrupt as error:
+            findings.error("slot-broken", error.what, slot_path(slot), "restore it from a copy before anybody writes")
+            continue
+        first = first or entry
+        # With a gap the numbers of later slots are wrong, so nothing more can be said.
+        if slot == len(entries):
+            entries.append(entry)
+    if not isinstance(first, Properties) or 0 not in present:
+        findings.error(
+            "log-start", "the commit log does not begin with the table's properties", slot_path(0), "restore it"
+        )
+        return None
+    newest = [entry for entry in entries if isinstance(entry, Properties) and entry.table_id == first.table_id][-1]
+    archives = [
+        (slot, entry)
+        for slot, entry in enumerate(entries)
+        if isinstance(entry, Archive) and entry.table_id == first.table_id
+    ]
+    return Log(
+        first.table_id,
+        0,
+        tuple(entries),
+        0,
+        newest,
+        archive_slot=archives[-1][0] if archives else -1,
+        boundary=max((entry.boundary for _, entry in archives), default=""),
+    )
+
+
+def _body(subject: Subject, slot: int) -> bytes:
+    try:
+        return subject.storage.get(slot_path(slot))
+    except NotFound:
+        return b""
+
+
+def _check_entries(logged: LogSubject, findings: Findings) -> None:
+    log = logged.log
+    for slot, entry in enumerate(log.entries):
+        if entry.table_id != log.table_id:
+            findings.warning(
+                "slot-of-another-table",
+                f"{entry.kind} by {entry.owner} carries table id {entry.table_id}; it counts for nothing",
+                slot_path(slot),
+                "a process outlived a table that was removed and made again at this path: end it",
+            )
+    newest = ("", -1)
+    for slot, complete in log.completes():
+        if complete.completion_time <= newest[0]:
+            findings.error(
+                "slot-order",
+                f"{complete.instant} completed at {complete.completion_time}, not after slot {newest[1]} at {newest[0]}",
+                slot_path(slot),
+                "incremental readers may have passed it over: read them from before that time again",
+            )
+        newest = max(newest, (complete.completion_time, slot))
+
+
+def _check_fates(logged: LogSubject, findings: Findings) -> None:
+    log = logged.log
+    voided = {entry.slot for _, entry in log.since(-1) if isinstance(entry, Void)}
+    # Whoever decides first applies what is decided, so only what follows the last decision may still be open.
+    decisions = [slot for slot, entry in log.since(-1) if not isinstance(entry, Void)]
+    for slot, entry in log.since(-1):
+        if isinstance(entry, Cancel):
+            fate = log.fate(entry.instant)
+            found = logged.subject.later.find(entry.instant)
+            if fate is not None and isinstance(fate[1], Cancel) and found is not None and found.is_completed:
+                _check_cancelled(logged, fate[0], found, findings)
+        elif isinstance(entry, Complete) and slot in voided:
+            _check_voided(logged, slot, entry, findings)
+        elif isinstance(entry, Complete):
+            findings.looked("decided completions")
+            fate = log.fate(entry.instant)
+            if fate is not None and fate[0] == slot and entry.instant > log.boundary:
+                _check_applied(logged, slot, entry, findings, is_last=slot >= decisions[-1])
+
+
+def _check_cancelled(logged: LogSubject, slot: int, found: Instant, findings: Findings) -> None:
+    path = logged.subject.later.path(found.file_name)
+    metadata = logged.subject.metadata(found)
+    if metadata is not None and POINTER_KEY not in metadata.extra:
+        findings.warning(
+            "cancelled-foreign",
+            f"slot {slot} cancelled {found.time} of another program, whose heartbeat had stopped; it completed all the same, "
+            "and its rows count",
+            path,
+            "nothing to repair; see why that program stood still for two minutes",
+        )
+        return
+    findings.error(
+        "cancelled-completed",
+        f"slot {slot} cancelled {found.time}, and it has a completed file: readers see what must not count",
+        path,
+        "delete the completed file, then run a write, which rolls the rest back",
+    )
+
+
+def _check_voided(logged: LogSubject, slot: int, entry: Complete, findings: Findings) -> None:
+    found = logged.subject.later.find(entry.instant, entry.action)
+    if found is not None and found.is_completed and found.completion_time == entry.completion_time:
+        findings.error(
+            "voided-completed",
+            f"slot {slot} was voided, and its completed file is there",
+            logged.subject.later.path(found.file_name),
+            "delete the completed file, then run a write, which rolls the rest back",
+        )
+
+
+def _check_applied(logged: LogSubject, slot: int, entry: Complete, findings: Findings, *, is_last: bool) -> None:
+    subject = logged.subject
+    found = logged.completed(entry.instant, entry.action)
+    if found is None:
+        if entry.instant in subject.archived_times or entry.instant in subject.undone:
+            return
+        if subject.history is None and not is_last:
+            return  # it may be archived; that nobody can tell is reported by itself
+        if entry.payload not in subject.sizes and subject.storage.head(entry.payload) is None:
+            findings.error(
+                "payload-missing",
+                f"slot {slot} completed {entry.instant}, and the bytes of its completed file are gone",
+                entry.payload,
+                "restore the file from a copy; until then no write can begin",
+            )
+        elif broken := _broken_payload(subject, entry):
+            findings.error(
+                "payload-broken",
+                f"slot {slot} completed {entry.instant}, and the bytes of its completed file are damaged: {broken}",
+                entry.payload,
+                "restore the file from a copy of the table; until then no write can begin",
+            )
+        elif is_last:
+            findings.warning(
+                "decided-unfinished",
+                f"slot {slot} completed {entry.action} {entry.instant}; its file is not on the timeline yet",
+                slot_path(slot),
+                "any write finishes it; `hudi-ops recover TABLE` does",
+            )
+        else:
+            findings.error(
+                "decided-lost",
+                f"slot {slot} completed {entry.action} {entry.instant}, and its completed file is gone from the timeline",
+                slot_path(slot),
+                f"run `hudi-ops recover`: it puts the file back from {entry.payload}, or names what stands against that",
+            )
+        return
+    path = subject.timeline.path(found.file_name)
+    if found.completion_time != entry.completion_time:
+        if entry.action == "rollback":
+            return  # Apache Hudi finishes any rollback that it finds pending, and nothing depends on when
+        findings.error(
+            "completion-mismatch",
+            f"completed at {found.completion_time}, but slot {slot} says {entry.completion_time}",
+            path,
+            "somebody completed or renamed it past the log: find out who",
+        )
+        return
+    try:
+        same = subject.storage.get(path) == subject.storage.get(entry.payload)
+    except NotFound:
+        return
+    if not same:
+        findings.error(
+            "payload-mismatch",
+            f"its bytes are not those that slot {slot} decided",
+            path,
+            f"replace the file by {entry.payload}",
+        )
+
+
+def _broken_payload(subject: Subject, entry: Complete) -> str:
+    """What is wrong with the bytes that are to become a completed file; empty if nothing is."""
+    try:
+        body = subject.storage.get(entry.payload)
+        # The results of services are decoded by their kind; whatever else is completed is a write.
+        if result_of(entry.action, body, entry.payload) is None:
+            CommitMetadata.from_bytes(body, entry.payload)
+    except Corrupt as error:
+        return error.what
+    except NotFound:
+        return ""
+    return ""

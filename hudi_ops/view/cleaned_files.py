@@ -1,0 +1,132 @@
+"""Which files cleans removed, active or archived, by what they say themselves (docs/format.md §9.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TypeAlias
+
+from hudi_ops.config.table import TableConfig
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.errors import Corrupt
+from hudi_ops.files.names import data_path, parse_data_file
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline, load_timeline
+from hudi_ops.timeline.content.archived import ArchivedInstant, load_history
+from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, Plan, Result, read_plan, read_result, result_of
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.view.file_group import DataFile
+
+_CLEAN, _REPLACE = "clean", "replacecommit"
+_ARCHIVED_ACTIONS = frozenset({_CLEAN, _REPLACE})
+_Removed: TypeAlias = tuple[str, str, str]
+"""Request time of a clean, partition path, and name of a file."""
+
+
+def files_of_cleans(storage: Storage, config: TableConfig, since: str = "") -> dict[str, tuple[DataFile, str]]:
+    """Read which files cleans removed, or are removing; one that they name may still be there.
+
+    Files of groups that an archived replace commit hides are left out: no moment of the active timeline needs them.
+
+    Args:
+        storage: the table.
+        config: its settings.
+        since: what completed before is passed over. A clean that completed before a moment cannot have removed what the moment
+            needs: what superseded that was requested later.
+
+    Returns:
+        Each file by its path, with the request time of its clean.
+
+    Raises:
+        Corrupt: a clean or the history cannot be read.
+        Unavailable: the history is rewritten faster than it can be read.
+    """
+    timeline = load_timeline(storage, config)
+    # After the active timeline: a clean that is archived in between is then found twice, and not missed.
+    history = load_history(storage, config, with_content=True, actions=_ARCHIVED_ACTIONS).instants
+    hidden = _replaced(history)
+    found = {}
+    for clean, partition, name in chain(_of_active(storage, timeline, since), _of_archived(history, since)):
+        named = parse_data_file(name)
+        if named is not None and (partition, named.file_id) not in hidden:
+            path = data_path(partition, name)
+            found[path] = DataFile(partition, path, named.file_id, named.instant, 0, named.is_log), clean
+    return found
+
+
+def paths_of_cleans(storage: Storage, config: TableConfig) -> frozenset[str]:
+    """Read the paths of all files that cleans removed, are removing or found gone, as far as cleans can be read.
+
+    `hudi-ops verify` asks this of tables in which cleans may be damaged, and reports those by themselves.
+
+    Args:
+        storage: the table.
+        config: its settings.
+
+    Returns:
+        The paths, those of replaced groups included; of a clean or a history that cannot be read, none.
+
+    Raises:
+        Unavailable: storage did not answer, or the history is rewritten faster than it can be read.
+    """
+    timeline = load_timeline(storage, config)
+    try:
+        history = load_history(storage, config, with_content=True, actions=frozenset({_CLEAN})).instants
+    except Corrupt:
+        history = ()
+    removed = chain(_of_active(storage, timeline, skips_broken=True), _of_archived(history, skips_broken=True))
+    return frozenset(data_path(partition, name) for _, partition, name in removed)
+
+
+def _of_active(
+    storage: Storage, timeline: Timeline, since: str = "", *, skips_broken: bool = False
+) -> Iterator[_Removed]:
+    cleans = [one for one in timeline if one.kind == _CLEAN and (not one.is_completed or one.completion_time >= since)]
+
+    def said(one: Instant) -> Plan | Result | None:
+        try:
+            return read_result(storage, timeline, one) or read_plan(storage, timeline, one)
+        except Corrupt:
+            if skips_broken:
+                return None
+            raise
+
+    for one, told in zip(cleans, LocalEngine().map(said, cleans), strict=True):
+        yield from _files_of(one.time, told)
+
+
+def _of_archived(
+    history: Sequence[ArchivedInstant], since: str = "", *, skips_broken: bool = False
+) -> Iterator[_Removed]:
+    for one in history:
+        if one.action != _CLEAN or one.completion_time < since or not one.metadata:
+            continue
+        try:
+            told = result_of(_CLEAN, one.metadata, f"archived {one.time}")
+        except Corrupt:
+            if skips_broken:
+                continue
+            raise
+        yield from _files_of(one.time, told)
+
+
+def _files_of(clean: str, said: Plan | Result | None) -> Iterator[_Removed]:
+    by_partition: Mapping[str, Iterable[str]] = {}
+    if isinstance(said, CleanPlan):
+        by_partition = said.files
+    elif isinstance(said, CleanResult):
+        by_partition = said.named
+    for partition, names in by_partition.items():
+        yield from ((clean, partition, name) for name in names)
+
+
+def _replaced(history: Sequence[ArchivedInstant]) -> set[tuple[str, str]]:
+    """(partition path, file id) of groups that an archived replace commit hides from every moment of the active timeline."""
+    return {
+        (partition, file_id)
+        for one in history
+        if one.action == _REPLACE and one.metadata
+        for partition, ids in (CommitMetadata.from_bytes(one.metadata, f"archived {one.time}").replaced or {}).items()
+        for file_id in ids
+    }

@@ -1,0 +1,241 @@
+"""The slices of a table at one moment, none of whose files is missing: cleaned away since, or lost.
+
+A clean by file versions names no earliest instant that stays readable, and a savepoint keeps files of instants before the earliest
+that a clean by commits names. So the files that cleans removed tell whether an earlier moment can be read, and nothing else does.
+
+A listing of storage does not show a file that was lost, and rows would be older or fewer without a word. The commits tell that
+name the file; only those are asked that were read anyway, to know which files count.
+
+Source: docs/protocol.md §19.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, compress
+
+from hudi_ops.config.table import TableConfig
+from hudi_ops.errors import Conflict, Corrupt, InvalidRequest, Unavailable
+from hudi_ops.files.names import parse_data_file
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.active import Timeline, load_timeline
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.commit_log import POINTER_KEY
+from hudi_ops.timeline.state import CommitReader
+from hudi_ops.timeline.writer_times import WriterTimes
+from hudi_ops.view.cleaned_files import files_of_cleans
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.listing import Keep
+from hudi_ops.view.slices import Slice, visible_slices
+
+_NEXT_STEP = "restore the file from a copy of the table; `hudi-ops verify` lists all that are missing"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A table at one moment, on a timeline that was read before its files were listed.
+
+    Attributes:
+        storage: the table's.
+        config: its settings.
+        timeline: decides what counts.
+        commits: what was read of it so far.
+        as_of: request time of the newest instant that counts; None: the table as it is.
+        wanted: which partitions may hold wanted rows, by their paths; None: all.
+        is_whole: all partitions are listed, but for those that are not wanted.
+        with_logs: log files are read, too.
+        is_writing: the slices are for a write, which begins anew where a file was removed meanwhile.
+    """
+
+    storage: Storage
+    config: TableConfig
+    timeline: Timeline
+    commits: CommitReader
+    as_of: str | None = None
+    wanted: Keep | None = None
+    is_whole: bool = False
+    with_logs: bool = True
+    is_writing: bool = False
+
+    def slices(self, listed: Mapping[str, list[DataFile]], source: str) -> list[Slice]:
+        """The slices that readers see of listed files.
+
+        Args:
+            listed: files by partition path.
+            source: who listed them, `storage` or `metadata`.
+
+        Raises:
+            InvalidRequest: a clean removed a file that an earlier moment needs.
+            Corrupt: a file is lost that a completed write names, or a file of the timeline cannot be read.
+            Unavailable: a file was removed while the table was looked at.
+            Conflict: the same, for a write.
+        """
+        if self.as_of is not None:
+            self._refuse_cleaned(listed, self.as_of)
+        found = visible_slices(self.config, self.timeline, self.commits, listed, self.as_of)
+        if source == "storage" and self.config.layout == 2:
+            self._refuse_lost(listed, found)
+        return found
+
+    def _refuse_cleaned(self, listed: Mapping[str, Sequence[DataFile]], as_of: str) -> None:
+        """Refuse a moment of which a wanted slice lacks a file that a clean removed.
+
+        The cleans are read after the files were listed: whichever removed a file before is among them, completed or not.
+
+        Raises:
+            InvalidRequest: names the moment, the clean and a file.
+        """
+        removed = self._cleaned(listed, as_of)
+        groups = {_group(file) for file, _ in removed.values()}
+        as_it_was: dict[str, list[DataFile]] = {path: [] for path, _ in groups}
+        for file in chain(*listed.values(), (one for one, _ in removed.values())):
+            if _group(file) in groups:
+                as_it_was[file.partition_path].append(file)
+        for one in visible_slices(self.config, self.timeline, self.commits, as_it_was, as_of):
+            needed = (*((one.base,) if one.base is not None else ()), *(one.logs if self.with_logs else ()))
+            for file in needed:
+                if file.path in removed:
+                    clean = removed[file.path][1]
+                    raise InvalidRequest(
+                        f"the table cannot be read as of {as_of}: clean {clean} removed {file.path}, which this instant needs",
+                        table=self.config.name,
+                        instant=as_of,
+                        expected="an instant of which no clean removed a file",
+                        found=f"clean {clean}",
+                        next_step="choose a later one from `hudi-ops timeline`; the instant of a savepoint stays readable",
+                        clean=clean,
+                        path=file.path,
+                    )
+
+    def _cleaned(self, listed: Mapping[str, Sequence[DataFile]], as_of: str) -> dict[str, tuple[DataFile, str]]:
+        """Removed files of wanted partitions that were not listed, by path, each with the request time of its clean."""
+        present = {file.path for files in listed.values() for file in files}
+        cleaned = files_of_cleans(self.storage, self.config, as_of)
+        removed = {path: one for path, one in cleaned.items() if path not in present}
+        others = sorted({file.partition_path for file, _ in removed.values()} - listed.keys())
+        kept = dict(zip(others, self.wanted(others), strict=True)) if self.wanted is not None and others else {}
+        return {path: one for path, one in removed.items() if kept.get(one[0].partition_path, True)}
+
+    def _refuse_lost(self, listed: Mapping[str, Sequence[DataFile]], found: Sequence[Slice]) -> None:
+        if not any(
+            POINTER_KEY in said.extra for one in self._writes if (said := self.commits.known(self.timeline, one))
+        ):
+            return  # nothing that was read says that the table has a commit log
+        if self.is_whole and self.wanted is None:
+            self._read_unlisted(listed)
+        missing = sorted(self._missing(listed, found), key=lambda one: one[1].time, reverse=True)
+        if missing:
+            self._refuse_missing(listed, missing)
+
+    def _read_unlisted(self, listed: Mapping[str, Sequence[DataFile]]) -> None:
+        """Read the commits none of whose files was listed, since no file led to them.
+
+        Those that a clean can explain are left out, and the first write, which makes a table and writes nothing. What is left are
+        writes without rows, and those whose files are lost.
+        """
+        instants = {file.instant for files in listed.values() for file in files}
+        newest_clean = max((one.time for one in self.timeline if one.kind == "clean"), default="")
+        for one in self._writes:
+            if one.time not in instants and one.time > self.timeline.start and one.completion_time > newest_clean:
+                self.commits.metadata(self.timeline, one)
+
+    @property
+    def _writes(self) -> Iterator[Instant]:
+        return (one for one in self.timeline.completed_writes if self.as_of is None or one.time <= self.as_of)
+
+    def _missing(
+        self, listed: Mapping[str, Sequence[DataFile]], found: Sequence[Slice]
+    ) -> Iterator[tuple[str, Instant]]:
+        """Files that belong to the slices, by what commits say that were read, and were not listed; each with its writer."""
+        present = {file.path for files in listed.values() for file in files}
+        hidden = self._hidden()
+        bases = {(one.partition_path, one.file_id): one.base.instant for one in found if one.base is not None}
+        named: list[tuple[str, Instant, str, bool]] = []
+        for one in self._writes:
+            for path in self.commits.files_named(self.timeline, one) - present:
+                partition, _, name = path.rpartition("/")
+                file = parse_data_file(name)
+                # A log file that a resize wrote ahead carries the instant of the resize: until that completes nobody reads it.
+                if file is None or file.is_cdc or file.instant != one.time or (partition, file.file_id) in hidden:
+                    continue
+                if (partition in listed or (self.is_whole and self.wanted is None)) and (
+                    self.with_logs or not file.is_log
+                ):
+                    named.append((path, one, bases.get((partition, file.file_id), ""), file.is_log))
+        times = WriterTimes(self.timeline, self.config.history_folder, self.commits.archived)
+        upon = times.lie_upon([(one.time, base) for _, one, base, _ in named])
+        needed = [lies if is_log else one.time > base for lies, (_, one, base, is_log) in zip(upon, named, strict=True)]
+        yield from ((path, one) for path, one, _, _ in compress(named, needed))
+
+    def _hidden(self) -> set[tuple[str, str]]:
+        """(partition path, file id) of groups that were replaced; these commits were read to know which files count."""
+        return {
+            (partition, file_id)
+            for one in self._writes
+            if one.kind == "replacecommit" and (said := self.commits.metadata(self.timeline, one)) is not None
+            for partition, ids in (said.replaced or {}).items()
+            for file_id in ids
+        }
+
+    def _refuse_missing(self, listed: Mapping[str, Sequence[DataFile]], missing: Sequence[tuple[str, Instant]]) -> None:
+        """Refuse to go on without these files, unless a clean removed them before the timeline was read.
+
+        Raises:
+            Corrupt: one is lost.
+            Unavailable: one was removed since the timeline was read.
+            Conflict: the same, for a write.
+        """
+        again = load_timeline(self.storage, self.config)
+        cleaned = files_of_cleans(self.storage, self.config)
+        done = {one.time for one in self.timeline if one.kind == "clean" and one.is_completed}
+        known = {path for path, (_, clean) in cleaned.items() if clean in done or again.find(clean, "clean") is None}
+        for path, writer in missing:
+            now = again.find(writer.time, writer.kind)
+            partition = path.rpartition("/")[0]
+            if path in known:
+                continue
+            if now is None or not now.is_completed or path in cleaned:
+                raise self._meanwhile(path, f"clean {cleaned[path][1]}" if path in cleaned else f"{writer} is gone")
+            is_there = self.storage.head(path) is not None
+            if is_there and partition in listed:
+                raise self._meanwhile(path, "a listing that lacked it")
+            if is_there:
+                raise Corrupt(
+                    f"partition {partition} was not listed, and {writer} wrote {path} into it",
+                    table=self.config.name,
+                    instant=writer.time,
+                    expected=f"a .hoodie_partition_metadata file in {partition}",
+                    found="a folder without it",
+                    next_step="run an upsert into the partition, or copy the file from a partition of the same depth",
+                    path=path,
+                )
+            error = lost_file(self.config.name, path, writer.time)
+            raise error
+
+    def _meanwhile(self, path: str, found: str) -> Unavailable | Conflict:
+        kind = Conflict if self.is_writing else Unavailable
+        return kind(
+            f"{path} was removed while the table was looked at",
+            table=self.config.name,
+            expected="the files that were there when the timeline was read",
+            found=found,
+            next_step="run the same call again: it starts from the table as it is now",
+        )
+
+
+def lost_file(table: str, path: str, instant: str) -> Corrupt:
+    """The error of a file that a completed write wrote, and that is gone for good."""
+    return Corrupt(
+        f"{path} is missing: {instant} wrote it, and no clean, replace or rollback took it away",
+        table=table,
+        instant=instant,
+        expected="every file that a completed write names",
+        found="no such file",
+        next_step=_NEXT_STEP,
+        path=path,
+    )
+
+
+def _group(file: DataFile) -> tuple[str, str]:
+    return file.partition_path, file.file_id
