@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hudi_ops.clock import ToldTime
-from hudi_ops.concurrency.lock.locks import Guarded, Held, LockHolder, LockProvider, TellsTime
+from hudi_ops.concurrency.lock.locks import Guarded, Held, LockHolder, LockProvider
 from hudi_ops.engine.protocol import Engine, I, Produced, R, Scattered
 from hudi_ops.errors import Cancelled, HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter
@@ -106,7 +106,8 @@ class StoppableLocks:
     @property
     def told(self) -> ToldTime | None:
         """When the lock was taken last, by the lock service's clock."""
-        return self._locks.told if isinstance(self._locks, TellsTime) else None
+        told: ToldTime | None = getattr(self._locks, "told", None)
+        return told
 
     def holder(self) -> LockHolder | None:
         """Who holds the lock now, or None."""
