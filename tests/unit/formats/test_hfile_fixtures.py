@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pytest
 
 from hudi_ops.formats.hfile.reader import HFileReader, read_hfile, write_hfile
-from hudi_ops.formats.log.hfile_blocks import encode_empty_init_log, encode_metadata_log, read_metadata_log
 from hudi_ops.formats.log.blocks import BlockKind, HeaderKey, scan_blocks
+from hudi_ops.formats.log.hfile_blocks import encode_empty_init_log, encode_metadata_log, read_metadata_log
 
 
 class Found(NamedTuple):
