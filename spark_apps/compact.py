@@ -14,7 +14,7 @@ from _app import ArgumentParser, StoppableLocks, StopRequest, SubmittedSpark, ad
 from hudi_ops import Table
 from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.tables_file import locate_table
-from hudi_ops.services.compaction.result import Progress
+from hudi_ops.services.base.result import Progress
 from hudi_ops.services.compaction.strategies import STRATEGIES
 
 
@@ -77,7 +77,7 @@ def work() -> dict[str, Any]:
     }
 
     def look(progress: Progress) -> None:
-        stop.check(f"slice {progress.slices_done + 1} of {progress.slices}")
+        stop.check(f"slice {progress.done + 1} of {progress.total}")
 
     how = {"engine": options.engine, "memory_bytes": options.memory_bytes, "progress": look}
     try:

@@ -28,7 +28,7 @@ from hudi_ops.concurrency.foreign.foreign_starts import STARTS_WITHIN_S, await_s
 from hudi_ops.concurrency.foreign.foreign_writers import is_shared_with_strangers, newest_stranger
 from hudi_ops.concurrency.lease.monitor import GAP_S_MAX, refuse_starved
 from hudi_ops.concurrency.transaction import Decided, Prepare
-from hudi_ops.errors import Busy, Conflict, Unsupported
+from hudi_ops.errors import Busy, Cancelled, Conflict, Unsupported
 from hudi_ops.formats.avro.schema import to_arrow, to_avro
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import footprint_of
@@ -42,6 +42,17 @@ from hudi_ops.view.schema import schema_text, table_schema
 
 METADATA_TRIES = 10
 """How often the metadata table may change under one write before it gives up; each change is somebody's build or drop."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """What an action other than a write completes with.
+
+    Attributes:
+        make: returns the bytes of the completed file, from the state in which it is decided and its completion time.
+    """
+
+    make: Callable[[TableState, str], bytes]
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,7 @@ def complete_write(
     _make_delta(delta, attempt.seen or attempt.begun)
 
     def prepare(state: TableState, slot: int) -> Entry | None:
-        _refuse_unfit(session, attempt, state)
+        refuse_unfit(session, attempt, state)
         check(state)
         if role != "compaction":
             _refuse_changed_schema(session, attempt, state)
@@ -97,31 +108,84 @@ def complete_write(
         completion = session.next_time(known_times(state.timeline, state.log) | delta.times, state)
         doubt = _may_double(session, state, write, puts_each_once=delta.puts_each_key_once)
         body = _metadata(session, state, slot, write, ahead, may_double=doubt).to_bytes()
-        payload = session.put_payload(attempt.instant, slot, body)
-        return Complete(
-            **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
-            instant=attempt.instant,
-            action=attempt.action,
-            epoch=attempt.epoch,
-            completion_time=completion,
-            payload=payload,
-            metadata=delta.path_at(completion, state),
-            metadata_seen=delta.seen_at(completion),
-            **seen_by(state, completion),
-        )
+        entry = _entry(session, attempt, state, completion, session.put_payload(attempt.instant, slot, body))
+        added = {"metadata": delta.path_at(completion, state), "metadata_seen": delta.seen_at(completion)}
+        return entry.model_copy(update={**added, **seen_by(state, completion)})
 
     decided = _decided(session, attempt, prepare, delta, f"{write.operation.lower()} {attempt.instant}")
-    if not isinstance(decided.entry, Complete) or not decided.applied:
-        raise Conflict(
-            "a writer without the commit log came between decision and completed file",
-            table=attempt.begun.config.name,
-            instant=attempt.instant,
-            expected="Apache Hudi writers that take the same ZooKeeper lock",
-            next_step="run the same call again; check the lock settings of the other writer",
-        )
+    entry = landed(decided, attempt)
     session.drop_lost_payloads(attempt.instant, decided, alone=attempt.epoch == 0)
-    session.drop_delta(decided.entry)
-    return decided.entry
+    session.drop_delta(entry)
+    return entry
+
+
+def complete_action(
+    session: Session, attempt: Attempt, body: Body, check: Callable[[TableState], bool | None]
+) -> Decided | None:
+    """Decide that an action other than a write is complete, and apply it: clean, savepoint, restore, indexing, rollback.
+
+    Its lease and markers are the caller's to clear.
+
+    Args:
+        session: the table.
+        attempt: whose action.
+        body: makes the completed file.
+        check: checks the state in which it is decided, and returns False where there is nothing to decide. Called under the lock.
+
+    Returns:
+        The decision, which may have been voided (`Decided.applied`); None where there was nothing to decide.
+
+    Raises:
+        Busy: the lock was not free in time.
+        Cancelled: the action was cancelled or taken over; its payloads are gone.
+        OutcomeUnknown: storage did not say whether it was decided; the next write settles that.
+    """
+
+    def prepare(state: TableState, slot: int) -> Entry | None:
+        if check(state) is False:
+            return None
+        completion = session.next_time(known_times(state.timeline, state.log), state)
+        path = session.put_payload(attempt.instant, slot, body.make(state, completion))
+        return _entry(session, attempt, state, completion, path)
+
+    try:
+        decided = _decide_once_started(session, attempt, prepare, f"complete {attempt.action} {attempt.instant}")
+    except Cancelled:
+        session.drop_refused_payloads(attempt.instant)
+        raise
+    if decided is None:
+        session.drop_refused_payloads(attempt.instant)
+    elif decided.applied:  # else another executor may be about to complete it with a payload of its own
+        session.drop_lost_payloads(attempt.instant, decided)
+    return decided
+
+
+def landed(decided: Decided | None, attempt: Attempt) -> Complete:
+    """Return the COMPLETE of a decision that was applied.
+
+    Raises:
+        Conflict: it was voided, or another process decided the instant.
+    """
+    if decided is not None and isinstance(decided.entry, Complete) and decided.applied:
+        return decided.entry
+    raise Conflict(
+        "a writer without the commit log came between decision and completed file",
+        table=attempt.begun.config.name,
+        instant=attempt.instant,
+        expected="Apache Hudi writers that take the same ZooKeeper lock",
+        next_step="run the same call again; check the lock settings of the other writer",
+    )
+
+
+def _entry(session: Session, attempt: Attempt, state: TableState, completion: str, payload: str) -> Complete:
+    return Complete(
+        **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
+        instant=attempt.instant,
+        action=attempt.action,
+        epoch=attempt.epoch,
+        completion_time=completion,
+        payload=payload,
+    )
 
 
 def _decided(session: Session, attempt: Attempt, prepare: Prepare, delta: DeltaMaker, purpose: str) -> Decided:
@@ -163,7 +227,7 @@ def _make_delta(delta: DeltaMaker, state: TableState) -> None:
         ) from error
 
 
-def _refuse_unfit(session: Session, attempt: Attempt, state: TableState) -> None:
+def refuse_unfit(session: Session, attempt: Attempt, state: TableState) -> None:
     """Check that an attempt may still decide anything, and that the table is the one that it was built upon.
 
     Raises:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
-from hudi_ops.commit.recover.recover import finish_unfinished
 from hudi_ops.commit.session import Session
-from hudi_ops.errors import Busy, HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.services.base.engine import EngineName
-from hudi_ops.services.compaction.compact import Execution, execute
-from hudi_ops.services.compaction.pending import next_compaction
-from hudi_ops.services.compaction.plan import (
-    CompactionRequest,
-    PlanResult,
-    left_plan_result,
-    plan_compaction,
-    preview_compaction,
-)
-from hudi_ops.services.compaction.result import CompactResult, Progress
-from hudi_ops.services.recovery.attempts import rollback_write
-
-logger = logging.getLogger(__name__)
+from hudi_ops.services.base.execute import execute, plan_and_execute
+from hudi_ops.services.base.plan import left_plan, left_plan_result, plan, preview
+from hudi_ops.services.base.result import PlanResult, Progress
+from hudi_ops.services.base.service import Execution
+from hudi_ops.services.compaction.choose import CompactionRequest, empty_choice
+from hudi_ops.services.compaction.result import CompactResult
+from hudi_ops.services.compaction.service import COMPACTION
 
 
 class CompactableTable:
@@ -56,10 +47,11 @@ class CompactableTable:
             Conflict: others took what was chosen, again and again.
         """
         request = CompactionRequest(strategy, least, max_bytes, _listed(partitions))
-        if resume and not dry_run and (left := self._left(request)) is not None:
-            return left_plan_result(self._session, request, left)
-        work = preview_compaction if dry_run else plan_compaction
-        return work(self._session, request)
+        choice = empty_choice(request)
+        if resume and not dry_run and (left := left_plan(self._session, COMPACTION)) is not None:
+            return left_plan_result(self._session, COMPACTION, choice, left)
+        work = preview if dry_run else plan
+        return work(self._session, COMPACTION, request)
 
     def explain_compaction(
         self,
@@ -110,7 +102,8 @@ class CompactableTable:
             Corrupt: a file of it is damaged, or gone; the plan stays.
         """
         how = Execution(engine, memory_bytes, abandoned, progress)
-        return execute(self._session, instant, how)
+        done: CompactResult = execute(self._session, COMPACTION, instant, how)
+        return done
 
     def compact(
         self,
@@ -148,36 +141,9 @@ class CompactableTable:
         """
         how = Execution(engine, memory_bytes, abandoned, progress)
         request = CompactionRequest(strategy, least, max_bytes, _listed(partitions))
-        instant = instant if instant is not None else self._left(request, abandoned=abandoned)
-        if instant is None:
-            planned = plan_compaction(self._session, request)
-            if planned.instant is None:
-                return CompactResult(planned.table, None, None, note=planned.note)
-            try:
-                return execute(self._session, planned.instant, how)
-            except Unsupported:
-                # A log file that came while the plan was made, and that cannot be merged: the plan would fail each time.
-                self._withdraw(planned.instant)
-                raise
-        return execute(self._session, instant, how)
-
-    def _withdraw(self, instant: str) -> None:
-        """Take a plan of this call off the timeline, unless somebody has begun to execute it."""
-        try:
-            rollback_write(self._session, instant)
-        except HudiOpsError as failure:
-            # The caller must hear why the execution failed.
-            logger.warning("compaction %s stays planned: %s", instant, failure)
-
-    def _left(self, request: CompactionRequest, *, abandoned: bool = False) -> str | None:
-        """A plan on which nobody works. One that somebody is at keeps its groups from us, and nothing else."""
         request.checked()
-        try:
-            # A plan that was decided by somebody who died right then is on the timeline after that.
-            found = next_compaction(self._session, finish_unfinished(self._session), abandoned=abandoned)
-        except (Busy, InvalidRequest):
-            return None
-        return found.time if found is not None else None
+        done: CompactResult = plan_and_execute(self._session, COMPACTION, request, how, instant)
+        return done
 
 
 def _listed(partitions: Sequence[str]) -> tuple[str, ...]:

@@ -29,6 +29,26 @@ class Slice:
     base: DataFile | None
     logs: tuple[DataFile, ...] = ()
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Partition path and file id."""
+        return self.partition_path, self.file_id
+
+    @property
+    def base_bytes(self) -> int:
+        """Bytes of the base file."""
+        return self.base.size_bytes if self.base is not None else 0
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of the log files."""
+        return sum(file.size_bytes for file in self.logs)
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes that merging it reads."""
+        return self.base_bytes + self.log_bytes
+
 
 def is_partitioned(config: TableConfig) -> bool:
     """Whether rows lie in folders below the table's root."""

@@ -9,7 +9,8 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.errors import Unsupported
-from hudi_ops.services.compaction.reasons import Reason
+from hudi_ops.services.base.choice import Reason
+from hudi_ops.services.compaction.choose import LeftReason
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer, bucket_options
@@ -50,7 +51,7 @@ def test_compact_plans_no_file_group_whose_rows_are_in_part(tmp_path: Path, apac
     apache_hudi.sql(PARTIAL, tables={"merged_in_part": path}, conf=CONF)
 
     told = table.explain_compaction()
-    assert (told.counts[Reason.PLANNED], told.counts[Reason.UNMERGEABLE]) == (1, 1)
+    assert (told.counts[Reason.PLANNED], told.counts[LeftReason.UNMERGEABLE]) == (1, 1)
     done = table.compact()
     assert done.instant is not None
     assert pending(table) == []
@@ -63,7 +64,7 @@ def test_compact_plans_no_file_group_whose_rows_are_in_part(tmp_path: Path, apac
     with pytest.raises(Unsupported, match="cannot be merged here"):
         table.plan_compaction()
     assert pending(table) == []
-    assert table.explain_compaction().counts[Reason.UNMERGEABLE] == 1
+    assert table.explain_compaction().counts[LeftReason.UNMERGEABLE] == 1
 
     # Apache Hudi plans once a delta commit came since the last compaction, and looks where our plan left log files, too.
     table.ingest(rows(1, ts=120))

@@ -12,8 +12,8 @@ from hudi_ops.concurrency.lease.lease import EXPIRY_MS, read_lease
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.errors import Busy, Cancelled, Conflict, Corrupt, InvalidRequest, Unsupported
 from hudi_ops.formats.log.blocks import BlockKind, HeaderKey, encode_block
-from hudi_ops.services.compaction import compact as compact_module
-from hudi_ops.services.compaction.reasons import Reason
+from hudi_ops.services.compaction import service as compaction_service
+from hudi_ops.services.compaction.choose import LeftReason
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
@@ -68,7 +68,7 @@ def test_what_completes_while_a_plan_is_made_is_taken_into_it() -> None:
     plan = Meanwhile(LOCK_FREE_POINT, lambda: writer.ingest(FOURTH))
     made = table_of(FaultyStorage(storage, plan), clock, "planner").plan_compaction()
     assert plan.moved
-    assert made.came == 2, "a log file for each group of the batch"
+    assert made.log_files_added == 2, "a log file for each group of the batch"
     instant = timeline_of(storage).completed_writes[-1].time
     assert sum(instant in name for name in planned_logs(storage)) == 2
     assert table_of(storage, clock, "executor").execute_compaction(made.instant).log_files == 6
@@ -129,7 +129,7 @@ def test_compact_takes_its_plan_off_again_if_rows_in_part_came_while_it_was_made
     # Now it is known before a plan is made: the other group is compacted, and this one named.
     planner = table_of(storage, clock, "planner")
     assert planner.compact().slices == 1
-    assert planner.explain_compaction().counts[Reason.UNMERGEABLE] == 1
+    assert planner.explain_compaction().counts[LeftReason.UNMERGEABLE] == 1
     with pytest.raises(Unsupported, match="cannot be merged here"):
         planner.compact()
     assert timeline_of(storage).pending == ()
@@ -141,7 +141,7 @@ def test_a_group_that_was_replaced_meanwhile_is_left_out() -> None:
     overwritten = rows(("k0", "p0", 5, 9, None))
     plan = Meanwhile(LOCK_FREE_POINT, lambda: writer.ingest(overwritten, "insert_overwrite"))
     made = table_of(FaultyStorage(storage, plan), clock, "planner").plan_compaction()
-    assert (made.left, {one.partition_path for one in made.planned}) == (1, {"part=p1"})
+    assert (made.groups_dropped, {one.partition_path for one in made.planned}) == (1, {"part=p1"})
     model = {key: value for key, value in MODEL.items() if key in {"k1", "k3", "k5", "k7", "n1", "n2"}} | {"k0": 5}
     assert merged(storage, clock) == model
     settled(storage, clock, model)
@@ -165,7 +165,7 @@ def test_two_planners_share_no_group() -> None:
     made = table_of(FaultyStorage(storage, plan), clock, "planner").plan_compaction()
     assert [one.partition_path for one in found[0].planned] == ["part=p0"]
     assert [one.partition_path for one in made.planned] == ["part=p1"]
-    assert made.left == 1
+    assert made.groups_dropped == 1
     settled(storage, clock, MODEL)
 
 
@@ -292,7 +292,7 @@ def test_a_log_file_below_the_plan_that_it_lacks_is_never_hidden(when: str, monk
     assert found is not None
     assert found.states == {State.REQUESTED}
     unguarded = storage.copy()
-    monkeypatch.setattr(compact_module, "refuse_left_out", lambda *args, **named: None)
+    monkeypatch.setattr(compaction_service, "refuse_missing_log_files", lambda *args, **named: None)
     table_of(unguarded, clock, "executor").execute_compaction(instant)
     assert "compaction-left-out" in {one.invariant for one in verify_table(unguarded, clock=clock).findings}
     # Taken off, its log files wait for the next plan, which is whole.
@@ -367,7 +367,7 @@ def test_log_files_are_merged_in_their_order_whatever_the_plans_is() -> None:
 def test_recovery_leaves_a_plan_and_a_live_executor_alone() -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
     instant = planned(storage, clock)
-    left = table_of(storage, clock, "other").recover().left
+    left = table_of(storage, clock, "other").recover().groups_dropped
     assert [(one.instant, one.state) for one in left] == [(instant, "requested")]
     assert f"--instant {instant}" in left[0].reason
     assert take_over(table_of(storage, clock, "first")._session, instant, "compaction") is not None

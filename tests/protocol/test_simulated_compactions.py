@@ -102,8 +102,8 @@ def test_no_drawn_schedule_of_a_compaction_loses_a_row(case: Case) -> None:
 
 def without_revision(patch: pytest.MonkeyPatch) -> None:
     """What completes while a plan is made is not taken into it, and nobody notices."""
-    patch.setattr(CompactionDraft, "revise", lambda self, state: self._draft())
-    patch.setattr("hudi_ops.services.compaction.compact.refuse_left_out", lambda *_, **__: None)
+    patch.setattr(CompactionDraft, "revise", lambda self, state: self.draft())
+    patch.setattr("hudi_ops.services.compaction.service.refuse_missing_log_files", lambda *_, **__: None)
 
 
 def without_epochs(patch: pytest.MonkeyPatch) -> None:

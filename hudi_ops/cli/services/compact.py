@@ -21,9 +21,9 @@ from hudi_ops.cli.output import counted, sized, working, write, write_json, writ
 from hudi_ops.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from hudi_ops.services.compaction.cost import Cost
-    from hudi_ops.services.compaction.plan import PlanResult
-    from hudi_ops.services.compaction.reasons import Verdict
+    from hudi_ops.services.base.choice import Verdict
+    from hudi_ops.services.base.cost import Cost
+    from hudi_ops.services.base.result import PlanResult
     from hudi_ops.services.compaction.result import CompactResult
 
 COMPACT_HELP = """Merge the log files of a merge-on-read table into new base files.
@@ -232,14 +232,14 @@ def _done_text(done: CompactResult) -> str:
 
 
 def _off_text(done: CompactResult) -> str:
-    if done.off is None:
+    if done.estimate_error is None:
         return ""
     parts = [
         f"{name} {value:+.0%}"
         for name, value in (
-            ("bytes out", done.off.bytes_out),
-            ("seconds", done.off.seconds),
-            ("memory", done.off.memory_bytes),
+            ("bytes out", done.estimate_error.bytes_out),
+            ("seconds", done.estimate_error.seconds),
+            ("memory", done.estimate_error.memory_bytes),
         )
         if value is not None
     ]

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hudi_ops.commit.complete import Body, complete_action
 from hudi_ops.commit.recover.dead_writers import is_foreign
 from hudi_ops.commit.recover.sweep import clear_risen, settle_undone
 from hudi_ops.commit.session import Session
@@ -38,8 +39,6 @@ from hudi_ops.timeline.content.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.content.rollbacks import rollback_of, targets_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import mark_cancelled, refuse_uncancelled
-from hudi_ops.timeline.log.entries import Complete, Entry
-from hudi_ops.timeline.log.reserve import known_times
 from hudi_ops.timeline.names import WRITE_ACTIONS, State, inflight_name, ms_of_instant, requested_name
 from hudi_ops.timeline.state import TableState
 
@@ -254,31 +253,15 @@ def _resume(session: Session, state: TableState, rollback: Instant, *, abandoned
 
 
 def _complete(session: Session, attempt: Attempt, target: Instant, paths: Sequence[str]) -> Decided | None:
-    def prepare(state: TableState, slot: int) -> Entry | None:
+    def check(state: TableState) -> bool:
         found = state.timeline.find(attempt.instant, "rollback")
         if found is None or found.is_completed or state.log.fate(attempt.instant) is not None:
-            return None
+            return False
         refuse_taken_over(attempt, state)
-        completion = session.next_time(known_times(state.timeline, state.log), state)
-        took_ms = ms_of_instant(completion) - ms_of_instant(attempt.instant)
-        body = metadata_bytes(session.ctx.storage, attempt.instant, took_ms, target, paths)
-        payload = session.put_payload(attempt.instant, slot, body)
-        return Complete(
-            **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
-            instant=attempt.instant,
-            action="rollback",
-            epoch=attempt.epoch,
-            completion_time=completion,
-            payload=payload,
-        )
+        return True
 
-    try:
-        decided = session.decide(prepare, f"rollback of {target.time}")
-    except Cancelled:
-        session.drop_refused_payloads(attempt.instant)
-        raise
-    if decided is None:
-        session.drop_refused_payloads(attempt.instant)
-    if not was_voided(decided):  # another executor may be about to complete it with a payload of its own
-        session.drop_lost_payloads(attempt.instant, decided)
-    return decided
+    def make(state: TableState, completion: str) -> bytes:
+        took_ms = ms_of_instant(completion) - ms_of_instant(attempt.instant)
+        return metadata_bytes(session.ctx.storage, attempt.instant, took_ms, target, paths)
+
+    return complete_action(session, attempt, Body(make), check)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hudi_ops.commit.pending import pending_inputs
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt, take_named_lease
 from hudi_ops.errors import Busy, Cancelled, Conflict, Internal
+from hudi_ops.services.base.choice import Choice
 from hudi_ops.timeline.content.footprint import Footprint, encode_footprint, footprint_of
 from hudi_ops.timeline.log.entries import Entry, Plan
 from hudi_ops.timeline.log.reserve import known_times
@@ -28,15 +29,19 @@ INSTANTS_TRIED_MAX = 1_000
 
 @dataclass(frozen=True)
 class Draft:
-    """What a service wants to plan.
+    """A plan before it is published.
 
-    `body` is the requested file, byte for byte; `footprint` what it works on, None when that cannot be told, which overlaps
-    everything; `begun` the state from which its inputs were chosen; `check` what the service itself asks of the state in which the
-    plan is decided, raising `Conflict` or `Busy`.
-
-    With `revise`, what completed since `begun` is no conflict: it is given the state in which the plan is decided, and gives the
-    draft that takes account of it, from what the commits say. It is called under the lock, again for each slot that was lost: it
-    lists nothing, and raises `Conflict` when nothing is left to plan.
+    Attributes:
+        body: the requested file, byte for byte.
+        footprint: what the plan works on; None: unknown, which overlaps everything.
+        begun: the state from which the inputs were chosen.
+        check: the service's own check of the state in which the plan is decided; raises `Conflict` or `Busy`.
+        revise: returns the draft that takes account of a later state, from what commits say. With it, a completion since `begun`
+            is no conflict. It is called under the lock, again for each slot that was lost: it lists nothing, and raises `Conflict`
+            when others took everything.
+        choice: the choice as the draft names it; None: as it was made.
+        log_files_added: log files that completed since `begun` and joined the plan.
+        groups_dropped: chosen groups that others took since `begun`.
     """
 
     body: bytes
@@ -44,14 +49,17 @@ class Draft:
     begun: TableState
     check: Callable[[TableState], None] = lambda state: None
     revise: Callable[[TableState], Draft] | None = None
+    choice: Choice | None = None
+    log_files_added: int = 0
+    groups_dropped: int = 0
 
 
 @dataclass(frozen=True)
 class Planned(Attempt):
-    """A plan that is published: an attempt of which nothing but the plan exists, its slot, and the plan's bytes."""
+    """A published plan: an attempt of which nothing but the plan exists, its slot, and the draft that was decided."""
 
     slot: int = -1
-    body: bytes = b""
+    draft: Draft = field(kw_only=True)
 
 
 def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
@@ -73,7 +81,7 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
         Internal: no instant was free.
     """
     leases: list[str] = []
-    chosen: list[tuple[TableState, bytes]] = []
+    chosen: list[tuple[TableState, Draft]] = []
 
     def prepare(state: TableState, slot: int) -> Entry | None:
         revised = draft.revise(state) if draft.revise is not None else draft
@@ -82,7 +90,7 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
         refuse_overlapping_plan(session, revised, state)
         revised.check(state)
         instant = _instant(session, state, leases)
-        chosen.append((state, revised.body))
+        chosen.append((state, revised))
         return Plan(
             **session.entry(state, f"plan {instant}"),
             instant=instant,
@@ -117,8 +125,8 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
             next_step="run the same call again; check the lock settings of the other writer",
         )
     logger.info("planned %s %s in slot %s", action, decided.entry.instant, decided.slot)
-    begun, body = chosen[-1]
-    return Planned(decided.entry.instant, action, begun, slot=decided.slot, body=body)
+    begun, final = chosen[-1]
+    return Planned(decided.entry.instant, action, begun, slot=decided.slot, draft=final)
 
 
 def refuse_overtaken(session: Session, draft: Draft, state: TableState) -> None:

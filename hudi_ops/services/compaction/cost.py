@@ -1,12 +1,12 @@
-"""What a compaction will cost, from the bytes of its files, and how far off that was once it has run."""
+"""Estimate what a compaction will cost from the bytes of its files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
+from hudi_ops.services.base.cost import Cost
 
 READ_BYTES_PER_S = 40_000_000
 """Stored bytes of base and log files that one core decodes and merges in a second."""
@@ -20,25 +20,6 @@ ARROW_PER_STORED = 5.0
 """Bytes of rows in memory for each byte of compressed files."""
 COPIES = 2.0
 """How often a slice's rows are in memory at once while it is merged and encoded."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Bytes in and out, seconds, and bytes of memory at a time: as estimated, or as they were. None: not measured."""
-
-    bytes_in: int
-    bytes_out: int
-    seconds: float
-    memory_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class CostError:
-    """How far an estimate was off: what was, divided by what was expected, less 1. None where nothing can be said."""
-
-    bytes_out: float | None
-    seconds: float | None
-    memory_bytes: float | None
 
 
 def bytes_out_of(base_bytes: int, log_bytes: int) -> int:
@@ -80,16 +61,3 @@ def estimate(sizes: Sequence[tuple[int, int]], parallel: int, memory_bytes: int 
 def slices_at_a_time(engine: Engine) -> int:
     """Slices that an engine merges at a time, as far as this process knows."""
     return engine.threads if isinstance(engine, LocalEngine) else 1
-
-
-def error_of(expected: Cost, was: Cost) -> CostError:
-    """How far an estimate was off."""
-    return CostError(
-        bytes_out=_off(expected.bytes_out, was.bytes_out),
-        seconds=_off(expected.seconds, was.seconds),
-        memory_bytes=_off(expected.memory_bytes, was.memory_bytes),
-    )
-
-
-def _off(expected: float | None, was: float | None) -> float | None:
-    return round(was / expected - 1, 3) if expected and was is not None else None

@@ -10,15 +10,15 @@ Source: docs/protocol.md §17.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from hudi_ops.commit.pending import pending_inputs
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.contenders import lost_from_sight
 from hudi_ops.errors import Conflict
 from hudi_ops.files.names import parse_data_file
+from hudi_ops.services.base.choice import Candidate, Choice, Measured
 from hudi_ops.services.base.publish import Draft
-from hudi_ops.services.compaction.strategies import Candidate
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
 from hudi_ops.timeline.content.plan_bytes import encode_compaction, slice_metrics
@@ -33,6 +33,9 @@ from hudi_ops.view.slices import merge_order
 NEW_BASE_BYTES = 120 * 1024 * 1024
 """What Apache Hudi expects of a base file where there is none yet: its default for the size of new files."""
 
+Key = tuple[str, str]
+"""Partition path and file id."""
+
 _AGAIN = "run the same call again: it chooses from the table as it is now"
 
 
@@ -45,23 +48,17 @@ class CompactionDraft:
         begun: the state from which they were chosen.
         chosen: file groups with log files.
         unplanned: partitions with log files that were not chosen.
-        slices: the same as of the last `revise`: with log files that came meanwhile, without groups that others took.
-        came: how many log files were added by then.
-        left: groups that were left out by then, with the reason.
     """
 
     session: Session
     begun: TableState
     chosen: Sequence[Candidate]
     unplanned: Iterable[str] = ()
-    slices: tuple[Candidate, ...] = ()
-    came: int = 0
-    left: dict[tuple[str, str], str] = field(default_factory=dict)
+    choice: Choice | None = None
 
     def draft(self) -> Draft:
         """As `publish_plan` takes it."""
-        self.slices, self.came, self.left = tuple(self.chosen), 0, {}
-        return self._draft()
+        return self._draft({group.key: group for group in self.chosen}, {})
 
     def revise(self, state: TableState) -> Draft:
         """The draft that takes account of everything up to a state.
@@ -71,7 +68,7 @@ class CompactionDraft:
         """
         self._refuse_unknown(state)
         groups = {one.key: one for one in self.chosen}
-        left: dict[tuple[str, str], str] = {}
+        left: dict[Key, str] = {}
         for other, metadata in self._completed_since(state):
             for key in _rewritten(other, metadata):
                 if key in groups:
@@ -86,28 +83,39 @@ class CompactionDraft:
             for key in groups:
                 if (key[0], key[1][:BUCKET_DIGITS]) in inputs.groups:
                     left[key] = f"{instant.action} {instant.time} was planned on it meanwhile"
-        self.left = left
-        self.slices = tuple(one for key, one in groups.items() if key not in left)
-        self.came = sum(len(one.logs) for one in self.slices) - sum(
-            len(one.logs) for one in self.chosen if one.key not in left
-        )
-        if not self.slices:
+        if left.keys() >= groups.keys():
             raise Conflict(
                 "others took every file group that was to be compacted, while the plan was made",
                 table=state.config.name,
                 found=next(iter(left.values()), ""),
                 next_step=_AGAIN,
             )
-        return self._draft()
+        return self._draft({key: group for key, group in groups.items() if key not in left}, left)
 
-    def _draft(self) -> Draft:
-        unplanned = {*self.unplanned, *(partition for partition, _ in self.left)}
+    def _draft(self, groups: dict[Key, Candidate], left: dict[Key, str]) -> Draft:
+        unplanned = {*self.unplanned, *(partition for partition, _ in left)}
+        plan = CompactionPlan(tuple(map(planned_slice, groups.values())), {}, tuple(sorted(unplanned)))
+        added = sum(len(groups[group.key].logs) - len(group.logs) for group in self.chosen if group.key in groups)
         return Draft(
-            encode_compaction(CompactionPlan(tuple(map(planned_slice, self.slices)), {}, tuple(sorted(unplanned)))),
-            Footprint(frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in self.slices)),
+            encode_compaction(plan),
+            Footprint(frozenset((partition, file_id[:BUCKET_DIGITS]) for partition, file_id in groups)),
             self.begun,
             revise=self.revise,
+            choice=self._choice(groups, left),
+            log_files_added=added,
+            groups_dropped=len(left),
         )
+
+    def _choice(self, groups: dict[Key, Candidate], left: dict[Key, str]) -> Choice | None:
+        """Return the choice as of this draft."""
+        if self.choice is None:
+            return None
+        chosen = self.choice.planned
+        kept = [
+            Measured(groups[found.candidate.key], found.measure) for found in chosen if found.candidate.key in groups
+        ]
+        gone = [(found.candidate, left[found.candidate.key]) for found in chosen if found.candidate.key in left]
+        return replace(self.choice, planned=kept, pending=[*self.choice.pending, *gone])
 
     def _completed_since(self, state: TableState) -> Iterable[tuple[Instant, CommitMetadata]]:
         before = {(one.time, one.completion_time) for one in self.begun.timeline.completed_writes}

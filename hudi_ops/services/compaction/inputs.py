@@ -12,34 +12,18 @@ from hudi_ops.commit.session import Session
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Conflict, Corrupt
 from hudi_ops.files.names import data_path, parse_data_file
-from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice, read_plan
-from hudi_ops.timeline.instant import Instant
+from hudi_ops.services.base.pending import cancel_advice
+from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.slices import merge_order
-
-_CANCEL = "the plan can never be executed: `hudi-ops rollback TABLE {}` takes it off, and its log files wait for the next plan"
+from hudi_ops.view.slices import Slice, merge_order
 
 
 @dataclass(frozen=True)
-class SliceInput:
+class SliceInput(Slice):
     """One slice to merge. `number` is its place in the plan, which goes into the name of its new base file."""
 
-    number: int
-    partition_path: str
-    file_id: str
-    base: DataFile | None
-    logs: tuple[DataFile, ...]
-
-    @property
-    def base_bytes(self) -> int:
-        """Bytes of its base file."""
-        return self.base.size_bytes if self.base is not None else 0
-
-    @property
-    def log_bytes(self) -> int:
-        """Bytes of its log files."""
-        return sum(file.size_bytes for file in self.logs)
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,32 +35,13 @@ class PlanInputs:
 
     @property
     def sizes(self) -> list[tuple[int, int]]:
-        """(bytes of the base file, bytes of the log files) of each slice."""
-        return [(one.base_bytes, one.log_bytes) for one in self.slices]
+        """Return (bytes of the base file, bytes of the log files) of each slice."""
+        return [(each.base_bytes, each.log_bytes) for each in self.slices]
 
     @property
     def bytes_in(self) -> int:
-        """Bytes that are read."""
+        """Return the bytes that are read."""
         return sum(map(sum, self.sizes))
-
-
-def plan_of_instant(session: Session, state: TableState, instant: Instant) -> CompactionPlan:
-    """What a pending compaction plans.
-
-    Raises:
-        Corrupt: its requested file is empty, or no plan.
-    """
-    plan = read_plan(session.ctx.storage, state.timeline, instant)
-    if not isinstance(plan, CompactionPlan):
-        raise Corrupt(
-            "a pending compaction without a plan",
-            table=state.config.name,
-            instant=instant.time,
-            expected="a requested file that names slices",
-            found="nothing in it",
-            next_step=_CANCEL.format(instant.time),
-        )
-    return plan
 
 
 def inputs_of_plan(session: Session, state: TableState, instant: str, plan: CompactionPlan) -> PlanInputs:
@@ -103,7 +68,7 @@ def inputs_of_plan(session: Session, state: TableState, instant: str, plan: Comp
                 instant=instant,
                 expected="every file that the plan names",
                 found="no such file",
-                next_step=f"restore it from a copy; else {_CANCEL.format(instant)}",
+                next_step=f"restore it from a copy; else {cancel_advice(instant)}",
                 path=path,
             )
     sizes = {path: info.size_bytes for path, info in found.items() if info is not None}
@@ -111,7 +76,7 @@ def inputs_of_plan(session: Session, state: TableState, instant: str, plan: Comp
     return PlanInputs(slices, sum((one.partition_path, one.file_id) in hidden for one in plan.slices))
 
 
-def refuse_left_out(
+def refuse_missing_log_files(
     session: Session, state: TableState, instant: str, plan: CompactionPlan, seen: TableState | None = None
 ) -> None:
     """Refuse a plan that lacks a log file below its instant: the new base file would hide it.
@@ -147,7 +112,7 @@ def refuse_left_out(
                     instant=instant,
                     expected=f"writers whose completion times lie above {instant}, once it was planned",
                     found=f"{other.time}, completed {other.completion_time}",
-                    next_step=_CANCEL.format(instant) + ". See that clocks agree, and that all writers take one lock",
+                    next_step=f"{cancel_advice(instant)}. Check that clocks agree and that all writers take one lock",
                     other=other.time,
                 )
 
@@ -177,4 +142,4 @@ def _input(number: int, one: PlannedSlice, sizes: dict[str, int]) -> SliceInput:
         files.append(DataFile(one.partition_path, path, one.file_id, time, sizes[path], is_log))
     base = files[0] if one.base_file else None
     # Whoever made the plan may name them in another order; records of one key are merged in this one.
-    return SliceInput(number, one.partition_path, one.file_id, base, merge_order(files[1:] if base else files))
+    return SliceInput(one.partition_path, one.file_id, base, merge_order(files[1:] if base else files), number)

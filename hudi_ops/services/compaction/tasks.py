@@ -13,8 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hudi_ops.commit.session import Session
-from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.commit.apply.metadata_delta import wanted_facts
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import FILE_NAME, RECORD_KEY
 from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, encode_base_file, stored_schema
@@ -26,11 +25,13 @@ from hudi_ops.files.statistics.statistics import NO_FACTS, FileFacts, WantedFact
 from hudi_ops.formats import partition_metadata
 from hudi_ops.kernels.meta_columns import with_file_name
 from hudi_ops.services.base.merging import merging_of
+from hudi_ops.services.base.service import Run
 from hudi_ops.services.compaction.cost import COPIES, memory_of
 from hudi_ops.services.compaction.inputs import PlanInputs, SliceInput
 from hudi_ops.storage.claim import ensure
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import WriteStat
+from hudi_ops.timeline.content.plans import CompactionPlan
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.view.schema import table_schema
 
@@ -66,7 +67,7 @@ class CompactTask:
     @property
     def bytes_in(self) -> int:
         """Bytes of the files that are read."""
-        return self.source.base_bytes + self.source.log_bytes
+        return self.source.bytes_in
 
     @property
     def file_name(self) -> str:
@@ -84,23 +85,15 @@ class CompactedSlice:
     facts: FileFacts | None = None
 
 
-def tasks_of(
-    session: Session, attempt: Attempt, inputs: PlanInputs, limit_bytes: int, wanted: WantedFacts = NO_FACTS
-) -> list[CompactTask]:
-    """One task a slice, in the plan's order.
-
-    Args:
-        session: the table's.
-        attempt: whose files are written.
-        inputs: the slices.
-        limit_bytes: what one slice may take of memory: larger ones are streamed.
-        wanted: what the metadata table is told of the new files.
+def tasks_of(run: Run[CompactionPlan, PlanInputs, CompactTask, CompactedSlice]) -> list[CompactTask]:
+    """Return one task for each slice, in the plan's order.
 
     Raises:
-        Unsupported: the table's rule of merging is not known.
+        Unsupported: the table's merge rule is not known.
     """
-    state = attempt.begun
+    session, state = run.session, run.attempt.begun
     schema = table_schema(state.config, state.timeline, session.commits)
+    wanted = replace(wanted_facts(session, state, schema), keys=False)
     rules, instants = merging_of(state, schema)
     stored = stored_schema(schema, rules.keys is None)
     columns = tuple(name for name in stored.names if name != FILE_NAME)
@@ -120,13 +113,13 @@ def tasks_of(
             ),
             stored=stored,
             source=one,
-            instant=attempt.instant,
-            epoch=attempt.epoch,
-            streaming=memory_of(one.base_bytes, one.log_bytes) > limit_bytes,
-            memory_bytes=limit_bytes,
-            wanted=replace(wanted, keys=False),
+            instant=run.attempt.instant,
+            epoch=run.attempt.epoch,
+            streaming=memory_of(one.base_bytes, one.log_bytes) > run.task_bytes,
+            memory_bytes=run.task_bytes,
+            wanted=wanted,
         )
-        for one in inputs.slices
+        for one in run.inputs.slices
     ]
 
 

@@ -14,7 +14,7 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Corrupt, NotFound, Unsupported
 from hudi_ops.files.log.log_file import LogFileReader
 from hudi_ops.files.log.visible_blocks import BlockInstants, visible_blocks
-from hudi_ops.services.compaction.strategies import Candidate
+from hudi_ops.services.base.choice import Candidate
 from hudi_ops.timeline.log.commit_log import Pointer
 from hudi_ops.timeline.state import TableState
 

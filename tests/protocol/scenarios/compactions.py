@@ -9,8 +9,11 @@ from functools import cache
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.context import TableContext
-from hudi_ops.services.compaction.compact import Execution, execute
-from hudi_ops.services.compaction.plan import CompactionRequest, plan_compaction
+from hudi_ops.services.base.execute import execute
+from hudi_ops.services.base.plan import plan
+from hudi_ops.services.base.service import Execution
+from hudi_ops.services.compaction.choose import CompactionRequest
+from hudi_ops.services.compaction.service import COMPACTION
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.steps import Trouble
 from tests.protocol.scenarios.actors import Landed, Writes
@@ -26,7 +29,7 @@ class PlansCompaction:
 
     def __call__(self, ctx: TableContext) -> str | None:
         """Do it, once."""
-        return plan_compaction(Session(ctx), CompactionRequest()).instant
+        return plan(Session(ctx), COMPACTION, CompactionRequest()).instant
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Compacts:
 
     def __call__(self, ctx: TableContext) -> Landed | None:
         """Do it, once."""
-        result = execute(Session(ctx), None, Execution("local"))
+        result = execute(Session(ctx), COMPACTION, None, Execution("local"))
         return Landed(result.instant, COMPACT) if result.instant is not None and not result.note else None
 
 

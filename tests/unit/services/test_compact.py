@@ -16,7 +16,7 @@ from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.files.base.base_file import BaseFileReader
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.services.base.engine import LOCAL_BYTES_MAX, choose_by_bytes
-from hudi_ops.services.compaction.result import Progress
+from hudi_ops.services.base.result import Progress
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.verify import verify_table
@@ -131,12 +131,14 @@ def test_tables_without_meta_columns_are_compacted_too(memory_bytes: int | None)
 def test_progress_is_told_and_the_estimate_held_against_what_was(storage: MemoryStorage) -> None:
     told: list[Progress] = []
     done = table_of(storage, ManualClock(NOW_MS), "executor").compact(progress=told.append)
-    assert [(one.slices_done, one.slices) for one in told] == [(1, 2), (2, 2)]
+    assert [(one.done, one.total) for one in told] == [(1, 2), (2, 2)]
     assert told[-1].bytes_done == told[-1].bytes_in == done.actual.bytes_in  # type: ignore[union-attr]
     assert done.estimate is not None
     assert done.actual is not None
-    assert done.off is not None
-    assert done.off.bytes_out == pytest.approx(done.actual.bytes_out / done.estimate.bytes_out - 1, abs=0.001)
+    assert done.estimate_error is not None
+    assert done.estimate_error.bytes_out == pytest.approx(
+        done.actual.bytes_out / done.estimate.bytes_out - 1, abs=0.001
+    )
     plain = done.as_dict()
     assert plain["estimate"]["bytes_in"] == plain["actual"]["bytes_in"]
 

@@ -7,17 +7,17 @@ import json
 import pytest
 
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.services.base.choice import Candidate, Reason, measured, within
+from hudi_ops.services.base.cost import Cost, error_of
+from hudi_ops.services.compaction.choose import LeftReason
 from hudi_ops.services.compaction.cost import (
     ARROW_PER_STORED,
     COPIES,
     PLAN_S,
     SLICE_S,
-    Cost,
-    error_of,
     estimate,
 )
-from hudi_ops.services.compaction.reasons import Reason
-from hudi_ops.services.compaction.strategies import STRATEGIES, Candidate, measured, parse_strategy, within
+from hudi_ops.services.compaction.strategies import STRATEGIES, parse_strategy
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.content.plans import CompactionPlan, plan_of
@@ -133,8 +133,8 @@ def test_each_reason_is_told_with_its_number(storage: MemoryStorage) -> None:
         Reason.BELOW_THRESHOLD: 2,
         Reason.PENDING: 0,
         Reason.BEYOND_LIMIT: 0,
-        Reason.UNMERGEABLE: 0,
-        Reason.NO_LOG_FILES: 1,
+        LeftReason.UNMERGEABLE: 0,
+        LeftReason.NO_LOG_FILES: 1,
     }
     assert {one.why for one in below.verdicts} == {"2 of 3 log files: 1 short"}
     assert below.note == (

@@ -136,7 +136,7 @@ class Group:
             table_name="t",
             scan=scan,
             stored=stored,
-            source=SliceInput(0, "p=1", FILE_ID, self.base, self.logs),
+            source=SliceInput("p=1", FILE_ID, self.base, self.logs, number=0),
             instant=f"2030010100000{self.number:04d}",
             epoch=0,
             streaming=streaming,

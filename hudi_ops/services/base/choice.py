@@ -1,0 +1,229 @@
+"""Choose what a plan names: strategies measure candidates, thresholds and limits decide, and every candidate gets a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from hudi_ops.view.slices import Slice
+
+SHOWN_MAX = 100
+"""Candidates that a result names for each reason but `planned`; the counts include all of them."""
+
+
+class Reason(StrEnum):
+    """What became of a candidate, in every service. A service may add reasons of its own."""
+
+    PLANNED = "planned"
+    BELOW_THRESHOLD = "below the threshold"
+    PENDING = "in a pending plan"
+    BEYOND_LIMIT = "beyond the limit of bytes"
+
+
+@dataclass(frozen=True)
+class Candidate(Slice):
+    """A file slice that a plan may name.
+
+    `commits` are the delta commits that completed since its base file was made, its own and others'; `oldest_ms` is when the first
+    of its log files completed, in ms since 1970.
+    """
+
+    commits: int = 0
+    oldest_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to choose.
+
+    Attributes:
+        name: as users write it.
+        measure: of a candidate, at a moment in ms since 1970.
+        unit: of the measure, as it follows a number.
+        threshold: default; candidates that measure less wait.
+    """
+
+    name: str
+    measure: Callable[[Candidate, int], float]
+    unit: str
+    threshold: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A candidate with its measure."""
+
+    candidate: Candidate
+    measure: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One file group: its sizes in bytes, its measure by the strategy, and what became of it."""
+
+    partition_path: str
+    file_id: str
+    reason: str
+    base_bytes: int
+    log_files: int
+    log_bytes: int
+    measure: float | None
+    why: str
+
+
+@dataclass
+class Choice:
+    """All candidates of a request, by what became of them.
+
+    Attributes:
+        verb: what the service does to a file group, for the note.
+        has: what a candidate must have to be one, for the note, for example `log files`.
+        strategy: measures the candidates.
+        threshold: candidates that measure less wait.
+        max_bytes: limit of the bytes that a plan reads; None: no limit.
+        planned: what the plan names.
+        below: candidates below the threshold.
+        beyond: candidates beyond the limit.
+        pending: candidates of pending plans, each with the plan's name.
+        others: candidates left out for the service's own reasons, by reason, each with the detail.
+        bare: file groups that are no candidates; they are only counted, under `bare_reason`.
+    """
+
+    verb: str
+    has: str
+    strategy: Strategy
+    threshold: float
+    max_bytes: int | None = None
+    planned: list[Measured] = field(default_factory=list)
+    below: list[Measured] = field(default_factory=list)
+    beyond: list[Measured] = field(default_factory=list)
+    pending: list[tuple[Candidate, str]] = field(default_factory=list)
+    others: dict[str, list[tuple[Candidate, str]]] = field(default_factory=dict)
+    bare: int = 0
+
+    @property
+    def bare_reason(self) -> str:
+        """Return the reason of file groups that are no candidates."""
+        return f"no {self.has}"
+
+    def waiting(self) -> Iterator[Candidate]:
+        """Yield the candidates that are not planned."""
+        yield from (found.candidate for found in (*self.below, *self.beyond))
+        yield from (candidate for left in (self.pending, *self.others.values()) for candidate, _ in left)
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of file groups by reason."""
+        return {
+            Reason.PLANNED: len(self.planned),
+            Reason.BELOW_THRESHOLD: len(self.below),
+            Reason.PENDING: len(self.pending),
+            Reason.BEYOND_LIMIT: len(self.beyond),
+            **{reason: len(left) for reason, left in self.others.items()},
+            self.bare_reason: self.bare,
+        }
+
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Return all planned candidates, then up to `SHOWN_MAX` for each other reason."""
+        return tuple(self._verdicts())
+
+    def _verdicts(self) -> Iterator[Verdict]:
+        unit = self.strategy.unit
+        for found in self.planned:
+            yield _verdict(found.candidate, Reason.PLANNED, f"{number(found.measure)} {unit}", found.measure)
+        for found in self.below[:SHOWN_MAX]:
+            short = number(self.threshold - found.measure)
+            why = f"{number(found.measure)} of {number(self.threshold)} {unit}: {short} short"
+            yield _verdict(found.candidate, Reason.BELOW_THRESHOLD, why, found.measure)
+        for candidate, plan in self.pending[:SHOWN_MAX]:
+            yield _verdict(candidate, Reason.PENDING, plan)
+        for found in self.beyond[:SHOWN_MAX]:
+            why = f"{found.candidate.bytes_in:,} bytes to read do not fit into the rest of {self.max_bytes or 0:,}"
+            yield _verdict(found.candidate, Reason.BEYOND_LIMIT, why, found.measure)
+        for reason, left in self.others.items():
+            for candidate, why in left[:SHOWN_MAX]:
+                yield _verdict(candidate, reason, why)
+
+    def sentence(self) -> str:
+        """Return one sentence: what is planned, and what keeps the others."""
+        parts = list(self._kept())
+        rest = ", ".join(parts)
+        if self.planned:
+            logs = sum(len(found.candidate.logs) for found in self.planned)
+            said = f"{_groups(len(self.planned))} with {logs:,} log file{'' if logs == 1 else 's'}"
+            return f"{said}; left out: {rest}" if rest else said
+        if not parts:
+            return f"nothing to {self.verb}: the table has no file groups"
+        if not any(True for _ in self.waiting()):
+            return f"nothing to {self.verb}: no file group has {self.has}"
+        return f"nothing to {self.verb}: {rest}"
+
+    def _kept(self) -> Iterator[str]:
+        if self.below:
+            best, unit = number(self.below[0].measure), self.strategy.unit
+            yield f"{_groups(len(self.below))} below {number(self.threshold)} {unit} (at most {best})"
+        if self.pending:
+            plans = sorted({plan for _, plan in self.pending})
+            more = f" and {len(plans) - 1} more" if len(plans) > 1 else ""
+            yield f"{_groups(len(self.pending))} taken by others ({plans[0]}{more})"
+        if self.beyond:
+            yield f"{_groups(len(self.beyond))} beyond the limit of {self.max_bytes or 0:,} bytes"
+        for reason, left in self.others.items():
+            if left:
+                first, why = left[0]
+                where = f"{first.partition_path}/{first.file_id}".lstrip("/")
+                yield f"{_groups(len(left))} with {reason} ({where}: {why})"
+        if self.bare:
+            yield f"{_groups(self.bare)} without {self.has}"
+
+
+def measured(
+    strategy: Strategy, candidates: Iterable[Candidate], threshold: float, now_ms: int
+) -> tuple[list[Measured], list[Measured]]:
+    """Return candidates that reach the threshold, largest measure first, and those that do not, the nearest first.
+
+    Equal measures are ordered by log bytes, then by name, so that the same table gives the same plan.
+
+    Args:
+        strategy: measures the candidates.
+        candidates: file slices.
+        threshold: candidates that measure less wait.
+        now_ms: the present, in ms since 1970.
+    """
+    ordered = sorted(
+        (Measured(candidate, strategy.measure(candidate, now_ms)) for candidate in candidates),
+        key=lambda found: (-found.measure, -found.candidate.log_bytes, found.candidate.key),
+    )
+    reached = [found for found in ordered if found.measure >= threshold]
+    return reached, ordered[len(reached) :]
+
+
+def within(ordered: Iterable[Measured], max_bytes: int | None) -> tuple[list[Measured], list[Measured]]:
+    """Return candidates whose bytes fit a limit together, at least one, and those that do not fit.
+
+    A candidate that does not fit is passed over for smaller ones behind it.
+    """
+    taken: list[Measured] = []
+    left: list[Measured] = []
+    used = 0
+    for found in ordered:
+        if max_bytes is not None and taken and used + found.candidate.bytes_in > max_bytes:
+            left.append(found)
+            continue
+        taken.append(found)
+        used += found.candidate.bytes_in
+    return taken, left
+
+
+def number(value: float) -> str:
+    """Return a measure for people: without decimals where it is large or whole."""
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:,.1f}"
+
+
+def _verdict(candidate: Candidate, reason: str, why: str, measure: float | None = None) -> Verdict:
+    logs = len(candidate.logs)
+    return Verdict(*candidate.key, reason, candidate.base_bytes, logs, candidate.log_bytes, measure, why)
+
+
+def _groups(count: int) -> str:
+    return f"{count:,} file group{'' if count == 1 else 's'}"

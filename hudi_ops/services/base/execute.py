@@ -1,0 +1,279 @@
+"""Execute a plan of any service kind: take it over, run its tasks, complete it or release it.
+
+At most one executor works on a plan: a TAKEOVER slot names it and gives it the epoch that its files carry. After a failure before
+the decision the executor removes what it wrote and leaves the plan to the next one.
+
+Source: docs/protocol.md §8, §14; docs/format.md §3.1.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from hudi_ops.commit.complete import Body, complete_action, complete_write, landed, refuse_unfit
+from hudi_ops.commit.recover.recover import recover
+from hudi_ops.commit.recover.sweep import settle_executed
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.commit.takeover import (
+    clear_foreign_attempts,
+    clear_foreign_delta,
+    clear_older_epochs,
+    clear_own_epoch,
+    take_over,
+)
+from hudi_ops.commit.undo.cancel import cancel_write
+from hudi_ops.commit.undo.rollback import roll_back, undo_attempt
+from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.concurrency.lease.lease import read_lease
+from hudi_ops.concurrency.lease.monitor import Keeper, refuse_superseded
+from hudi_ops.errors import (
+    Busy,
+    Cancelled,
+    Conflict,
+    HudiOpsError,
+    InvalidRequest,
+    OutcomeUnknown,
+    Unsupported,
+)
+from hudi_ops.services.base.engine import choose_by_bytes
+from hudi_ops.services.base.pending import (
+    Service,
+    named_pending,
+    next_pending,
+    read_pending,
+    refuse_foreign_executor,
+)
+from hudi_ops.services.base.plan import left_plan, plan
+from hudi_ops.services.base.service import Execution, Run
+from hudi_ops.services.base.waves import run_tasks
+from hudi_ops.storage.claim import ensure
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.entries import Complete
+from hudi_ops.timeline.names import State, inflight_name
+from hudi_ops.timeline.state import TableState
+
+logger = logging.getLogger(__name__)
+
+AnyRun = Run[Any, Any, Any, Any]
+
+
+def execute(session: Session, service: Service, instant: str | None, how: Execution) -> Any:
+    """Execute a plan, ours or a foreign one. After a failure the same call continues; after success it changes nothing.
+
+    Args:
+        session: the table.
+        service: whose plan.
+        instant: of the plan; None: the oldest plan without a live executor.
+        how: engine, memory and progress.
+
+    Returns:
+        The service's result.
+
+    Raises:
+        InvalidRequest: there is no such plan, or Apache Hudi began it and `how.abandoned` is not set.
+        Unsupported: the table cannot be written, or the plan is another service's.
+        Busy: the plan has a live executor, or a foreign write is pending without a heartbeat.
+        Cancelled: the plan was cancelled or taken over.
+        Conflict: the plan cannot complete as it is; it stays.
+        Corrupt: a file of the plan is damaged or gone; the plan stays.
+        OutcomeUnknown: storage did not say whether it completed; the next write settles that.
+    """
+    started_s = session.ctx.clock.monotonic_s()
+    refuse_unwritable(session.loader.load().config)
+    recover(session)
+    session.is_clean = False  # until this call has ended well
+    state = session.loader.load()
+    found = (
+        next_pending(session, service, state, abandoned=how.abandoned)
+        if instant is None
+        else named_pending(session, service, state, instant)
+    )
+    if found is None:
+        return _nothing(service, state, None, f"no {service.action} is planned")
+    if found.is_completed:
+        return _nothing(service, state, found, "it was completed before")
+    session.silent.refuse(state, found.time)
+
+    def check(now: TableState) -> None:
+        if not how.abandoned:
+            refuse_foreign_executor(session, service, now, found.time)
+
+    attempt = take_over(session, found.time, service.action, check)
+    if attempt is None:
+        state = session.loader.load()
+        completed = state.timeline.find(found.time, service.action)
+        return _nothing(service, state, completed, "it was completed before")
+    run = _execute_taken(session, service, attempt, how)
+    return replace(service.result(run), seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
+
+
+def plan_and_execute(
+    session: Session, service: Service, request: Any, how: Execution, instant: str | None = None
+) -> Any:
+    """Execute a pending plan without a live executor; where there is none, make one and execute it.
+
+    Args:
+        session: the table.
+        service: plans and executes.
+        request: what to plan.
+        how: engine, memory and progress.
+        instant: execute this plan and make none.
+
+    Raises:
+        Unsupported: as `plan` and `execute`; the plan that this call made is withdrawn.
+    """
+    instant = instant or left_plan(session, service, abandoned=how.abandoned)
+    if instant is not None:
+        return execute(session, service, instant, how)
+    planned = plan(session, service, request)
+    if planned.instant is None:
+        return service.result_type(planned.table, None, note=planned.note)
+    try:
+        return execute(session, service, planned.instant, how)
+    except Unsupported:
+        # A file that completed while the plan was made cannot be worked on here: the plan would fail each time.
+        _withdraw(session, planned.instant)
+        raise
+
+
+def _withdraw(session: Session, instant: str) -> None:
+    """Cancel a plan that this call made, unless another process executes it."""
+    try:
+        # Without a lease the plan has no executor; this is asked again under the lock.
+        if cancel_write(session, instant, "not supported", lambda: read_lease(session.ctx.storage, instant) is None):
+            found = session.loader.load().timeline.find(instant)
+            if found is not None:
+                roll_back(session, found)
+    except HudiOpsError as failure:
+        # The caller must hear why the execution failed.
+        logger.warning("plan %s stays pending: %s", instant, failure)
+
+
+def _nothing(service: Service, state: TableState, found: Instant | None, note: str) -> Any:
+    time, completion_time = (found.time, found.completion_time or None) if found is not None else (None, None)
+    return service.result_type(state.config.name, time, completion_time, note)
+
+
+def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Execution) -> AnyRun:
+    is_deciding = False
+    name = attempt.begun.config.name
+    started_s = session.ctx.clock.monotonic_s()
+    try:
+        with session.keep(attempt.instant, "execute", epoch=attempt.epoch) as keeper:
+            run = _work(session, service, attempt, how, keeper)
+            outcome = service.outcome(run)
+            keeper.check()
+            is_deciding = True
+            run.entry = _complete(service, run, outcome)
+        settle_executed(session, attempt.instant, list(service.files_written(run)))
+        service.settled(session)
+    except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
+        release_plan(session, attempt, error)
+        raise error.at(table=name, instant=attempt.instant) from error
+    except HudiOpsError as error:
+        # Before the decision nothing can have landed. After any other error in the decision the outcome is open.
+        if not is_deciding:
+            release_plan(session, attempt, error)
+        raise error.at(table=name, instant=attempt.instant) from error
+    run.seconds = session.ctx.clock.monotonic_s() - started_s
+    return run
+
+
+def _work(session: Session, service: Service, attempt: Attempt, how: Execution, keeper: Keeper) -> AnyRun:
+    """Begin the plan and run its tasks."""
+    plan = _begin(session, service, attempt)
+    service.check(session, attempt.begun, attempt, plan)
+    inputs = service.inputs(session, attempt, plan)
+    engine, reason = choose_by_bytes(how.engine, inputs.bytes_in, session.ctx.engine, "to read")
+    arrow_bytes = pa.default_memory_pool().max_memory()
+    run: AnyRun = Run(session, attempt, plan, inputs, engine, reason, how.task_bytes(engine), arrow_bytes)
+    run.tasks = service.tasks(run)
+    run.done = run_tasks(engine, service.run, run.tasks, keeper, how.progress, "file slices")
+    return run
+
+
+def _begin(session: Session, service: Service, attempt: Attempt) -> Any:
+    """Remove what earlier executors left, put the inflight file, and check again; return the plan.
+
+    Raises:
+        Cancelled: the plan was cancelled or taken over.
+        Conflict: the requested file is gone: a foreign writer removed the plan.
+        Corrupt: the plan cannot be read.
+    """
+    storage, timeline = session.ctx.storage, attempt.begun.timeline
+    found = timeline.find(attempt.instant, service.action)
+    if found is None:
+        raise Conflict("the plan is gone from the timeline", instant=attempt.instant)
+    plan = read_pending(session, service, attempt.begun, found)
+    clear_older_epochs(session, attempt)
+    if attempt.epoch > 1 or State.INFLIGHT in found.states:
+        # Apache Hudi may have begun it; one of our executors that came between may have died before it got this far. Files without
+        # a marker count, too: of two base files of one group and instant readers take the one listed last (docs/format.md §9.1).
+        clear_foreign_attempts(session, attempt, service.files_unannounced(session, attempt, plan))
+        clear_foreign_delta(session, attempt)
+    path = timeline.path(inflight_name(attempt.instant, service.action))
+    if State.INFLIGHT not in found.states:
+        ensure(storage, path, b"")
+    now = session.loader.reload(attempt.begun)
+    after = now.timeline.find(attempt.instant, service.action)
+    is_gone = after is None or State.REQUESTED not in after.states or attempt.instant <= now.log.boundary
+    if is_gone:
+        # An inflight without its requested file makes the whole table unreadable for Apache Hudi (docs/format.md §2.3).
+        storage.delete(path)
+    refuse_superseded(now.log, attempt.instant, attempt.epoch)
+    if is_gone:
+        raise Conflict(
+            "a foreign writer took the plan off the timeline",
+            instant=attempt.instant,
+            next_step="plan again; check the settings of the foreign writer",
+        )
+    return plan
+
+
+def _complete(service: Service, run: AnyRun, outcome: Any) -> Complete:
+    session, attempt = run.session, run.attempt
+
+    def check(state: TableState) -> None:
+        service.check(session, state, attempt, run.plan)
+
+    def check_action(state: TableState) -> None:
+        refuse_unfit(session, attempt, state)
+        check(state)
+
+    if isinstance(outcome, Body):
+        return landed(complete_action(session, attempt, outcome, check_action), attempt)
+    return complete_write(session, attempt, outcome, role=service.role, check=check)
+
+
+def release_plan(session: Session, attempt: Attempt, error: HudiOpsError) -> None:
+    """Remove what a failed execution wrote, its inflight file and its lease; the plan stays for the next executor.
+
+    Call it only after an error that is certain: nothing of the attempt was decided. A plan that was cancelled is rolled back. When
+    another process has taken the plan over, only the files of this epoch go. The markers stay: tasks of this executor may still
+    write what they announced, and the next executor deletes what markers name.
+    """
+    storage = session.ctx.storage
+    try:
+        clear_own_epoch(session, attempt)
+        try:
+            refuse_superseded(session.loader.probe(), attempt.instant, attempt.epoch)
+        except Cancelled as ended:
+            if not ended.details.get("taken_over"):
+                undo_attempt(session, attempt.instant, ended)
+            return
+        storage.delete(attempt.begun.timeline.path(inflight_name(attempt.instant, attempt.action)))
+        # The lease goes last: while it exists, nobody takes the inflight file for a foreign one. After an unknown outcome that file
+        # may still land.
+        if not isinstance(error, OutcomeUnknown):
+            session.drop_name(attempt.instant)
+        logger.warning(
+            "%s %s did not complete and waits for the next execution: %s", attempt.action, attempt.instant, error.what
+        )
+    except HudiOpsError as failure:
+        # The caller must hear the first error; the next executor of the plan clears the rest.
+        logger.warning("leftovers of the execution of %s stay until the next one: %s", attempt.instant, failure)

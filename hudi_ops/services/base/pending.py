@@ -1,0 +1,137 @@
+"""Find the pending plan to execute, and refuse one that another process may be executing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.takeover import refuse_leased
+from hudi_ops.concurrency.lease.lease import read_lease
+from hudi_ops.errors import Busy, Cancelled, Corrupt, InvalidRequest, Unsupported
+from hudi_ops.services.base.service import TableService
+from hudi_ops.timeline.content.archived import load_history
+from hudi_ops.timeline.content.plans import read_plan
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.cancelled import fate_of
+from hudi_ops.timeline.log.entries import Cancel, Complete
+from hudi_ops.timeline.names import State
+from hudi_ops.timeline.state import TableState
+
+Service = TableService[Any, Any, Any, Any, Any, Any]
+
+
+def next_pending(session: Session, service: Service, state: TableState, *, abandoned: bool = False) -> Instant | None:
+    """Return the service's oldest pending plan without a live executor; None when there is no plan.
+
+    Args:
+        session: the table.
+        service: whose plan.
+        state: decides what is pending.
+        abandoned: foreign executors, which leave no heartbeat, have ended.
+
+    Raises:
+        Busy: every plan has a live executor.
+        InvalidRequest: Apache Hudi began the only plans and left no heartbeat.
+    """
+    refused: Busy | InvalidRequest | None = None
+    for instant in state.timeline.pending:
+        if instant.action != service.action or session.was_cancelled(state, instant.time):
+            continue
+        try:
+            refuse_leased(session, state, read_lease(session.ctx.storage, instant.time), instant.time)
+            if not abandoned:
+                refuse_foreign_executor(session, service, state, instant.time)
+        except (Busy, InvalidRequest) as error:
+            refused = refused or error
+            continue
+        return instant
+    if refused is not None:
+        raise refused
+    return None
+
+
+def named_pending(session: Session, service: Service, state: TableState, instant: str) -> Instant:
+    """Return the service's instant of that time, pending or completed.
+
+    Raises:
+        InvalidRequest: there is none.
+        Unsupported: it is another service's.
+        Cancelled: it was cancelled.
+    """
+    found = state.timeline.find(instant)
+    if found is not None:
+        if found.action == service.action or (found.is_completed and service.is_own(session, state, found)):
+            return found
+        raise Unsupported(
+            f"{instant} is a {found.action}, not a {service.action}",
+            table=state.config.name,
+            instant=instant,
+            expected=f"a pending {service.action}",
+            found=str(found),
+            next_step=f"copy the instant of a {service.action} from `hudi-ops timeline`",
+        )
+    fate = fate_of(session.ctx.storage, state, instant)
+    if fate is not None and isinstance(fate[1], Cancel):
+        raise Cancelled(
+            f"the {service.action} was cancelled: {fate[1].reason}",
+            table=state.config.name,
+            instant=instant,
+            next_step="plan again: the next plan is made from the table as it is now",
+        )
+    archived = any(archived.time == instant for archived in load_history(session.ctx.storage, state.config).instants)
+    if archived or (fate is not None and isinstance(fate[1], Complete)):
+        return Instant(instant, service.action, State.COMPLETED)
+    raise InvalidRequest(
+        f"no such {service.action}",
+        table=state.config.name,
+        instant=instant,
+        expected=f"the instant of a pending {service.action}",
+        found="nothing of that time on the timeline",
+        next_step="copy an instant from `hudi-ops timeline`",
+    )
+
+
+def read_pending(session: Session, service: Service, state: TableState, instant: Instant) -> Any:
+    """Return what a pending instant of the service plans, as its `plan_type`.
+
+    Raises:
+        Corrupt: the requested file is empty, or no such plan.
+    """
+    plan = read_plan(session.ctx.storage, state.timeline, instant)
+    if not isinstance(plan, service.plan_type):
+        raise Corrupt(
+            f"a pending {service.action} without a plan",
+            table=state.config.name,
+            instant=instant.time,
+            expected=f"a requested file that holds a plan of a {service.action}",
+            found="no plan in it",
+            next_step=cancel_advice(instant.time),
+        )
+    return plan
+
+
+def cancel_advice(instant: str) -> str:
+    """Return the advice for a plan that can never be executed."""
+    return f"cancel the plan, which can never be executed: `hudi-ops rollback TABLE {instant}`; then plan again"
+
+
+def refuse_foreign_executor(session: Session, service: Service, state: TableState, instant: str) -> None:
+    """Refuse a plan that Apache Hudi has begun to execute.
+
+    Its executors leave no heartbeat, so nothing says whether one is alive. Our executors hold a lease while their inflight file
+    exists.
+
+    Raises:
+        InvalidRequest: there is an inflight file and no lease.
+    """
+    found = state.timeline.find(instant, service.action)
+    if found is None or State.INFLIGHT not in found.states or read_lease(session.ctx.storage, instant) is not None:
+        return
+    raise InvalidRequest(
+        "Apache Hudi has begun to execute this plan and leaves no heartbeat, so nothing says whether it is still running",
+        table=state.config.name,
+        instant=instant,
+        expected="a plan without an inflight file, or the statement that its executor has ended",
+        found="an inflight file without a heartbeat",
+        next_step=f"once that program has ended: `{service.command} TABLE --instant {instant} --abandoned` (abandoned=True)",
+    )

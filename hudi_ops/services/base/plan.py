@@ -1,0 +1,115 @@
+"""Plan a service of any kind: choose, publish under the lock, and try again when others took what was chosen.
+
+Source: docs/protocol.md §14.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hudi_ops.commit.recover.recover import finish_unfinished, recover
+from hudi_ops.commit.session import Session
+from hudi_ops.errors import Busy, Conflict, InvalidRequest
+from hudi_ops.services.base.choice import Choice
+from hudi_ops.services.base.pending import Service, next_pending
+from hudi_ops.services.base.publish import publish_plan
+from hudi_ops.services.base.result import PlanResult
+from hudi_ops.timeline.state import TableState
+
+TRIES_MAX = 3
+"""How often a plan is made again because others took everything that it chose."""
+
+
+def preview(session: Session, service: Service, request: Any) -> PlanResult:
+    """Return what a plan would name now, its cost, and the reason for everything else; change nothing.
+
+    Args:
+        session: the table.
+        service: plans.
+        request: what to plan, as the service defines it.
+
+    Raises:
+        InvalidRequest: a wrong request, or a table that the service has no work on.
+        Unsupported: the table cannot be written.
+    """
+    state = session.loader.load()
+    service.refuse_unfit(state)
+    choice = service.choose(session, state, request)
+    return _result(session, service, state, choice, dry_run=True)
+
+
+def plan(session: Session, service: Service, request: Any) -> PlanResult:
+    """Publish a plan, if there is anything to plan.
+
+    Args:
+        session: the table.
+        service: plans.
+        request: what to plan, as the service defines it.
+
+    Raises:
+        InvalidRequest: a wrong request, or a table that the service has no work on; nothing was changed.
+        Unsupported: the table cannot be written, or the service cannot work on what it would have to plan; no plan exists.
+        Conflict: others took what was chosen, `TRIES_MAX` times.
+        Busy: the lock was not free in time, or a foreign write is pending without a heartbeat.
+    """
+    started_s = session.ctx.clock.monotonic_s()
+    service.refuse_unfit(session.loader.load())
+    recover(session)
+    session.is_clean = False  # until a write has ended well
+    for tried in range(TRIES_MAX):
+        state = session.loader.load()
+        session.silent.refuse(state)  # the plan could not be executed
+        choice = service.choose(session, state, request)
+        if not choice.planned:
+            service.refuse_nothing(state, choice)
+            break
+        try:
+            planned = publish_plan(session, service.action, service.draft(session, state, choice))
+        except Conflict:
+            if tried + 1 == TRIES_MAX:
+                raise
+            continue
+        draft = planned.draft
+        result = _result(session, service, state, draft.choice or choice)
+        return replace(
+            result,
+            instant=planned.instant,
+            log_files_added=draft.log_files_added,
+            groups_dropped=draft.groups_dropped,
+            seconds=round(session.ctx.clock.monotonic_s() - started_s, 3),
+        )
+    result = _result(session, service, state, choice)
+    return replace(result, seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
+
+
+def left_plan(session: Session, service: Service, *, abandoned: bool = False) -> str | None:
+    """Return the instant of the oldest pending plan without a live executor, or None."""
+    try:
+        # A plan that a dead process had decided is on the timeline only after that.
+        found = next_pending(session, service, finish_unfinished(session), abandoned=abandoned)
+    except (Busy, InvalidRequest):
+        return None
+    return found.time if found is not None else None
+
+
+def left_plan_result(session: Session, service: Service, choice: Choice, instant: str) -> PlanResult:
+    """Return the result of planning where a pending plan without a live executor comes first."""
+    note = f"{service.action} {instant} was planned before and has no live executor: it comes first"
+    return replace(_result(session, service, session.loader.load(), choice), instant=instant, note=note)
+
+
+def _result(
+    session: Session, service: Service, state: TableState, choice: Choice, *, dry_run: bool = False
+) -> PlanResult:
+    return PlanResult(
+        table=state.config.name,
+        instant=None,
+        strategy=choice.strategy.name,
+        threshold=choice.threshold,
+        note=choice.sentence(),
+        verdicts=choice.verdicts(),
+        counts=choice.counts(),
+        estimate=service.estimate(choice, session.ctx.engine),
+        dry_run=dry_run,
+    )

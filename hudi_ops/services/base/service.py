@@ -1,0 +1,207 @@
+"""Define what a table service is: the parts of its own that `plan.py` and `execute.py` call, and the registry of kinds.
+
+A new kind subclasses `TableService` and registers one instance. The base publishes its plans, finds them, takes them over, keeps
+the lease, runs the tasks and completes or releases the plan. Source: docs/protocol.md §14.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from hudi_ops.commit.complete import Body
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.write import Write
+from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.concurrency.conflicts import Role
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.protocol import Engine
+from hudi_ops.services.base.choice import Choice
+from hudi_ops.services.base.cost import Cost
+from hudi_ops.services.base.engine import refuse_unknown_engine
+from hudi_ops.services.base.publish import Draft
+from hudi_ops.services.base.result import Progress, ServiceResult
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.entries import Complete
+from hudi_ops.timeline.names import completes_as
+from hudi_ops.timeline.state import TableState
+
+EXECUTOR_TASK_BYTES = 1 << 30
+"""Memory that one task may take on an executor unless the caller says otherwise."""
+
+
+class Sized(Protocol):
+    """A task or the inputs of a plan: something that reads a known number of bytes."""
+
+    @property
+    def bytes_in(self) -> int:
+        """Return the bytes of the files that are read."""
+        ...
+
+
+Request = TypeVar("Request")
+Plan = TypeVar("Plan")
+Inputs = TypeVar("Inputs", bound=Sized)
+Task = TypeVar("Task", bound=Sized)
+Outcome = TypeVar("Outcome")
+Result = TypeVar("Result", bound=ServiceResult)
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Say how a plan is executed.
+
+    Attributes:
+        engine: `auto`, `local` or `spark`.
+        memory_bytes: memory that one task may take; None: derived from this process's memory.
+        abandoned: the caller states that the foreign program which began the execution has ended; it leaves no heartbeat.
+        progress: called after each task.
+    """
+
+    engine: str = "auto"
+    memory_bytes: int | None = None
+    abandoned: bool = False
+    progress: Callable[[Progress], None] = lambda progress: None
+
+    def __post_init__(self) -> None:
+        refuse_unknown_engine(self.engine)
+
+    def task_bytes(self, engine: Engine) -> int:
+        """Return the memory that one task may take on an engine, in bytes."""
+        if self.memory_bytes is not None:
+            return self.memory_bytes
+        return engine.memory_bytes // engine.threads if isinstance(engine, LocalEngine) else EXECUTOR_TASK_BYTES
+
+
+@dataclass
+class Run(Generic[Plan, Inputs, Task, Outcome]):
+    """One execution of a plan, filled in step by step.
+
+    Attributes:
+        session: the table.
+        attempt: the executor's instant, epoch and first state.
+        plan: what the requested file says.
+        inputs: what `TableService.inputs` returned.
+        engine: runs the tasks; `engine_reason` says why it was chosen.
+        task_bytes: memory that one task may take.
+        tasks: what `TableService.tasks` returned.
+        done: what each task returned, in the order of `tasks`.
+        entry: the COMPLETE that decided the instant.
+        seconds: time since this process took the plan over.
+        arrow_bytes_before: highest Arrow allocation of this process before the run; a higher one afterwards is the run's.
+    """
+
+    session: Session
+    attempt: Attempt
+    plan: Plan
+    inputs: Inputs
+    engine: Engine
+    engine_reason: str
+    task_bytes: int
+    arrow_bytes_before: int
+    tasks: Sequence[Task] = ()
+    done: Sequence[Outcome] = ()
+    entry: Complete = field(init=False)
+    seconds: float = 0.0
+
+
+class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
+    """One kind of planned table service.
+
+    Attributes:
+        action: word of its pending instants, for example `compaction`.
+        command: how a user runs it, for messages.
+        plan_type: class of its decoded plan.
+        result_type: class of its result; made with table, instant, completion time and note alone where nothing was done.
+        cancellable: whether a cancel may end its plans unless a setting says otherwise (RFC-79).
+        role: how its completion meets other writers; see `commit.complete.complete_write`.
+    """
+
+    action: ClassVar[str]
+    command: ClassVar[str]
+    plan_type: ClassVar[type]
+    result_type: ClassVar[type[ServiceResult]] = ServiceResult
+    cancellable: ClassVar[bool] = True
+    role: ClassVar[Role] = "service"
+
+    @abstractmethod
+    def refuse_unfit(self, state: TableState) -> None:
+        """Refuse a table that the service has no work on.
+
+        Raises:
+            InvalidRequest: the table is of a kind without such work.
+            Unsupported: the table cannot be written.
+        """
+
+    @abstractmethod
+    def choose(self, session: Session, state: TableState, request: Request) -> Choice:
+        """Choose what a plan names, with the reason for everything else. Takes no lock and changes nothing."""
+
+    @abstractmethod
+    def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
+        """Return the plan's bytes and footprint, and how they are revised under the lock."""
+
+    @abstractmethod
+    def estimate(self, choice: Choice, engine: Engine) -> Cost:
+        """Return the expected cost of executing what was chosen."""
+
+    @abstractmethod
+    def inputs(self, session: Session, attempt: Attempt, plan: Plan) -> Inputs:
+        """Return what the plan names as it is on storage now.
+
+        Raises:
+            Conflict: the plan is no longer whole.
+            Corrupt: a file of the plan is damaged or gone.
+        """
+
+    @abstractmethod
+    def tasks(self, run: Run[Plan, Inputs, Task, Outcome]) -> Sequence[Task]:
+        """Return independent tasks; the engine runs them in any order."""
+
+    @staticmethod
+    @abstractmethod
+    def run(task: Task) -> Outcome:
+        """Run one task. Called on executors: it uses nothing but its argument, and a second call gives equal bytes."""
+
+    @abstractmethod
+    def outcome(self, run: Run[Plan, Inputs, Task, Outcome]) -> Write | Body:
+        """Return what completes: a write, or the maker of the completed file of another action."""
+
+    @abstractmethod
+    def result(self, run: Run[Plan, Inputs, Task, Outcome]) -> Result:
+        """Return what the user hears of a completed run."""
+
+    def refuse_nothing(self, state: TableState, choice: Choice) -> None:
+        """Refuse to plan nothing where that needs more than a note; by default a note is enough."""
+
+    def check(self, session: Session, state: TableState, attempt: Attempt, plan: Plan) -> None:
+        """Check the state in which the plan completes. Called under the lock: it lists nothing."""
+
+    def files_unannounced(self, session: Session, attempt: Attempt, plan: Plan) -> Sequence[str]:
+        """Return data files of the instant that an earlier executor may have written without a marker."""
+        return ()
+
+    def files_written(self, run: Run[Plan, Inputs, Task, Outcome]) -> Sequence[str]:
+        """Return the data files that the completed run wrote."""
+        return ()
+
+    def settled(self, session: Session) -> None:
+        """Do what follows a completed run, for example compact the metadata table. Never fails the run."""
+
+    def is_own(self, session: Session, state: TableState, found: Instant) -> bool:
+        """Return whether a completed instant, whose requested file may be gone, was of this kind."""
+        return found.kind == completes_as(self.action)
+
+
+REGISTRY: dict[str, TableService[Any, Any, Any, Any, Any, Any]] = {}
+"""Service kinds by the word of their pending instants. Cancel finds a kind here and imports none."""
+
+S = TypeVar("S", bound=TableService[Any, Any, Any, Any, Any, Any])
+
+
+def register(service: S) -> S:
+    """Add a service kind to the registry and return it."""
+    REGISTRY[service.action] = service
+    return service

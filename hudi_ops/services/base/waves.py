@@ -1,0 +1,67 @@
+"""Run the tasks of a plan: in threads of this process, or in waves on executors, with a check of the plan between them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from hudi_ops.concurrency.lease.monitor import Keeper
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.protocol import Engine
+from hudi_ops.services.base.result import Progress
+from hudi_ops.services.base.service import Sized
+
+logger = logging.getLogger(__name__)
+
+SPARK_WAVE = 64
+"""Tasks that executors get at a time; between two waves the executor checks that the plan still stands."""
+
+Task = TypeVar("Task", bound=Sized)
+Outcome = TypeVar("Outcome")
+
+
+def run_tasks(
+    engine: Engine,
+    run: Callable[[Task], Outcome],
+    tasks: Sequence[Task],
+    keeper: Keeper,
+    progress: Callable[[Progress], None],
+    what: str,
+) -> list[Outcome]:
+    """Run all tasks, largest first so that the last one to end is small; return the outcomes in the order of the tasks.
+
+    Args:
+        engine: runs them.
+        run: runs one task.
+        tasks: independent of each other.
+        keeper: keeps the lease of the instant.
+        progress: called after each task.
+        what: unit of the progress, in the plural.
+
+    Raises:
+        Cancelled: the plan was cancelled or taken over; the other tasks are not begun.
+    """
+    order = sorted(range(len(tasks)), key=lambda at: -tasks[at].bytes_in)
+    done: dict[int, Outcome] = {}
+    total_bytes = sum(task.bytes_in for task in tasks)
+
+    def tell(at: int, outcome: Outcome) -> None:
+        done[at] = outcome
+        read_bytes = sum(tasks[number].bytes_in for number in list(done))
+        logger.info("%s: %s of %s done, %s of %s bytes", what, len(done), len(tasks), read_bytes, total_bytes)
+        progress(Progress(what, len(done), len(tasks), read_bytes, total_bytes))
+
+    def step(at: int) -> None:
+        keeper.check()
+        tell(at, run(tasks[at]))
+
+    if isinstance(engine, LocalEngine):
+        engine.map(step, order)
+    else:
+        for start in range(0, len(order), SPARK_WAVE):
+            keeper.check()
+            wave = order[start : start + SPARK_WAVE]
+            for at, outcome in zip(wave, engine.map(run, [tasks[at] for at in wave]), strict=True):
+                tell(at, outcome)
+    return [done[at] for at in range(len(tasks))]

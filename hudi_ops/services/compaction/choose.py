@@ -1,0 +1,213 @@
+"""Choose the file groups that a compaction merges next, each with the reason for or against it.
+
+Source: docs/protocol.md §17; docs/format.md §9.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from hudi_ops.commit.pending import pending_inputs
+from hudi_ops.commit.session import Session
+from hudi_ops.errors import InvalidRequest, Unsupported
+from hudi_ops.services.base.choice import Candidate, Choice, Strategy, measured, within
+from hudi_ops.services.base.slices import live_slices
+from hudi_ops.services.compaction.partitions import partitions_to_plan
+from hudi_ops.services.compaction.strategies import parse_strategy
+from hudi_ops.services.compaction.unmergeable import unmergeable
+from hudi_ops.services.write.replace import choose as choose_partitions
+from hudi_ops.services.write.replace import plain_paths
+from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
+from hudi_ops.timeline.names import ms_of_instant
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.slices import Slice, is_partitioned
+
+
+class LeftReason(StrEnum):
+    """Reasons of compaction alone to leave a file group out."""
+
+    NO_LOG_FILES = "no log files"
+    UNMERGEABLE = "log files that cannot be merged here"
+
+
+@dataclass(frozen=True)
+class CompactionRequest:
+    """What to plan.
+
+    Attributes:
+        strategy: `size`, `count`, `commits` or `age`; see `strategies`.
+        threshold: file groups that measure less wait, in the strategy's unit; None: the strategy's own.
+        max_bytes: bytes of base and log files that one plan reads, one file group at least; None: no limit.
+        partitions: paths, or patterns of paths; none: all.
+    """
+
+    strategy: str = "size"
+    threshold: float | None = None
+    max_bytes: int | None = None
+    partitions: tuple[str, ...] = ()
+
+    def checked(self) -> Strategy:
+        """Return the strategy.
+
+        Raises:
+            InvalidRequest: an unknown strategy, or a threshold or limit that nothing can meet.
+        """
+        found = parse_strategy(self.strategy)
+        for name, value in (("threshold", self.threshold), ("limit of bytes", self.max_bytes)):
+            if value is not None and value < (0 if name == "threshold" else 1):
+                raise InvalidRequest(f"a {name} of {value} is not possible", expected="a positive number")
+        return found
+
+
+@dataclass
+class CompactionChoice(Choice):
+    """The choice of a compaction. `elsewhere` are partitions with log files that the request leaves out."""
+
+    elsewhere: set[str] = field(default_factory=set)
+
+    def unplanned(self) -> set[str]:
+        """Return the partitions with log files that are not planned."""
+        return {candidate.partition_path for candidate in self.waiting()} | self.elsewhere
+
+
+def empty_choice(request: CompactionRequest) -> CompactionChoice:
+    """Return the choice of a request before any file group was looked at.
+
+    Raises:
+        InvalidRequest: a wrong request.
+    """
+    strategy = request.checked()
+    threshold = strategy.threshold if request.threshold is None else request.threshold
+    others: dict[str, list[tuple[Candidate, str]]] = {LeftReason.UNMERGEABLE: []}
+    return CompactionChoice("compact", "log files", strategy, threshold, request.max_bytes, others=others)
+
+
+def choose(session: Session, state: TableState, request: CompactionRequest) -> CompactionChoice:
+    """Choose the file groups of a plan; change nothing.
+
+    Raises:
+        InvalidRequest: a wrong request, or a partition that the table does not have.
+    """
+    choice = empty_choice(request)
+    free: list[Candidate] = []
+    taken = _pending_groups(session, state)
+    slices, choice.elsewhere = _slices(session, state, request.partitions)
+    for group in slices:
+        if not group.logs:
+            choice.bare += 1
+            continue
+        candidate = _candidate(state, group)
+        plan = taken.get("") or taken.get(f"{group.partition_path}/{group.file_id[:BUCKET_DIGITS]}")
+        if plan is not None:
+            choice.pending.append((candidate, plan))
+        else:
+            free.append(candidate)
+    reached, choice.below = measured(choice.strategy, free, choice.threshold, session.ctx.clock.now_ms())
+    looked_at: dict[tuple[str, str], str] = {}
+    while True:
+        choice.planned, choice.beyond = within(reached, request.max_bytes)
+        unknown = [found.candidate for found in choice.planned if found.candidate.key not in looked_at]
+        if not unknown:
+            return choice
+        reasons = unmergeable(session, state, unknown)
+        looked_at |= {candidate.key: reasons.get(candidate.key, "") for candidate in unknown}
+        choice.others[LeftReason.UNMERGEABLE] += [
+            (candidate, reasons[candidate.key]) for candidate in unknown if candidate.key in reasons
+        ]
+        reached = [found for found in reached if not looked_at.get(found.candidate.key)]
+
+
+def refuse_without_logs(state: TableState) -> None:
+    """Refuse a table that has no log files.
+
+    Raises:
+        InvalidRequest: a copy-on-write table.
+    """
+    if state.config.table_type != "MERGE_ON_READ":
+        raise InvalidRequest(
+            "this table has no log files to compact",
+            table=state.config.name,
+            expected="a merge-on-read table",
+            found=state.config.table_type,
+            next_step="nothing to do: its writes rewrite base files at once",
+        )
+
+
+def refuse_unmergeable(state: TableState, choice: Choice) -> None:
+    """Refuse to plan nothing where only log files that cannot be merged keep compaction from its work.
+
+    Raises:
+        Unsupported: names the first such file group.
+    """
+    left = choice.others[LeftReason.UNMERGEABLE]
+    if not left:
+        return
+    first, why = left[0]
+    where = f"file group {first.file_id} in partition {first.partition_path or '.'}"
+    count = len(left)
+    said = (
+        f"None of the {count} file groups with log files that are due can be merged here; the first is {where}"
+        if count > 1
+        else f"The log files of {where} cannot be merged here"
+    )
+    raise Unsupported(
+        f"{said}; nothing was planned",
+        table=state.config.name,
+        expected="log files with rows as Avro or Parquet, deletes and rollbacks",
+        found=why,
+        next_step="compact them with Apache Hudi; `hudi-ops compact TABLE explain` says why of each file group",
+    )
+
+
+def _slices(session: Session, state: TableState, wanted: Sequence[str]) -> tuple[list[Slice], set[str]]:
+    """Visible slices of the wanted partitions, and the other partitions that have log files.
+
+    Raises:
+        InvalidRequest: a name that no partition has, or a table without partitions.
+    """
+    if not wanted:
+        return live_slices(session, state), set()
+    if not is_partitioned(state.config):
+        raise InvalidRequest(
+            "the table has no partitions to choose from",
+            table=state.config.name,
+            expected="no partition named",
+            found=", ".join(wanted),
+        )
+    if paths := plain_paths(wanted):
+        found = live_slices(session, state, paths)
+        if {one.partition_path for one in found} == set(paths):
+            return found, partitions_to_plan(session, state) - set(paths)
+    found = live_slices(session, state)
+    chosen = choose_partitions({one.partition_path: one for one in found}, wanted, state.config)
+    elsewhere = {one.partition_path for one in found if one.logs and one.partition_path not in chosen}
+    return [one for one in found if one.partition_path in chosen], elsewhere
+
+
+def _candidate(state: TableState, one: Slice) -> Candidate:
+    timeline = state.timeline
+    since = one.base.instant if one.base is not None else min(file.instant for file in one.logs)
+    later = (done for done in timeline.completed_writes if done.completion_time > since and done.time != since)
+    commits = sum(done.kind == "deltacommit" for done in later)
+    writers = {file.instant for file in one.logs}
+    times = [found.completion_time for time in writers if (found := timeline.find(time)) is not None]
+    # When an archived write completed is not looked up for this: its request time is close enough for an age.
+    oldest = min(times) if len(times) == len(writers) and all(times) else min(writers)
+    oldest_ms = ms_of_instant(oldest, state.zone)
+    return Candidate(*one.key, one.base, one.logs, max(commits, len(writers)), oldest_ms)
+
+
+def _pending_groups(session: Session, state: TableState) -> dict[str, str]:
+    """`partition/bucket digits` -> the plan that is pending on it; under the empty key one that cannot be read."""
+    found: dict[str, str] = {}
+    for instant, inputs in pending_inputs(session.ctx, state):
+        if session.was_cancelled(state, instant.time):
+            continue
+        said = f"{instant.action} {instant.time}"
+        if inputs is None:
+            found[""] = f"{said}, which cannot be read"
+        else:
+            found |= {f"{partition}/{group}": said for partition, group in inputs.groups}
+    return found

@@ -1,0 +1,132 @@
+"""Define compaction as a table service: merge the log files of file groups into new base files.
+
+Source: docs/protocol.md §14, §17; docs/format.md §3.1, §9.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hudi_ops.commit.apply.metadata_delta import wanted_facts
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.commit.write import Write
+from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.protocol import Engine
+from hudi_ops.services.base.choice import Choice
+from hudi_ops.services.base.cost import Cost
+from hudi_ops.services.base.publish import Draft
+from hudi_ops.services.base.service import Run, TableService, register
+from hudi_ops.services.compaction.choose import (
+    CompactionChoice,
+    CompactionRequest,
+    choose,
+    refuse_unmergeable,
+    refuse_without_logs,
+)
+from hudi_ops.services.compaction.cost import estimate, slices_at_a_time
+from hudi_ops.services.compaction.draft import CompactionDraft
+from hudi_ops.services.compaction.inputs import PlanInputs, inputs_of_plan, refuse_missing_log_files
+from hudi_ops.services.compaction.result import CompactResult, result_of
+from hudi_ops.services.compaction.tasks import CompactedSlice, CompactTask, compact_slice, tasks_of
+from hudi_ops.services.metadata_table.compact import after_write
+from hudi_ops.timeline.content.plans import CompactionPlan
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.state import TableState
+from hudi_ops.view.listing import StorageListing
+from hudi_ops.view.schema import table_schema
+
+CompactionRun = Run[CompactionPlan, PlanInputs, CompactTask, CompactedSlice]
+
+
+class Compaction(
+    TableService[CompactionRequest, CompactionPlan, PlanInputs, CompactTask, CompactedSlice, CompactResult]
+):
+    """Merge log files into base files, one task for each file slice."""
+
+    action = "compaction"
+    command = "hudi-ops compact"
+    plan_type = CompactionPlan
+    result_type = CompactResult
+    role = "compaction"
+    run = staticmethod(compact_slice)
+
+    def refuse_unfit(self, state: TableState) -> None:
+        """Refuse copy-on-write tables and tables that cannot be written."""
+        refuse_without_logs(state)
+        refuse_unwritable(state.config)
+
+    def choose(self, session: Session, state: TableState, request: CompactionRequest) -> CompactionChoice:
+        """Choose by the request's strategy, threshold and limit."""
+        return choose(session, state, request)
+
+    def refuse_nothing(self, state: TableState, choice: Choice) -> None:
+        """Refuse where only log files that cannot be merged are due."""
+        refuse_unmergeable(state, choice)
+
+    def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
+        """Return a draft that adds log files which complete while the plan is made."""
+        unplanned = choice.unplanned() if isinstance(choice, CompactionChoice) else set()
+        return CompactionDraft(session, state, [found.candidate for found in choice.planned], unplanned, choice).draft()
+
+    def estimate(self, choice: Choice, engine: Engine) -> Cost:
+        """Return the cost of merging the chosen slices."""
+        sizes = [(found.candidate.base_bytes, found.candidate.log_bytes) for found in choice.planned]
+        return estimate(sizes, slices_at_a_time(engine))
+
+    def inputs(self, session: Session, attempt: Attempt, plan: CompactionPlan) -> PlanInputs:
+        """Return the slices of the plan whose group was not replaced since."""
+        return inputs_of_plan(session, attempt.begun, attempt.instant, plan)
+
+    def tasks(self, run: CompactionRun) -> list[CompactTask]:
+        """Return one task for each slice."""
+        return tasks_of(run)
+
+    def outcome(self, run: CompactionRun) -> Write:
+        """Return a commit of the new base files."""
+        state = run.attempt.begun
+        schema = table_schema(state.config, state.timeline, run.session.commits)
+        # A compaction moves no key, whatever index is built at the same time.
+        wanted = replace(wanted_facts(run.session, state, schema), keys=True)
+        facts = [done.facts for done in run.done if done.facts is not None]
+        return Write("COMPACT", [done.stat for done in run.done], compacted=True, facts=facts, wanted=wanted)
+
+    def check(self, session: Session, state: TableState, attempt: Attempt, plan: CompactionPlan) -> None:
+        """Refuse a plan that lacks a log file below its instant."""
+        seen = attempt.begun if state is not attempt.begun else None
+        refuse_missing_log_files(session, state, attempt.instant, plan, seen)
+
+    def files_unannounced(self, session: Session, attempt: Attempt, plan: CompactionPlan) -> list[str]:
+        """Return base files of the plan's groups that carry its instant, by a listing of their partitions."""
+        engine = session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else None
+        listing = StorageListing(session.ctx.storage, is_partitioned=True, engine=engine)
+        held = listing.files(sorted({planned.partition_path for planned in plan.slices}))
+        groups = {(planned.partition_path, planned.file_id) for planned in plan.slices}
+        return [
+            file.path
+            for files in held.values()
+            for file in files
+            if file.instant == attempt.instant and not file.is_log and (file.partition_path, file.file_id) in groups
+        ]
+
+    def files_written(self, run: CompactionRun) -> Sequence[str]:
+        """Return the new base files."""
+        return [done.stat.path for done in run.done]
+
+    def settled(self, session: Session) -> None:
+        """Compact the metadata table where enough deltas lie upon it."""
+        after_write(session)
+
+    def result(self, run: CompactionRun) -> CompactResult:
+        """Return counts, cost and the error of the estimate."""
+        return result_of(run)
+
+    def is_own(self, session: Session, state: TableState, found: Instant) -> bool:
+        """Return whether a completed commit merged slices."""
+        metadata = session.commits.metadata(state.timeline, found) if found.kind == "commit" else None
+        return metadata is not None and metadata.is_merge
+
+
+COMPACTION = register(Compaction())
