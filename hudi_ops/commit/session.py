@@ -29,7 +29,6 @@ from hudi_ops.errors import HudiOpsError
 from hudi_ops.metadata.reader.layout import Basis, count_groups, kept_partitions
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.writer.delta import MetadataDelta
-from hudi_ops.services.create.adoption import Adopter, Terms
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of
@@ -39,7 +38,7 @@ from hudi_ops.timeline.log.head import older_entries
 from hudi_ops.timeline.log.reserve import next_after
 from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
 from hudi_ops.timeline.settings.settings_check import kept_settings
-from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
+from hudi_ops.timeline.state import CommitReader, SlotZero, StateLoader, TableState
 
 logger = logging.getLogger(__name__)
 
@@ -57,15 +56,16 @@ class EntryFields(TypedDict):
 
 @dataclass
 class Session:
-    """One process's work on one table; not safe for several threads at once. `terms` count for tables of other programs.
+    """Hold the work of one process on one table; not safe for several threads at once.
 
+    `adopter` proposes the commit log of a table that has none; without it such a table is refused.
     `log_format` is that of the rows in log files, `file_sizes` those that new keys fill base files up to. After a write the
     metadata table is compacted once `metadata_compact_after` of its deltas lie upon its base files. `gives_way` says whether a
     write lets older ones that overlap finish first: it does while it may be tried again.
     """
 
     ctx: TableContext
-    terms: Terms = field(default_factory=Terms)
+    adopter: SlotZero | None = None
     conflicts: ConflictSettings = field(default_factory=ConflictSettings)
     log_format: LogFormat = "parquet"
     file_sizes: FileSizes = field(default_factory=FileSizes)
@@ -74,7 +74,6 @@ class Session:
     strategy: ConflictStrategy = field(init=False)
     contenders: ContenderReader = field(init=False)
     silent: SilentWriters = field(init=False)
-    adopter: Adopter = field(init=False)
     commits: CommitReader = field(init=False)
     loader: StateLoader = field(init=False)
     applier: TimelineApplier = field(init=False)
@@ -98,7 +97,6 @@ class Session:
         self.commits = CommitReader(self.ctx.storage)
         self.contenders = ContenderReader(self.ctx.storage, self.commits)
         self.silent = SilentWriters(self.ctx, self.contenders, self.conflicts.foreign_without_heartbeat)
-        self.adopter = Adopter(self.ctx, self.commits, self.terms)
         self.loader = StateLoader(self.ctx.storage, self.commits, self.adopter)
         self.applier = TimelineApplier(self.ctx, self.loader, self.commits)
 

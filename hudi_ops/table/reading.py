@@ -18,8 +18,9 @@ from hudi_ops.read.scan import Scan
 class ReadableTable:
     """What `hudi_ops.Table` reads with."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, timezone: str | None = None) -> None:
         self._session = session
+        self._timezone = timezone
 
     def read(
         self,
@@ -112,15 +113,11 @@ class ReadableTable:
             InvalidRequest: as `read` does; or the table no longer tells all that completed since then.
             Unsupported: the table has no meta columns, or how its log files are merged is not known here.
         """
-        request = ChangesRequest(
-            request_of(columns, where, None, limit), since, until, fence, self._session.terms.timezone
-        )
+        request = ChangesRequest(request_of(columns, where, None, limit), since, until, fence, self._timezone)
         return Changes(
             plan_changes(self._session.ctx.storage, request, self._session.ctx.clock, self._session.commits),
             self._reading_threads,
         )
 
     def _instant_of(self, as_of: str | None) -> str | None:
-        return (
-            instant_meant(self._session.ctx.storage, as_of, self._session.terms.timezone) if as_of is not None else None
-        )
+        return instant_meant(self._session.ctx.storage, as_of, self._timezone) if as_of is not None else None

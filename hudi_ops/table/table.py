@@ -20,7 +20,7 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.read.plan import Opened
 from hudi_ops.services.create.adopt import Adoption, adopt_table
-from hudi_ops.services.create.adoption import Terms
+from hudi_ops.services.create.adoption import Adopter, Terms
 from hudi_ops.services.create.create import Definition, create_table
 from hudi_ops.services.create.protect_lock import protect_lock
 from hudi_ops.services.recovery.attempts import RecoverResult, RollbackResult, recover_table, rollback_write
@@ -54,8 +54,16 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
         file_sizes: FileSizes | None = None,
         metadata_compact_after: int = METADATA_COMPACT_AFTER,
     ) -> None:
-        settings = (terms or Terms(), conflicts or ConflictSettings(), checked_format(log_format))
-        super().__init__(Session(ctx, *settings, file_sizes or FileSizes(), metadata_compact_after))
+        self._adopter = Adopter(ctx, terms or Terms())
+        session = Session(
+            ctx,
+            self._adopter,
+            conflicts or ConflictSettings(),
+            checked_format(log_format),
+            file_sizes or FileSizes(),
+            metadata_compact_after,
+        )
+        super().__init__(session, self._adopter.terms.timezone)
         self._ctx = self._session.ctx
         self.was_created = False
         """Whether `create` made the table just now; False when an equal one was there."""
@@ -196,7 +204,9 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
             InvalidRequest: buckets, hash fields or time zone are missing, or do not fit the table.
             Unsupported: the table cannot be written, or its metadata table has partitions that are not kept.
         """
-        return adopt_table(self._session, drop=drop_metadata_table, dry_run=dry_run, count_keys=count_keys)
+        return adopt_table(
+            self._session, self._adopter, drop=drop_metadata_table, dry_run=dry_run, count_keys=count_keys
+        )
 
     @property
     def context(self) -> TableContext:

@@ -107,10 +107,10 @@ class TableState:
 
 
 class SlotZero(Protocol):
-    """Knows what slot 0 of a table without a commit log will say; `services.adopter` is the one implementation."""
+    """Decide what slot 0 of a table without a commit log says; `services.create.adoption` has the one implementation."""
 
-    def propose(self, config: TableConfig, timeline: Timeline) -> Properties:
-        """The entry that slot 0 will hold. Raises when the table cannot be written, or not with what is known of it."""
+    def propose(self, config: TableConfig, timeline: Timeline, commits: CommitReader) -> Properties:
+        """Return the entry for slot 0. Raises when the table cannot be written, or not with what is known of it."""
         ...
 
     def accept(self, config: TableConfig, facts: TableFacts) -> None:
@@ -261,6 +261,23 @@ class StateLoader:
             claim(self.storage, slot_path(0), encode_entry(entry), entry.decision_id, decision_id_of)
             self.load()
 
+    def propose(self, config: TableConfig, timeline: Timeline) -> Properties:
+        """Return the entry for slot 0 of a table that has no commit log.
+
+        Raises:
+            Unsupported: the table cannot be adopted, or this loader has no adopter.
+            InvalidRequest: it can, but not with what the caller says of it.
+        """
+        if self.adopter is None:
+            raise Unsupported(
+                "this table was not made by hudi-ops and was not adopted yet",
+                table=config.name,
+                expected="a commit log under .hoodie/.commit_log",
+                found="none",
+                next_step="run `hudi-ops adopt`",
+            )
+        return self.adopter.propose(config, timeline, self.commits)
+
     def find(self, config: TableConfig) -> Log | None:
         """The table's log; None for a table of another program that was not adopted yet.
 
@@ -287,15 +304,7 @@ class StateLoader:
         return log
 
     def _begin(self, config: TableConfig, timeline: Timeline) -> Log:
-        if self.adopter is None:
-            raise Unsupported(
-                "this table was not made by hudi-ops and was not adopted yet",
-                table=config.name,
-                expected="a commit log under .hoodie/.commit_log",
-                found="none",
-                next_step="run `hudi-ops adopt`",
-            )
-        self._proposed = self._proposed or self.adopter.propose(config, timeline)
+        self._proposed = self._proposed or self.propose(config, timeline)
         return Log(self._proposed.table_id, base=0, entries=(), properties_slot=0, properties=self._proposed)
 
     def _refuse_replaced(self, state: TableState) -> None:

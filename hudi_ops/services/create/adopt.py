@@ -8,6 +8,7 @@ from typing import Any
 
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable, without_metadata_table
+from hudi_ops.services.create.adoption import Adopter
 from hudi_ops.services.indexing.drop import drop_metadata_table
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.settings.settings_check import logged_config, parsed_config
@@ -43,11 +44,14 @@ class Adoption:
         return asdict(self)
 
 
-def adopt_table(session: Session, *, drop: bool = False, dry_run: bool = False, count_keys: bool = True) -> Adoption:
+def adopt_table(
+    session: Session, adopter: Adopter, *, drop: bool = False, dry_run: bool = False, count_keys: bool = True
+) -> Adoption:
     """Begin the commit log of a table, or find it begun; running it again changes nothing.
 
     Args:
-        session: the table; its adopter holds what the caller says of it.
+        session: the table.
+        adopter: the session's; it holds the caller's terms.
         drop: drop the table's metadata table.
         dry_run: check everything, change nothing.
         count_keys: read the keys of all files where buckets do not say where a key lies, and count those in several file groups.
@@ -69,8 +73,8 @@ def adopt_table(session: Session, *, drop: bool = False, dry_run: bool = False, 
     entry = log.properties if log is not None else None
     dropped = config.metadata_partitions + config.metadata_partitions_inflight if drop else ()
     if entry is None:
-        session.adopter.counts_keys = count_keys
-        entry = session.adopter.propose(wanted, load_timeline(ctx.storage, config))
+        adopter.counts_keys = count_keys
+        entry = session.loader.propose(wanted, load_timeline(ctx.storage, config))
         if not dry_run:
             session.loader.seed(entry)
             found = session.loader.find(config)
@@ -78,7 +82,7 @@ def adopt_table(session: Session, *, drop: bool = False, dry_run: bool = False, 
             logger.info("adopted %s at %s: %s", config.name, ctx.storage.uri, entry.facts)
     if drop and not dry_run:
         dropped = drop_metadata_table(session)
-    files, keys = session.adopter.checked
+    files, keys = adopter.checked
     return Adoption(
         table=config.name,
         path=ctx.storage.uri,

@@ -77,14 +77,13 @@ class Adopter:
     """
 
     ctx: TableContext
-    commits: CommitReader
     terms: Terms = Terms()
     checked: tuple[int, int] = (0, 0)
     counts_keys: bool = False
     _doubled: int | None = None
 
-    def propose(self, config: TableConfig, timeline: Timeline) -> Properties:
-        """The entry for slot 0.
+    def propose(self, config: TableConfig, timeline: Timeline, commits: CommitReader) -> Properties:
+        """Return the entry for slot 0.
 
         Raises:
             Unsupported: the table needs what is not written yet, or its index cannot be reproduced.
@@ -93,8 +92,8 @@ class Adopter:
         """
         refuse_unwritable(config)
         _refuse_first_write(config, timeline)
-        facts = _of_services(config) if self.terms.services_only else self._facts(config, timeline)
-        zone = self.zone(config, None)
+        facts = _of_services(config) if self.terms.services_only else self._facts(config, timeline, commits)
+        zone = self._zone(config)
         self._refuse_future(config, timeline, zone)
         table_id = self.ctx.ids.new_id()
         return Properties(
@@ -130,12 +129,7 @@ class Adopter:
                     next_step=f"leave {option} out, or correct it; it was decided when the table was made or adopted",
                 )
 
-    def zone(self, config: TableConfig, facts: TableFacts | None) -> str:
-        """Time zone of the table's instants: UTC, what its log says, or what the caller says.
-
-        Raises:
-            InvalidRequest: nobody knows, no such zone, or a zone was given for a table in UTC.
-        """
+    def _zone(self, config: TableConfig) -> str:
         given = self.terms.timezone
         if not config.is_in_local_time:
             if given not in {None, "UTC"}:
@@ -143,8 +137,6 @@ class Adopter:
                     "the table's instants are in UTC", table=config.name, expected="no time zone", found=str(given)
                 )
             return "UTC"
-        if facts is not None:
-            return facts.timezone
         if given is None:
             evidence = zone_evidence(self.ctx.storage, config)
             raise InvalidRequest(
@@ -172,21 +164,21 @@ class Adopter:
                 next_step="pass the time zone of the machines whose Java programs write the table, or correct this clock",
             )
 
-    def _facts(self, config: TableConfig, timeline: Timeline) -> TableFacts:
-        slices = visible_slices(config, timeline, self.commits, list_table(self.ctx.storage, config))
+    def _facts(self, config: TableConfig, timeline: Timeline, commits: CommitReader) -> TableFacts:
+        slices = visible_slices(config, timeline, commits, list_table(self.ctx.storage, config))
         index = self._index(config, slices)
         if index == "simple_bucket":
-            return self._bucket_facts(config, timeline, slices)
+            return self._bucket_facts(config, timeline, commits, slices)
         refuse_index(index, config.populate_meta_fields, config.name)
         self._refuse_other_index(config, [])
         files = [one.base for one in slices if one.base is not None]
         chosen = chosen_groups({(file.partition_path, number): file for number, file in enumerate(files)})
         fields = config.record_key_fields
-        samples, encodes = self._samples(config, timeline, fields, chosen)
+        samples, encodes = self._samples(config, timeline, commits, fields, chosen)
         self.checked = (len(samples), sum(len(sample.keys) for sample in samples))
         if self.counts_keys:
             spec = Tagger.of(config, TableFacts(buckets=1, hash_fields=fields, encodes_key_names=encodes)).keys
-            schema = table_schema(config, timeline, self.commits)
+            schema = table_schema(config, timeline, commits)
             tasks = key_tasks(
                 self.ctx.storage, config, timeline, schema, None if config.populate_meta_fields else spec, slices
             )
@@ -236,7 +228,9 @@ class Adopter:
             next_step=_NAME_THE_INDEX,
         )
 
-    def _bucket_facts(self, config: TableConfig, timeline: Timeline, slices: Sequence[Slice]) -> TableFacts:
+    def _bucket_facts(
+        self, config: TableConfig, timeline: Timeline, commits: CommitReader, slices: Sequence[Slice]
+    ) -> TableFacts:
         given = self.terms.buckets
         if given is not None and not 1 <= given <= BUCKETS_MAX:
             raise InvalidRequest(f"{given} buckets are not possible", table=config.name, expected=f"1 to {BUCKETS_MAX}")
@@ -253,7 +247,7 @@ class Adopter:
         files = [one.base for one in slices if one.base is not None]
         self._refuse_other_index(config, [*files, *(log for one in slices for log in one.logs)])
         chosen = chosen_groups(groups_by_bucket(files, config.name))
-        samples, encodes = self._samples(config, timeline, fields, chosen)
+        samples, encodes = self._samples(config, timeline, commits, fields, chosen)
         self.checked = (len(samples), sum(len(sample.keys) for sample in samples))
         counts = fitting_counts(samples, fields)
         if given is None:
@@ -268,6 +262,7 @@ class Adopter:
         self,
         config: TableConfig,
         timeline: Timeline,
+        commits: CommitReader,
         fields: tuple[str, ...],
         chosen: Sequence[tuple[int, DataFile]],
     ) -> tuple[list[KeySample], bool | None]:
@@ -278,7 +273,7 @@ class Adopter:
         """
         if not chosen:
             return [], None
-        schema = table_schema(config, timeline, self.commits)
+        schema = table_schema(config, timeline, commits)
         try:
             return self._read(config, schema, chosen, TableFacts(buckets=1, hash_fields=fields)), None
         except Unsupported as error:

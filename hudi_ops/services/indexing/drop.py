@@ -98,7 +98,7 @@ def drop_metadata(
     if session.loader.find(config) is None:
         # Of a table of Apache Hudi it is asked whether it can be written as it will be.
         left = without_partitions(config, wanted)
-        session.loader.seed(session.adopter.propose(left, load_timeline(storage, left)))
+        session.loader.seed(session.loader.propose(left, load_timeline(storage, left)))
     dropped: set[str] = set()
 
     def prepare(state: TableState, slot: int) -> Entry | None:
