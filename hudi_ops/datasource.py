@@ -30,7 +30,7 @@ from hudi_ops.read.as_of import instant_meant
 from hudi_ops.read.changes import ChangesRequest, plan_changes
 from hudi_ops.read.lost_files import vanished
 from hudi_ops.read.plan import ReadPlan, ReadRequest, plan_read, request_of
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.storage.protocol import Storage
 
 FORMAT = "hudi_ops"

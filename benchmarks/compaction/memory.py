@@ -23,7 +23,7 @@ from benchmarks.harness.comparison import say
 from benchmarks.harness.places import RESULTS
 from benchmarks.harness.runner import Runner
 from hudi_ops.files.log.log_file import LogFileReader
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 
 TIMES_SLICE = 3.0
 ABOVE_LIMIT = 1.25

@@ -20,7 +20,7 @@ from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, Conflict
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.table.table import Table
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64())])

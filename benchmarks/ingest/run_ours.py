@@ -17,7 +17,7 @@ from benchmarks.ingest.job import Job
 from hudi_ops import Table
 from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import TableContext
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 
 
 class Ours:

@@ -133,7 +133,7 @@ def open_table(
 
 def storage_of(location: TableLocation) -> Storage:
     """The bytes of the table at a location, for what needs no lock."""
-    from hudi_ops.storage.paths import open_storage
+    from hudi_ops.storage.open import open_storage
 
     return open_storage(location.path)
 

@@ -1,16 +1,8 @@
-"""Paths relative to a storage's root: which are allowed, how they are put together, and how a URI becomes a storage."""
+"""Check and join paths relative to a storage's root."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
-
-from hudi_ops.errors import InvalidRequest, Unsupported
-
-if TYPE_CHECKING:
-    from hudi_ops.storage.protocol import Storage
-
-_OBJECT_STORES = frozenset({"s3", "s3a", "gs", "az", "abfs", "abfss"})
+from hudi_ops.errors import InvalidRequest
 
 
 def is_path(path: str) -> bool:
@@ -63,66 +55,3 @@ def is_inside(path: str, folder: str) -> bool:
     (True, False)
     """
     return not folder or path.startswith(f"{folder}/")
-
-
-def open_storage(uri: str) -> Storage:
-    """The storage under a URI or a plain path of this machine.
-
-    Args:
-        uri: `/data/trips`, `data/trips` (from the working folder), `file:///data/trips` or `file:/data/trips`. A URI is
-            percent-decoded; a plain path is taken as it is. Object stores: see `ObjectStorage`.
-
-    Raises:
-        InvalidRequest: nothing given, a `file` URI that names another machine, or no bucket where one is needed.
-        Unsupported: a scheme without a backend.
-    """
-    # Backends are imported when asked for: a table on a local disk must not load what a cloud needs.
-    from hudi_ops.storage.local import LocalStorage
-
-    if not uri:
-        raise InvalidRequest("no path given for the storage", next_step="pass a path or a file:// URI")
-    if "://" not in uri and not uri.startswith("file:/"):
-        return LocalStorage(uri)
-    if uri.partition("://")[0] in _OBJECT_STORES:
-        from hudi_ops.storage.object_store import ObjectStorage
-
-        return ObjectStorage(uri)
-    parts = urlsplit(uri)
-    if parts.scheme != "file":
-        raise Unsupported(
-            f"no storage for {parts.scheme}://: {uri}",
-            expected="a path on a local disk, or a URI that begins with file, s3, s3a, gs, az, abfs or abfss",
-            found=f"{parts.scheme}://",
-            next_step="keep the table on a local or mounted disk or in one of these stores",
-        )
-    if parts.netloc not in {"", "localhost"} or parts.query or parts.fragment:
-        raise InvalidRequest(
-            f"not the URI of a local folder: {uri}",
-            expected="file:///absolute/path, with '#' and '?' as %23 and %3F",
-            found=uri,
-            next_step="write three slashes after file:",
-        )
-    return LocalStorage(unquote(parts.path))
-
-
-def open_folder(uri: str) -> Storage:
-    """The storage under a URI or path that must be there already: a source, which no put will make.
-
-    Links on the way to it are resolved: what was taken from a source is remembered by its URI, so a folder must have one.
-
-    Raises:
-        InvalidRequest: there is no such folder.
-        Unsupported: a scheme without a backend.
-    """
-    from hudi_ops.storage.local import LocalStorage
-
-    storage = open_storage(uri)
-    if not isinstance(storage, LocalStorage):
-        return storage
-    if not storage.root_exists():
-        raise InvalidRequest(
-            f"there is no folder {storage.root}",
-            expected="a folder that holds the source files",
-            next_step="check the path; relative ones are taken from the working folder",
-        )
-    return LocalStorage(storage.root.resolve())

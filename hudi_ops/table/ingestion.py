@@ -14,7 +14,7 @@ from hudi_ops.services.write.folder import SourceFolder, ingest_folder
 from hudi_ops.services.write.ingest import IngestResult, ingest
 from hudi_ops.services.write.operations import parse_operation
 from hudi_ops.services.write.rows import GivenRows
-from hudi_ops.storage.paths import open_folder
+from hudi_ops.storage.open import open_folder
 
 
 class IngestableTable:

@@ -26,7 +26,7 @@ from hudi_ops.services.create.protect_lock import protect_lock
 from hudi_ops.services.recovery.attempts import RecoverResult, RollbackResult, recover_table, rollback_write
 from hudi_ops.services.write.operations import DELETE_PARTITION, TRUNCATE, WriteOperation
 from hudi_ops.services.write.remove import RemovalResult, preview_removal, remove
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.table.compaction import CompactableTable
 from hudi_ops.table.ingestion import IngestableTable
 from hudi_ops.table.metadata import IndexedTable

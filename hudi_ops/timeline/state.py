@@ -15,7 +15,7 @@ from hudi_ops.timeline.content.archived import ArchivedTimes
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Log, Pointer, extended, read_slot, refresh_log, slot_path
-from hudi_ops.timeline.log.entries import Entry, Properties, decision_id_of, encode_entry
+from hudi_ops.timeline.log.entries import ADOPTS, Entry, Properties, decision_id_of, encode_entry
 from hudi_ops.timeline.log.head import open_log
 from hudi_ops.timeline.settings.settings_check import logged_config, parsed_config, repaired_config
 
@@ -48,7 +48,7 @@ class CommitReader:
         """Whether a table's log was begun for a table that another program had made. Slot 0 is read once, if at all."""
         if log.table_id not in self._adopted:
             first: Entry | None = log.properties if log.properties_slot == 0 else read_slot(self.storage, 0)
-            self._adopted[log.table_id] = first is None or first.decision_id.startswith("adopt ")
+            self._adopted[log.table_id] = first is None or first.decision_id.startswith(ADOPTS)
         return self._adopted[log.table_id]
 
     def metadata(self, timeline: Timeline, instant: Instant) -> CommitMetadata | None:

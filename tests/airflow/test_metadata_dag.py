@@ -56,7 +56,7 @@ def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, val
 
 def test_a_dag_run_builds_what_was_asked_for_once(tables_file: Path, airflow_home: Path) -> None:
     from hudi_ops import Table
-    from hudi_ops.storage.paths import open_storage
+    from hudi_ops.storage.open import open_storage
     from hudi_ops.verify import verify_table
 
     path = str(tables_file.parent / "trips")

@@ -34,7 +34,7 @@ from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.slice.slice_scan import SliceTask, open_scan
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.kernels.merging.merge import Ordering
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hudi_ops.concurrency.lease.lease import lease_path
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.settings.properties_file import load_config

@@ -13,7 +13,7 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.commit.undo.rollback_files import plan_bytes
 from hudi_ops.context import Owner
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.timeline.names import instant_of_ms, ms_of_instant
 from hudi_ops.verify import verify_table

@@ -16,7 +16,7 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.concurrency.lease.lease import lease_path
 from hudi_ops.context import Owner
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.log.commit_log import load_log

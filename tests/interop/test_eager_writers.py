@@ -17,7 +17,7 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.errors import Busy
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer, HudiPeerError
 from tests.interop.dead_writes import timeline

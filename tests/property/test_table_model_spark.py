@@ -14,7 +14,7 @@ from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.engine.spark import SparkEngine
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context

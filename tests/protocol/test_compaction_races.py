@@ -367,7 +367,7 @@ def test_log_files_are_merged_in_their_order_whatever_the_plans_is() -> None:
 def test_recovery_leaves_a_plan_and_a_live_executor_alone() -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
     instant = planned(storage, clock)
-    left = table_of(storage, clock, "other").recover().groups_dropped
+    left = table_of(storage, clock, "other").recover().left
     assert [(one.instant, one.state) for one in left] == [(instant, "requested")]
     assert f"--instant {instant}" in left[0].reason
     assert take_over(table_of(storage, clock, "first")._session, instant, "compaction") is not None

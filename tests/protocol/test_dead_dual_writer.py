@@ -13,7 +13,7 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.concurrency.lease.lease import lease_path
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader

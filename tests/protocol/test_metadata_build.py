@@ -14,7 +14,7 @@ from hudi_ops.metadata.records.partitions import FOLDER
 from hudi_ops.services.indexing import build as metadata_build
 from hudi_ops.services.indexing import reserve as metadata_place
 from hudi_ops.services.indexing.build import build_metadata
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.timeline.settings.properties_file import load_config

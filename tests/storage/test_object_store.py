@@ -23,7 +23,7 @@ from hudi_ops.errors import (
 from hudi_ops.storage import bucket
 from hudi_ops.storage.claim import Claimed, claim
 from hudi_ops.storage.object_store import SMALL_FILE_SIZE_BYTES, ObjectStorage
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from tests.storage.conftest import Store
 from tests.storage.tampering import Rules
 
@@ -198,7 +198,7 @@ def test_it_pickles_as_its_uri(make_s3: Make) -> None:
 FORKS = """
 import multiprocessing, os, sys
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 
 def child(storage):
     for each in (storage, open_storage(storage.uri)):
@@ -234,7 +234,7 @@ def test_forks_work_before_the_first_use_and_are_refused_after(make_s3: Make, tm
 
 
 def test_a_local_storage_loads_nothing_of_the_clouds() -> None:
-    script = "import sys; from hudi_ops.storage.paths import open_storage; open_storage('/t'); print('obstore' in sys.modules)"
+    script = "import sys; from hudi_ops.storage.open import open_storage; open_storage('/t'); print('obstore' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

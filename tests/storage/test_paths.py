@@ -7,7 +7,8 @@ import pytest
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.storage.paths import is_inside, join, open_folder, open_storage
+from hudi_ops.storage.open import open_folder, open_storage
+from hudi_ops.storage.paths import is_inside, join
 from hudi_ops.testing.clock import ManualClock
 
 

@@ -24,7 +24,7 @@ from hudi_ops.concurrency.lease import heartbeat_process as beater
 from hudi_ops.concurrency.lease.heartbeat_threads import FAREWELL_S, ThreadBeats
 from hudi_ops.concurrency.lease.lease import Renewal
 from hudi_ops.errors import HudiOpsError
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.storage.protocol import Storage
 
 logger = logging.getLogger(__name__)

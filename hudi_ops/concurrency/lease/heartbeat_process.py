@@ -166,7 +166,7 @@ class Beater:
                     os.environ.update(json.loads(self._environment))
                     self._environment = None
                 from hudi_ops.concurrency.lease.lease import discard, renew
-                from hudi_ops.storage.paths import open_storage
+                from hudi_ops.storage.open import open_storage
         except Exception as error:  # noqa: BLE001 - the edge of a process: the parent beats by itself then
             self._say(b"useless %s" % one_line(error))
             return None

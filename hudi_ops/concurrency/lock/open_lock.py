@@ -12,7 +12,7 @@ from hudi_ops.config.tables_file import TableLocation
 from hudi_ops.config.zookeeper_settings import ZooKeeperSettings, zookeeper_settings
 from hudi_ops.context import Owner
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 
 IN_PROCESS = "in-process"
 

@@ -17,11 +17,11 @@ from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.compaction.partitions import partitions_to_plan
 from hudi_ops.services.compaction.strategies import parse_strategy
 from hudi_ops.services.compaction.unmergeable import unmergeable
-from hudi_ops.services.write.replace import choose as choose_partitions
-from hudi_ops.services.write.replace import plain_paths
 from hudi_ops.timeline.content.footprint import BUCKET_DIGITS
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
+from hudi_ops.view.partitions import choose as choose_partitions
+from hudi_ops.view.partitions import plain_paths
 from hudi_ops.view.slices import Slice, is_partitioned
 
 

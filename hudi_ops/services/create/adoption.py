@@ -32,7 +32,7 @@ from hudi_ops.index.simple_bucket import Tagger, bucket_of, groups_by_bucket
 from hudi_ops.services.create.bucket_advice import count_missing, does_not_fit
 from hudi_ops.services.create.zone_evidence import zone_evidence
 from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.log.entries import Properties
+from hudi_ops.timeline.log.entries import ADOPTS, Properties
 from hudi_ops.timeline.log.reserve import CLOCK_AHEAD_MS_MAX
 from hudi_ops.timeline.log.unique_keys import counted_until
 from hudi_ops.timeline.names import ahead_ms, instant_of_ms, zone_named
@@ -40,9 +40,6 @@ from hudi_ops.timeline.state import CommitReader
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import Slice, list_table, visible_slices
-
-ADOPTS = "adopt "
-"""How the decision's id of slot 0 begins in tables that were adopted."""
 
 _OTHER_INDEXES = (".hoodie/.bucket_index", ".hoodie/.hashing_meta")
 """Where Apache Hudi keeps what the simple bucket index does not have: hash rings, and rules for single partitions."""

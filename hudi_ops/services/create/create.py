@@ -13,13 +13,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from hudi_ops.commit.apply.properties import fold_properties
-from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.first_commit import ensure_first_commit
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_index
-from hudi_ops.commit.undo.rollback import undo_attempt
-from hudi_ops.commit.write import Write
-from hudi_ops.concurrency.attempt import begin
-from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition, check_time_partition, key_generator_type
 from hudi_ops.config.new_table import new_table_properties
 from hudi_ops.config.table import (
@@ -33,7 +29,7 @@ from hudi_ops.config.table import (
     TableFacts,
     TableType,
 )
-from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
+from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.formats.arrow_types import table_columns
 from hudi_ops.formats.avro.schema import to_avro
 from hudi_ops.formats.properties import table_checksum
@@ -53,7 +49,6 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.log.commit_log import Log, read_slot, slot_path
 from hudi_ops.timeline.log.entries import Properties, decision_id_of, encode_entry
 from hudi_ops.timeline.names import instant_of_ms
-from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
 
@@ -187,58 +182,6 @@ def _begin_metadata(
         keys = record_index_definition()
         definitions = {keys.name: keys, **definitions}
     ensure(storage, INDEX_DEFINITIONS_PATH, encode_index_definitions(definitions))
-
-
-def ensure_first_commit(session: Session) -> None:
-    """Complete an empty write when the timeline holds no completed one.
-
-    Raises:
-        Busy: another program began the table's first write, or the lock was not to be had.
-        Conflict: somebody undid the empty write, or changed the settings meanwhile.
-        Cancelled: somebody cancelled it.
-        Unsupported: the metadata table has a partition that we do not keep.
-    """
-    state = session.loader.load()
-    if state.timeline.completed_writes:
-        return
-    _refuse_foreign_writes(session, state)
-    attempt = begin(session.ctx, session.loader, state.config.completed_write_action)
-    try:
-        _refuse_foreign_writes(session, session.loader.load(), attempt.instant)
-        with session.keep(attempt.instant):
-            complete_write(session, attempt, Write(operation="UPSERT", stats=()))
-        session.settle(attempt.instant)
-    except (Unsupported, Busy, Conflict, Cancelled) as error:
-        undo_attempt(session, attempt.instant, error)
-        raise
-
-
-def _refuse_foreign_writes(session: Session, state: TableState, instant: str = "") -> None:
-    """Of pending writes below the timeline's start all files count as rows (docs/format.md §9.1); our empty ones have none.
-
-    Args:
-        session: the table's.
-        state: read after `instant` was on the timeline.
-        instant: what would become the timeline's start; empty when it is not chosen yet.
-
-    Raises:
-        Busy: another program has a write pending there, and nothing has completed.
-    """
-    if state.timeline.completed_writes:
-        return
-    for one in state.timeline.pending:
-        if not one.is_write or (instant and one.time >= instant):
-            continue
-        lease = read_lease(session.ctx.storage, one.time)
-        if lease is None or lease.owner is None:
-            raise Busy(
-                "another program began the table's first write",
-                table=state.config.name,
-                instant=one.time,
-                expected="a completed write, or none at all",
-                found=str(one),
-                next_step="wait until it has completed; if its writer is dead, let Apache Hudi roll it back",
-            )
 
 
 def check_definition(definition: Definition) -> pa.Schema:

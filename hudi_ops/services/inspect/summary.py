@@ -12,7 +12,6 @@ from hudi_ops.config.table import TableConfig, TableFacts
 from hudi_ops.errors import Corrupt, HudiOpsError, Unsupported
 from hudi_ops.metadata.reader.listing import open_listing
 from hudi_ops.read.prune import with_metadata
-from hudi_ops.services.create.adoption import ADOPTS
 from hudi_ops.services.inspect.notes import note_of
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
@@ -21,6 +20,7 @@ from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.plans import read_plan, read_result, result_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Log, Pointer, read_slot
+from hudi_ops.timeline.log.entries import ADOPTS
 from hudi_ops.timeline.log.head import open_log
 from hudi_ops.timeline.names import WRITE_ACTIONS
 from hudi_ops.timeline.settings.properties_file import load_config

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from hudi_ops.commit.apply.metadata_delta import wanted_facts
 from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.first_commit import ensure_first_commit
 from hudi_ops.commit.ledger import POINTER_PREFIX, ledger_path
 from hudi_ops.commit.recover.recover import is_due, ready, recover
 from hudi_ops.commit.session import Session
@@ -32,7 +33,6 @@ from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.kernels.merging.merge import Operation, Ordering
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.services.base.merging import merging_of
-from hudi_ops.services.create.create import ensure_first_commit
 from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.services.metadata_table.compact import after_write
 from hudi_ops.services.write.attempt import begin_watched

@@ -9,18 +9,19 @@ from typing import Any
 
 from hudi_ops.commit.apply.metadata_delta import wanted_facts
 from hudi_ops.commit.complete import complete_write
+from hudi_ops.commit.first_commit import ensure_first_commit
 from hudi_ops.commit.recover.recover import finish_unfinished, recover
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.undo.rollback import undo_attempt
 from hudi_ops.commit.write import Write
 from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
-from hudi_ops.services.create.create import ensure_first_commit
 from hudi_ops.services.metadata_table.compact import after_write
 from hudi_ops.services.write.attempt import begin_watched
 from hudi_ops.services.write.operations import Replaces, WriteOperation
-from hudi_ops.services.write.replace import HeldPartition, choose, groups_of, hiding, measured, plain_paths
+from hudi_ops.services.write.replace import HeldPartition, groups_of, hiding, measured
 from hudi_ops.timeline.state import TableState
+from hudi_ops.view.partitions import choose, plain_paths
 from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import Slice
 

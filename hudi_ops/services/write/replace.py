@@ -7,23 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from itertools import chain
 
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
-from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.errors import InvalidRequest, NotFound
+from hudi_ops.errors import NotFound
 from hudi_ops.files.base.base_file import BaseFileReader
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.write.operations import Replaces, WriteOperation
 from hudi_ops.services.write.replaced_keys import hidden_keys
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.slices import Slice, is_partitioned
-
-NAMES_SHOWN_MAX = 20
+from hudi_ops.view.slices import Slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,61 +81,6 @@ def hiding(session: Session, state: TableState, write: Write, held: Mapping[str,
 def file_ids(held: Mapping[str, Sequence[Slice]]) -> dict[str, tuple[str, ...]]:
     """Ids of file groups by partition path, as a replace commit names them."""
     return {path: tuple(one.file_id for one in slices) for path, slices in held.items()}
-
-
-def choose(held: Mapping[str, object], wanted: Sequence[str], config: TableConfig) -> list[str]:
-    """The partitions that names and patterns mean.
-
-    Args:
-        held: partitions that exist, by path.
-        wanted: paths as they lie below the table's root (`origin=JFK/month=1`), or patterns of them with `*` and `?`. `*` goes
-            past slashes. A path that exists is never read as a pattern.
-        config: the table's.
-
-    Returns:
-        Paths, sorted, each once.
-
-    Raises:
-        InvalidRequest: a name that no partition has, or a table without partitions.
-    """
-    if not is_partitioned(config):
-        raise InvalidRequest(
-            "the table has no partitions",
-            table=config.name,
-            expected="a partitioned table",
-            found=", ".join(wanted) or "no partition named",
-            next_step="`truncate` empties the whole table",
-        )
-    shown = sorted(held)[:NAMES_SHOWN_MAX]
-    more = f" and {len(held) - len(shown)} more" if len(held) > len(shown) else ""
-    there = (", ".join(shown) + more) or "none: the table is empty"
-    if not wanted:
-        raise InvalidRequest("no partition was named", table=config.name, expected=f"some of: {there}", found="nothing")
-    chosen: set[str] = set()
-    for name in wanted:
-        path = name.strip("/")
-        found = {path} if path in held else {one for one in held if fnmatchcase(one, path)}
-        if not found or not path:
-            raise InvalidRequest(
-                f"the table has no partition {name!r}",
-                table=config.name,
-                expected=f"some of: {there}",
-                found=name,
-                next_step="name partitions by their path, such as origin=JFK; origin=J* means all that begin so",
-                partition=name,
-            )
-        chosen |= found
-    return sorted(chosen)
-
-
-def plain_paths(wanted: Sequence[str]) -> list[str]:
-    """The names as paths, sorted, when none of them may be a pattern or lead out of the table; else nothing."""
-    paths = sorted({name.strip("/") for name in wanted})
-    for path in paths:
-        is_odd = any(not segment or segment.startswith(".") for segment in path.split("/"))
-        if is_odd or any(sign in path for sign in "*?["):
-            return []
-    return paths
 
 
 def measured(session: Session, state: TableState, held: Mapping[str, Sequence[Slice]]) -> tuple[HeldPartition, ...]:

@@ -12,6 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import Corrupt
 
+ADOPTS = "adopt "
+"""How the decision's id of slot 0 begins in tables that were adopted."""
+
 
 class _Entry(BaseModel):
     """What every entry carries: the table's id, the decision's id (the same for every try of one decision), who, and when.

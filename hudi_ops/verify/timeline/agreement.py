@@ -12,11 +12,10 @@ from hudi_ops.config.logged_settings import Settings, differences
 from hudi_ops.config.table import PROPERTIES_PATH
 from hudi_ops.errors import Corrupt, HudiOpsError, NotFound
 from hudi_ops.formats import properties
-from hudi_ops.services.create.adoption import ADOPTS
 from hudi_ops.services.indexing.drop import KEYS as METADATA_KEYS
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
-from hudi_ops.timeline.log.entries import Complete, Properties
+from hudi_ops.timeline.log.entries import ADOPTS, Complete, Properties
 from hudi_ops.timeline.settings.settings_check import settings_in
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject

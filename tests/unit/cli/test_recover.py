@@ -15,7 +15,7 @@ from hudi_ops import Table
 from hudi_ops.commit.undo.rollback_files import plan_bytes
 from hudi_ops.concurrency.lease.lease import lease_path
 from hudi_ops.context import Owner
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State

@@ -13,7 +13,7 @@ import pytest
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.sources.source import fit_rows, read_runs, source_format
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.storage.protocol import FileInfo, Storage
 
 MICROS, MILLIS = pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC")

@@ -15,7 +15,7 @@ from hudi_ops.config.table import IndexKind, TableConfig
 from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.services.create.adoption import Terms
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.log.commit_log import read_slot

@@ -13,7 +13,7 @@ from hudi_ops import Table
 from hudi_ops.concurrency.lease.lease import lease_path
 from hudi_ops.context import Owner
 from hudi_ops.services.inspect.summary import describe_table, describe_timeline
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "apache-hudi-tables"
 ARCHIVE = "v9_cow_clean_savepoint_rollback_archive"

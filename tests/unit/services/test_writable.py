@@ -16,7 +16,7 @@ from hudi_ops.errors import Unsupported
 from hudi_ops.services.create.adoption import Terms
 from hudi_ops.services.inspect.summary import describe_table
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.simulated import simulated_context
 from tests.protocol.foreign_table import make_foreign, set_properties, snapshot
 

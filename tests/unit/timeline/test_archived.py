@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudi_ops.errors import Corrupt
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.settings.properties_file import load_config

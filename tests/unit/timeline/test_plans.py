@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hudi_ops.errors import Corrupt
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.content.plans import (
     CleanPlan,

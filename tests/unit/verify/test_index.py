@@ -20,7 +20,7 @@ from hudi_ops.metadata.records.records import Records
 from hudi_ops.metadata.records.stored_ranges import StoredRanges
 from hudi_ops.services.indexing.build import build_metadata
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.settings.properties_file import load_config

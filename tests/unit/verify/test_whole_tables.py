@@ -8,7 +8,7 @@ import pytest
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.storage.paths import open_storage
+from hudi_ops.storage.open import open_storage
 from hudi_ops.verify import verify_table
 from tests.unit.verify import breaking
 
