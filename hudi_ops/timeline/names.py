@@ -39,6 +39,8 @@ WRITE_ACTIONS = frozenset({"commit", "deltacommit", "replacecommit"})
 _COMPLETES_AS = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
 REWRITING_ACTIONS = frozenset(_COMPLETES_AS)
 """Pending words of the services that rewrite file groups as they were when their plan was made."""
+SERVICE_ACTIONS = REWRITING_ACTIONS | {"clean", "indexing"}
+"""Pending words of services that execute a plan. All but the rewriting ones add no data file."""
 MERGING_ACTIONS = frozenset({"compaction", "logcompaction"})
 """Those of them that merge the files of a group within the group."""
 _PENDING_ACTIONS = COMPLETED_ACTIONS | _COMPLETES_AS.keys()

@@ -23,7 +23,7 @@ from hudi_ops.timeline.content.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.content.rollbacks import targets_of
 from hudi_ops.timeline.content.undone import undone_by
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.names import REWRITING_ACTIONS, WRITE_ACTIONS, State
+from hudi_ops.timeline.names import SERVICE_ACTIONS, WRITE_ACTIONS, State
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -83,13 +83,13 @@ def _recover(session: Session, state: TableState | None) -> tuple[list[Undone], 
         state = session.loader.load()
     has_put_back = False
     for instant in state.timeline.pending:
-        if instant.action not in WRITE_ACTIONS | REWRITING_ACTIONS:
+        if instant.action not in WRITE_ACTIONS | SERVICE_ACTIONS:
             continue
         lease = read_lease(session.ctx.storage, instant.time)
         is_left = lease is None or lease.is_dead(session.ctx.clock)
         if is_left and may_be_lost(instant) and _put_back(session, state, instant):
             has_put_back = True
-        elif instant.action in REWRITING_ACTIONS:
+        elif instant.action in SERVICE_ACTIONS:
             if (done := _undo_cancelled(session, state, instant, lease)) is not None:
                 undone.append(done)
         elif lease is None:

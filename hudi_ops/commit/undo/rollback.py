@@ -39,7 +39,15 @@ from hudi_ops.timeline.content.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.content.rollbacks import rollback_of, targets_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import mark_cancelled, refuse_uncancelled
-from hudi_ops.timeline.names import WRITE_ACTIONS, State, inflight_name, ms_of_instant, requested_name
+from hudi_ops.timeline.names import (
+    REWRITING_ACTIONS,
+    SERVICE_ACTIONS,
+    WRITE_ACTIONS,
+    State,
+    inflight_name,
+    ms_of_instant,
+    requested_name,
+)
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -100,6 +108,8 @@ def roll_back(
     state = session.loader.load()
     # Whoever cancelled it may have died before it left the mark, by which later looks know what they find.
     mark_cancelled(storage, target.time, refuse_uncancelled(storage, state, target.time))
+    if target.action in SERVICE_ACTIONS - REWRITING_ACTIONS:
+        return _take_off(session, state, target)
     begun = rollback or rollback_of(storage, state.timeline, target.time)
     if begun is not None and begun.is_completed:
         # Another helper was faster, or a sleeper came after it: one rollback a target.
@@ -138,6 +148,15 @@ def roll_back(
     session.settle(attempt.instant)
     logger.warning("rolled back %s: %s files deleted", target, len(paths))
     return Undone(target.time, target.kind, attempt.instant, tuple(paths))
+
+
+def _take_off(session: Session, state: TableState, plan: Instant) -> Undone:
+    """Take a cancelled plan off the timeline that adds no data file; no rollback instant names such a plan."""
+    delete_own_notes(session, plan.time)
+    delete_pending(session, state.timeline.folder, plan)
+    settle_undone(session, plan.time)
+    logger.warning("took the cancelled %s %s off the timeline", plan.action, plan.time)
+    return Undone(plan.time, plan.kind, "", ())
 
 
 def may_be_foreign(target: Instant, lease: Lease | None) -> bool:
