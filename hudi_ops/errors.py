@@ -153,3 +153,7 @@ class AlreadyExists(HudiOpsError):
     """A file is there under that path. Says nothing about who wrote it: only `storage.claim` may interpret it."""
 
     exit_code = 14
+
+
+NOTHING_LANDED = (InvalidRequest, Unsupported, Conflict, Busy, Cancelled)
+"""Errors that promise that nothing landed. After any other error of a write it may be visible, and `recover` settles it."""

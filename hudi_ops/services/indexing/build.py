@@ -17,7 +17,7 @@ from hudi_ops.commit.recover.recover import finish_unfinished
 from hudi_ops.commit.session import Session
 from hudi_ops.config.table import INDEX_DEFINITIONS, INDEX_DEFINITIONS_PATH
 from hudi_ops.engine.protocol import Engine
-from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
+from hudi_ops.errors import NOTHING_LANDED, Cancelled, Conflict
 from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.metadata.definitions import statistics_of, with_definitions
 from hudi_ops.metadata.index_definitions import encode_index_definitions
@@ -186,8 +186,7 @@ def _build(
             defined = with_definitions(definitions, wanted, statistics.columns, state.config.version)
             session.ctx.storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions(defined))
             rounds = _complete(build, seen, keeper.check)
-    except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
-        # These promise that nothing landed; after any other error the next build clears up.
+    except NOTHING_LANDED as error:  # after any other error the next build clears up
         clear_build(session, place)
         raise error.at(table=result.table) from error
     session.drop_name(place.instant)

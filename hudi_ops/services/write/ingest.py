@@ -21,21 +21,19 @@ from hudi_ops.commit.ledger import POINTER_PREFIX, ledger_path
 from hudi_ops.commit.recover.recover import is_due, ready, recover
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_other_index, refuse_unwritable
-from hudi_ops.commit.undo.rollback import undo_attempt
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.concurrency.markers import marker_path
 from hudi_ops.engine.protocol import Engine, Scattered
-from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
+from hudi_ops.errors import Conflict, InvalidRequest, Unsupported
 from hudi_ops.files.statistics.statistics import NO_FACTS, WantedFacts
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.kernels.merging.merge import Operation, Ordering
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.indexing.drop import drop_metadata
-from hudi_ops.services.metadata_table.compact import after_write
-from hudi_ops.services.write.attempt import begin_watched
+from hudi_ops.services.write.attempt import write_attempt
 from hudi_ops.services.write.batch import Batch, is_read_once, tagged
 from hudi_ops.services.write.evolve import ColumnChange, columns_after
 from hudi_ops.services.write.operations import INSERT, INSERT_OVERWRITE_TABLE
@@ -130,33 +128,28 @@ def _ingest_into(
         intent = router.intent(batch.ledger.source_id if batch.ledger is not None else None)
         start = _set_out(session, state, read_s, change)
         operation = batch.operation
-        attempt, watch = begin_watched(session, state.config, operation, intent, start)
-        written: list[str] = []
-        try:
-            _refuse_moved(session, state, attempt, batch)
-            with session.keep(attempt.instant, epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
-                watch.begin(attempt)
-                wanted = wanted_facts(session, attempt.begun, schema)
-                routes = router.routes(attempt.begun)
-                tasks = _group_tasks(session, attempt, batch, schema, routes, wanted)
-                replaced = replaced_by(session, attempt.begun, operation, (task.partition_path for task in tasks))
-                keeper.check()
-                merge = watch.over(write_bucket, keeper.check) if engine.name == "local" else write_bucket
-                results: list[BucketResult] = routes.scattered.gather(merge, [(task.key, task) for task in tasks])
-                written += [result.stat.path for result in results if result.stat is not None]
-                keeper.check()
-                write = replace(
-                    _write_of(session, attempt, batch, results, routes.looked), wanted=wanted, schema=change.new
-                )
-                if replaced is not None:
-                    write = hiding(session, attempt.begun, write, replaced)
-                entry = complete_write(session, attempt, write)
-            session.settle(attempt.instant, _markers(attempt, tasks, results) if engine.name == "local" else None)
-            after_write(session)
-        except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
-            # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
-            undo_attempt(session, attempt.instant, error, written)
-            raise error.at(table=state.config.name, instant=attempt.instant) from error
+
+        def refuse_moved(begun: Attempt) -> None:
+            _refuse_moved(session, state, begun, batch)
+
+        with write_attempt(session, state.config, operation, intent, start=start, check=refuse_moved) as running:
+            attempt, check = running.attempt, running.keeper.check
+            wanted = wanted_facts(session, attempt.begun, schema)
+            routes = router.routes(attempt.begun)
+            tasks = _group_tasks(session, attempt, batch, schema, routes, wanted)
+            replaced = replaced_by(session, attempt.begun, operation, (task.partition_path for task in tasks))
+            check()
+            merge = running.watch.over(write_bucket, check) if engine.name == "local" else write_bucket
+            results: list[BucketResult] = routes.scattered.gather(merge, [(task.key, task) for task in tasks])
+            running.written += [result.stat.path for result in results if result.stat is not None]
+            check()
+            write = replace(
+                _write_of(session, attempt, batch, results, routes.looked), wanted=wanted, schema=change.new
+            )
+            if replaced is not None:
+                write = hiding(session, attempt.begun, write, replaced)
+            entry = complete_write(session, attempt, write)
+            running.markers = _markers(attempt, tasks, results) if engine.name == "local" else None
     return IngestResult(
         table=state.config.name,
         operation=batch.operation.name,

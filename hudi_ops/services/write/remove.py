@@ -13,11 +13,8 @@ from hudi_ops.commit.first_commit import ensure_first_commit
 from hudi_ops.commit.recover.recover import finish_unfinished, recover
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
-from hudi_ops.commit.undo.rollback import undo_attempt
 from hudi_ops.commit.write import Write
-from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupported
-from hudi_ops.services.metadata_table.compact import after_write
-from hudi_ops.services.write.attempt import begin_watched
+from hudi_ops.services.write.attempt import write_attempt
 from hudi_ops.services.write.operations import Replaces, WriteOperation
 from hudi_ops.services.write.replace import HeldPartition, groups_of, hiding, measured
 from hudi_ops.timeline.state import TableState
@@ -104,25 +101,17 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
     if not held:
         return nothing
     ensure_first_commit(session)
-    attempt, watch = begin_watched(session, state.config, operation, operation.intent((), held))
-    try:
-        with session.keep(attempt.instant, epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
-            watch.begin(attempt)
-            held = _chosen(session, attempt.begun, operation, wanted)
-            keeper.check()
-            partitions = measured(session, attempt.begun, held)
-            keeper.check()
-            schema = table_schema(state.config, state.timeline, session.commits)
-            # It writes no file; of those that it hides the metadata table may want the keys.
-            facts = replace(wanted_facts(session, attempt.begun, schema), columns=(), bloom=False)
-            write = hiding(session, attempt.begun, Write(operation.hudi_name, (), wanted=facts), held)
-            entry = complete_write(session, attempt, write)
-        session.settle(attempt.instant)
-        after_write(session)
-    except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
-        # These promise that nothing landed; after any other error the attempt may be visible, and is left to `recover`.
-        undo_attempt(session, attempt.instant, error)
-        raise error.at(table=state.config.name, instant=attempt.instant) from error
+    with write_attempt(session, state.config, operation, operation.intent((), held)) as running:
+        attempt = running.attempt
+        held = _chosen(session, attempt.begun, operation, wanted)
+        running.keeper.check()
+        partitions = measured(session, attempt.begun, held)
+        running.keeper.check()
+        schema = table_schema(state.config, state.timeline, session.commits)
+        # It writes no file; of those that it hides the metadata table may want the keys.
+        facts = replace(wanted_facts(session, attempt.begun, schema), columns=(), bloom=False)
+        write = hiding(session, attempt.begun, Write(operation.hudi_name, (), wanted=facts), held)
+        entry = complete_write(session, attempt, write)
     return replace(
         nothing,
         instant=attempt.instant,

@@ -14,7 +14,7 @@ from hudi_ops.commit.complete import complete_write
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.errors import Conflict, InvalidRequest
-from hudi_ops.services.write import ingest as ingest_module
+from hudi_ops.services.write import attempt as attempt_module
 from hudi_ops.services.write.attempt import begin_watched
 from hudi_ops.table.table import Table
 
@@ -151,11 +151,11 @@ def test_columns_that_change_under_an_attempt_are_a_conflict(table: Table, monke
         attempt, watch = begin_watched(*given)
         if not began:
             began.append(attempt.instant)
-            monkeypatch.setattr(ingest_module, "begin_watched", begin_watched)
+            monkeypatch.setattr(attempt_module, "begin_watched", begin_watched)
             other.ingest(SCHEMA.append(pa.field("theirs", pa.int32())).empty_table(), evolve=True)
         return attempt, watch
 
-    monkeypatch.setattr(ingest_module, "begin_watched", begin_then_change)
+    monkeypatch.setattr(attempt_module, "begin_watched", begin_then_change)
     result = table.ingest(pa.table({"id": ["b"], "ours": [True]}), evolve=True)
     assert result.instant != began[0]
     assert table.schema.names == [*SCHEMA.names, "theirs", "ours"]
