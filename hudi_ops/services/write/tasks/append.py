@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import IS_DELETED, RECORD_KEY
 from hudi_ops.errors import Conflict, Internal, NotFound
-from hudi_ops.files.base.base_file import BaseFileReader, conform, stored_avro_schema
+from hudi_ops.files.base.base_file import BaseFileReader, stored_avro_schema
 from hudi_ops.files.log.entries import entries_as_written
 from hudi_ops.files.log.log_file import encode_log_file
 from hudi_ops.files.names import data_path, log_file_name
@@ -24,9 +24,15 @@ from hudi_ops.formats.log.deletes import Deletes
 from hudi_ops.kernels.keys.hashing import group_hash
 from hudi_ops.kernels.merging.log_merge import LogEntries
 from hudi_ops.kernels.merging.merge import Operation, Ordering, combine
-from hudi_ops.kernels.meta_columns import add_meta_columns
 from hudi_ops.services.write.tasks.duplicates import first_known
-from hudi_ops.services.write.tasks.merge import BucketResult, BucketTask, column_of, merge_and_write, optional_column
+from hudi_ops.services.write.tasks.merge import (
+    BucketResult,
+    BucketTask,
+    column_of,
+    fresh_rows,
+    merge_and_write,
+    optional_column,
+)
 from hudi_ops.sources.runs import joined, picked
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 
@@ -82,7 +88,7 @@ def _append_and_write(task: BucketTask, incoming: pa.Table) -> BucketResult:
     name = log_file_name(
         task.file_id, task.instant, FIRST_VERSION, f"{group_hash(task.partition_path, task.bucket)}-{task.epoch}-0"
     )
-    data = _with_meta(task, rows) if count else None
+    data = fresh_rows(task, rows, task.file_id) if count else None
     body = encode_log_file(
         data,
         [deletes] if deletes is not None else [],
@@ -153,21 +159,6 @@ def _is_carried(kind: pa.DataType) -> bool:
     if pa.types.is_decimal(kind):
         return bool(kind.scale <= _DECIMAL_PLACES and kind.precision - kind.scale <= _DECIMAL_PLACES)
     return kind in {pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.timestamp("us", "UTC")}
-
-
-def _with_meta(task: BucketTask, rows: pa.Table) -> pa.Table:
-    plain = conform(rows.drop_columns([RECORD_KEY]), task.schema, "the rows given").cast(task.schema)
-    if task.keys is not None:
-        return plain
-    return add_meta_columns(
-        plain,
-        keys=column_of(rows, RECORD_KEY),
-        partition_path=task.partition_path,
-        instant=task.instant,
-        # Rows of a log file name their group, not a file (docs/format.md §6.1).
-        file_name=task.file_id,
-        seqno_prefix=f"{task.instant}_{group_hash(task.partition_path, task.bucket)}_",
-    )
 
 
 def _stat(task: BucketTask, path: str, rows: int, deletes: int, size_bytes: int) -> WriteStat:

@@ -10,28 +10,25 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import FILE_NAME, IS_DELETED, RECORD_KEY
 from hudi_ops.config.write_settings import LogFormat
 from hudi_ops.errors import Conflict, NotFound
 from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, stored_schema
+from hudi_ops.files.base.output import BaseFileOutput
 from hudi_ops.files.base.repeated_columns import concat_rows, decoded
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants
-from hudi_ops.files.names import base_file_name, data_path
+from hudi_ops.files.names import base_file_name
 from hudi_ops.files.statistics.collect import facts_of_base
 from hudi_ops.files.statistics.statistics import NO_FACTS, FileFacts, WantedFacts
-from hudi_ops.formats import partition_metadata
 from hudi_ops.kernels.keys.hashing import group_hash
 from hudi_ops.kernels.keys.keys import KeySpec, record_keys
 from hudi_ops.kernels.merging.merge import MergePlan, Operation, Ordering, combine, plan_append, plan_merge
 from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
 from hudi_ops.services.write.tasks.tag import chunk_key
 from hudi_ops.sources.runs import joined, picked
-from hudi_ops.storage.claim import ensure
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import WriteStat
-from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.view.file_group import DataFile
 
 
@@ -136,7 +133,7 @@ def _merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
     name = base_file_name(task.file_id, group_hash(task.partition_path, task.bucket), task.epoch, task.instant)
     if len(plan.take_incoming) < incoming.num_rows:
         incoming = picked(incoming, pa.array(plan.take_incoming))
-    fresh = _fresh_rows(task, incoming, name)
+    fresh = fresh_rows(task, incoming, name)
     del incoming
     carried = _carried_rows(task, plan, reader, heads)
     rows = fresh if carried is None else concat_rows(carried, fresh)
@@ -147,12 +144,11 @@ def _merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
         body = encode_base_file(rows, task.table_name, task.settings, old_bloom, fresh.column(RECORD_KEY), previous)
     else:
         body = encode_base_file(rows, task.table_name, task.settings, previous=previous)
-    path = data_path(task.partition_path, name)
-    put_marker(task.storage, task.instant, path, replaces=task.base is not None)
-    _put_partition_metadata(task)
-    task.storage.put(path, body)
-    facts = facts_of_base(path, body, task.stored, task.wanted, rows=rows, added=added, removed=removed)
-    return replace(result, stat=_stat(task, path, plan, rows.num_rows, body.size), facts=facts)
+    output = BaseFileOutput(task.storage, task.instant, task.partition_path, task.file_id, name, task.base)
+    output.put(body)
+    facts = facts_of_base(output.path, body, task.stored, task.wanted, rows=rows, added=added, removed=removed)
+    stat = output.stat(rows.num_rows, body.size, inserted=plan.inserted, updated=plan.updated, deleted=plan.deleted)
+    return replace(result, stat=stat, facts=facts)
 
 
 def _changed_keys(task: BucketTask, incoming: pa.Table, plan: MergePlan) -> tuple[pa.Array, pa.Array]:
@@ -210,8 +206,8 @@ def _resolve(task: BucketTask, incoming: pa.Table, heads: pa.Table | None) -> tu
     return incoming, plan_merge(base_keys, base_ordering, keys, optional_column(incoming, ordering), deletes, task.mode)
 
 
-def _fresh_rows(task: BucketTask, rows: pa.Table, name: str) -> pa.Table:
-    number = group_hash(task.partition_path, task.bucket)
+def fresh_rows(task: BucketTask, rows: pa.Table, file_name: str) -> pa.Table:
+    """Return incoming rows as they are stored; in log files `file_name` is the group's id (docs/format.md §6.1)."""
     if rows.num_rows == 0:
         return task.stored.empty_table()
     plain = conform(rows.drop_columns([RECORD_KEY]), task.schema, "the rows given").cast(task.schema)
@@ -222,8 +218,8 @@ def _fresh_rows(task: BucketTask, rows: pa.Table, name: str) -> pa.Table:
         keys=column_of(rows, RECORD_KEY),
         partition_path=task.partition_path,
         instant=task.instant,
-        file_name=name,
-        seqno_prefix=f"{task.instant}_{number}_",
+        file_name=file_name,
+        seqno_prefix=f"{task.instant}_{group_hash(task.partition_path, task.bucket)}_",
     )
 
 
@@ -242,31 +238,6 @@ def _carried_rows(
         rows = rest
     rows = conform(rows, task.stored, task.base.path)
     return rows if plan.keep_base is None else rows.filter(pa.array(plan.keep_base))
-
-
-def _put_partition_metadata(task: BucketTask) -> None:
-    depth = len(task.partition_path.split("/")) if task.partition_path else 0
-    body = partition_metadata.dumps(task.instant, depth, ms_of_instant(task.instant))
-    path = data_path(task.partition_path, partition_metadata.FILE_NAME)
-    if task.base is None and task.storage.head(path) is None:
-        # Another bucket of the partition may be first: any writer's file will do.
-        ensure(task.storage, path, body)
-
-
-def _stat(task: BucketTask, path: str, plan: MergePlan, rows: int, size_bytes: int) -> WriteStat:
-    return WriteStat(
-        file_id=task.file_id,
-        path=path,
-        partition_path=task.partition_path,
-        prev_commit=task.base.instant if task.base is not None else "null",
-        prev_base_file=task.base.name if task.base is not None else None,
-        num_writes=rows,
-        num_inserts=plan.inserted,
-        num_update_writes=plan.updated,
-        num_deletes=plan.deleted,
-        total_write_bytes=size_bytes,
-        file_size_in_bytes=size_bytes,
-    )
 
 
 def column_of(rows: pa.Table, column: str) -> pa.Array:

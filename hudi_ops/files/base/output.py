@@ -1,0 +1,95 @@
+"""Put a base file that a task made, and tell what a commit says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from hudi_ops.concurrency.markers import put_marker
+from hudi_ops.files.names import data_path
+from hudi_ops.formats import partition_metadata
+from hudi_ops.storage.claim import ensure
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.content.commit_metadata import WriteStat
+from hudi_ops.timeline.names import ms_of_instant
+
+
+class Previous(Protocol):
+    """Name the base file that is replaced, and the instant that wrote it."""
+
+    @property
+    def name(self) -> str:
+        """Its file name."""
+        ...
+
+    @property
+    def instant(self) -> str:
+        """Request time of its writer."""
+        ...
+
+
+@dataclass(frozen=True)
+class BaseFileOutput:
+    """Name a base file to put; `previous` is the one that it replaces in its file group."""
+
+    storage: Storage
+    instant: str
+    partition_path: str
+    file_id: str
+    name: str
+    previous: Previous | None
+
+    @property
+    def path(self) -> str:
+        """Its path below the table's root."""
+        return data_path(self.partition_path, self.name)
+
+    def put(self, body: pa.Buffer) -> None:
+        """Put the file, its marker first; a group without a base file may be the first of its partition."""
+        put_marker(self.storage, self.instant, self.path, replaces=self.previous is not None)
+        folder_path = data_path(self.partition_path, partition_metadata.FILE_NAME)
+        if self.previous is None and self.storage.head(folder_path) is None:
+            depth = len(self.partition_path.split("/")) if self.partition_path else 0
+            # Another group of the partition may be first: any writer's file will do.
+            ensure(
+                self.storage, folder_path, partition_metadata.dumps(self.instant, depth, ms_of_instant(self.instant))
+            )
+        self.storage.put(self.path, body)
+
+    def stat(
+        self,
+        rows: int,
+        size_bytes: int,
+        *,
+        inserted: int,
+        updated: int,
+        deleted: int,
+        other: Mapping[str, Any] | None = None,
+    ) -> WriteStat:
+        """Return the statistics of the file, as its commit names it.
+
+        Args:
+            rows: all that it holds.
+            size_bytes: of the file.
+            inserted: rows with keys that the group did not have.
+            updated: rows that replace others.
+            deleted: rows that went.
+            other: further fields.
+        """
+        return WriteStat(
+            file_id=self.file_id,
+            path=self.path,
+            partition_path=self.partition_path,
+            prev_commit=self.previous.instant if self.previous is not None else "null",
+            prev_base_file=self.previous.name if self.previous is not None else None,
+            num_writes=rows,
+            num_inserts=inserted,
+            num_update_writes=updated,
+            num_deletes=deleted,
+            total_write_bytes=size_bytes,
+            file_size_in_bytes=size_bytes,
+            other=dict(other or {}),
+        )
