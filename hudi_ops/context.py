@@ -106,6 +106,11 @@ class TableContext:
     told: ToldTimes = field(default_factory=ToldTimes)
     follows_future: bool = False
 
+    @property
+    def local_engine(self) -> LocalEngine:
+        """The engine of this process, for work that waits more than it computes: executors would not help."""
+        return self.engine if isinstance(self.engine, LocalEngine) else LocalEngine()
+
 
 def _machine() -> str:
     # The boot id tells containers with one host name, and one machine before and after a restart, apart.

@@ -16,7 +16,6 @@ from hudi_ops.commit.support import refuse_index, refuse_unwritable
 from hudi_ops.config.logged_settings import settings_of
 from hudi_ops.config.table import BUCKETS_MAX, IndexKind, TableConfig, TableFacts
 from hudi_ops.context import TableContext
-from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Busy, InvalidRequest, Unsupported
 from hudi_ops.files.slice.slice_keys import keys_of_slice
 from hudi_ops.index.bucket_fit import (
@@ -295,9 +294,8 @@ class Adopter:
             for bucket, file in chosen
         ]
         # Keys of some rows a file: starting executors would take longer.
-        engine = self.ctx.engine if isinstance(self.ctx.engine, LocalEngine) else LocalEngine()
         try:
-            return engine.map(sample_keys, tasks)
+            return self.ctx.local_engine.map(sample_keys, tasks)
         except (Unsupported, InvalidRequest) as error:
             raise error.at(table=config.name) from error
 

@@ -16,7 +16,6 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.concurrency.transaction import unfinished
-from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Busy, Conflict, HudiOpsError
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.reader.layout import Basis, basis_of, kept_partitions
@@ -151,7 +150,7 @@ def _choose(session: Session, state: TableState) -> _Chosen | None:
         return None
     instants = MetadataInstants(own, state.timeline, session.commits.archived)
     partitions = kept_partitions(state.config)
-    folders = _engine(session).map(lambda one: list_partition(storage, one), partitions)
+    folders = session.ctx.local_engine.map(lambda one: list_partition(storage, one), partitions)
     listed = tuple(zip(partitions, folders, strict=True))
     inputs = inputs_at(instant, instants, listed)
     if not inputs.groups:
@@ -194,7 +193,8 @@ def _merge(session: Session, chosen: _Chosen) -> list[MergedGroup]:
         storage.put(merged.path, merged.body)
         return replace(merged, body=b"")
 
-    return _engine(session).map(step, chosen.inputs.groups)
+    # A metadata table is small beside its table: executors would wait for its files longer than they work on them.
+    return session.ctx.local_engine.map(step, chosen.inputs.groups)
 
 
 def _publish(session: Session, chosen: _Chosen, merged: Sequence[MergedGroup]) -> MetadataCompaction:
@@ -288,8 +288,3 @@ def _preview(chosen: _Chosen) -> MetadataCompaction:
         bytes_in=sum(one.size_bytes for one in groups),
         dry_run=True,
     )
-
-
-def _engine(session: Session) -> LocalEngine:
-    # A metadata table is small beside its table: executors would wait for its files longer than they work on them.
-    return session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else LocalEngine()

@@ -11,7 +11,6 @@ from itertools import chain
 
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
-from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import NotFound
 from hudi_ops.files.base.base_file import BaseFileReader
 from hudi_ops.services.base.slices import live_slices
@@ -100,9 +99,7 @@ def measured(session: Session, state: TableState, held: Mapping[str, Sequence[Sl
         except NotFound:
             return 0  # cleaned while we looked: it was no newest slice any more
 
-    # Footers cost waiting, not work: executors would not help.
-    engine = session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else LocalEngine()
-    rows |= dict(zip(unknown, engine.map(count, unknown), strict=True))
+    rows |= dict(zip(unknown, session.ctx.local_engine.map(count, unknown), strict=True))
     found = []
     for path, slices in sorted(held.items()):
         files = [file for one in slices for file in (*((one.base,) if one.base else ()), *one.logs)]
