@@ -6,7 +6,7 @@ read is left for each completion and each plan that was not seen before.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from hudi_ops.concurrency.conflicts import Contender, Role
@@ -34,6 +34,7 @@ from hudi_ops.timeline.log.entries import Cancel, Complete
 from hudi_ops.timeline.log.entries import Plan as PlanEntry
 from hudi_ops.timeline.log.head import reaching_back
 from hudi_ops.timeline.names import MERGING_ACTIONS, REWRITING_ACTIONS, WRITE_ACTIONS, State, inflight_name
+from hudi_ops.timeline.since import Since
 from hudi_ops.timeline.state import CommitReader, TableState
 
 
@@ -57,7 +58,7 @@ class ContenderReader:
             now: what is looked at.
         """
         instant = mine.instant
-        seen = {(one.time, one.completion_time) for one in begun.timeline.completed_writes}
+        seen = begun.timeline.completions
         owners = {entry.instant: entry.owner for _, entry in now.log.completes()}
         for one in now.timeline.completed_writes:
             if one.time == instant or lies_behind(one, seen, instant):
@@ -82,18 +83,13 @@ class ContenderReader:
                 entry = read_slot(self.storage, pointer.slot)
                 found = replace(found, owner=entry.owner if entry is not None else "")
             yield found
-        yield from self._archived_since(begun, mine, now)
+        yield from self._archived(Since(begun, now).archived, mine)
         yield from lost_from_sight(self.storage, begun, now)
 
-    def _archived_since(self, begun: TableState, mine: Contender, now: TableState) -> Iterator[Contender]:
-        """What completed with a slot and was taken off the timeline meanwhile: the log still has it."""
-        for slot, entry in now.log.completes():
-            if slot <= begun.log.head or entry.instant == mine.instant or entry.action == "rollback":
-                continue
-            if (
-                now.timeline.find(entry.instant, entry.action) is not None
-                or entry.action not in WRITE_ACTIONS | REWRITING_ACTIONS
-            ):
+    def _archived(self, entries: Iterable[Complete], mine: Contender) -> Iterator[Contender]:
+        """Yield the writes that are off the timeline already: the log still has their metadata."""
+        for entry in entries:
+            if entry.instant == mine.instant or entry.action not in WRITE_ACTIONS | REWRITING_ACTIONS:
                 continue
             if mine.role == "ingest" and entry.action in MERGING_ACTIONS:
                 continue

@@ -41,6 +41,11 @@ class Timeline:
         return tuple(one for one in self.instants if one.is_completed and one.is_write)
 
     @cached_property
+    def completions(self) -> frozenset[tuple[str, str]]:
+        """Request and completion times of the completed writes."""
+        return frozenset((one.time, one.completion_time) for one in self.completed_writes)
+
+    @cached_property
     def pending(self) -> tuple[Instant, ...]:
         """Instants without a completed file, by request time."""
         return tuple(one for one in self.instants if not one.is_completed)

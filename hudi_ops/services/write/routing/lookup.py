@@ -95,7 +95,7 @@ class LocatedRouter:
             Conflict: a file was cleaned while it was looked into.
         """
         # All that is visible follows from what completed.
-        made_of = [(one.time, one.completion_time) for one in state.timeline.completed_writes]
+        made_of = state.timeline.completions
         if self._routes is None or (self._made_of != made_of and not self._is_met_again(state)):
             self._held.close()
             self._routes = None
