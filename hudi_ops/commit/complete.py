@@ -5,31 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 
 from hudi_ops.commit.apply.metadata_delta import DeltaMaker
+from hudi_ops.commit.checks import refuse_changed_columns, refuse_unfit
 from hudi_ops.commit.ledger import pointers
 from hudi_ops.commit.observed import seen_by
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
-from hudi_ops.concurrency.attempt_status import refuse_settled
 from hudi_ops.concurrency.conflicts import (
     Contender,
     Role,
-    refuse_changed_properties,
     refuse_completed,
     refuse_planned,
     refuse_running,
 )
-from hudi_ops.concurrency.foreign.foreign_starts import STARTS_WITHIN_S, await_started, is_starting, refuse_starting
+from hudi_ops.concurrency.foreign.foreign_starts import STARTS_WITHIN_S, await_started, is_starting
 from hudi_ops.concurrency.foreign.foreign_writers import is_shared_with_strangers, newest_stranger
-from hudi_ops.concurrency.lease.monitor import GAP_S_MAX, refuse_starved
+from hudi_ops.concurrency.lease.monitor import GAP_S_MAX
 from hudi_ops.concurrency.transaction import Decided, Prepare
 from hudi_ops.errors import Busy, Cancelled, Conflict, Unsupported
-from hudi_ops.formats.avro.schema import to_arrow, to_avro
+from hudi_ops.formats.avro.schema import to_avro
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import footprint_of
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
@@ -101,7 +99,7 @@ def complete_write(
         refuse_unfit(session, attempt, state)
         check(state)
         if role != "compaction":
-            _refuse_changed_schema(session, attempt, state)
+            refuse_changed_columns(session, attempt.begun, state, attempt.instant)
             _refuse_met(session, attempt, write, mine, ahead, state)
         if not delta.fits(state):
             return None
@@ -227,25 +225,6 @@ def _make_delta(delta: DeltaMaker, state: TableState) -> None:
         ) from error
 
 
-def refuse_unfit(session: Session, attempt: Attempt, state: TableState) -> None:
-    """Check that an attempt may still decide anything, and that the table is the one that it was built upon.
-
-    Raises:
-        Conflict: settings, index or what it was built upon changed.
-        Busy: somebody has begun something that cannot be told yet, or that has no heartbeat.
-        Cancelled: it was cancelled, or may have been taken for dead.
-    """
-    refuse_settled(session.ctx.storage, attempt, state)
-    shared = partial(is_shared_with_strangers, session.ctx.storage, session.commits, state)
-    refuse_starved(session.longest_gap_s(attempt.instant), shared, attempt.instant)
-    refuse_starting(session.ctx, state, attempt.instant)
-    begun = attempt.seen or attempt.begun
-    session.silent.refuse(state, attempt.instant, [one.time for one in begun.timeline.pending])
-    refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
-    _refuse_changed_facts(attempt, state)
-    _refuse_vanished(attempt, state)
-
-
 def _refuse_met(
     session: Session, attempt: Attempt, write: Write, mine: Contender, ahead: Ahead, state: TableState
 ) -> None:
@@ -359,60 +338,3 @@ def _metadata(
         POINTER_KEY: pointer.encode(),
     }
     return write.metadata(extra)
-
-
-def _refuse_changed_facts(attempt: Attempt, state: TableState) -> None:
-    """What the commit log alone says of the table decides where rows go.
-
-    Raises:
-        Conflict: it says something else than when the attempt began.
-    """
-    before, now = attempt.begun.log.properties.facts, state.log.properties.facts
-    if before != now:
-        raise Conflict(
-            "the table's index changed while the attempt ran",
-            table=state.config.name,
-            instant=attempt.instant,
-            expected=str(before),
-            found=str(now),
-            next_step="run the same call again: it starts from the table's new index",
-        )
-
-
-def _refuse_vanished(attempt: Attempt, state: TableState) -> None:
-    """A restore, or a rollback of a completed write, takes away what this attempt was built upon.
-
-    Raises:
-        Conflict: a write that had completed when the attempt began is gone, and was not archived.
-    """
-    now = {(one.time, one.completion_time) for one in state.timeline.completed_writes}
-    for instant in attempt.begun.timeline.completed_writes:
-        if instant.time >= state.timeline.start and (instant.time, instant.completion_time) not in now:
-            raise Conflict(
-                f"{instant.action} {instant.time}, upon which this attempt was built, was undone meanwhile",
-                table=state.config.name,
-                instant=attempt.instant,
-                next_step="run the same call again: it starts from the table as it is now",
-            )
-
-
-def _refuse_changed_schema(session: Session, attempt: Attempt, state: TableState) -> None:
-    """The attempt's rows were read, and its files written, in the columns that the table had when it began.
-
-    Raises:
-        Conflict: another write changed them since.
-    """
-    begun = attempt.begun
-    texts = [schema_text(one.config, one.timeline, session.commits) for one in (begun, state)]
-    if texts[0][0] == texts[1][0]:
-        return
-    before, now = (to_arrow(*text) for text in texts)
-    if not now.equals(before):
-        changed = [field.name for field in now if field.name not in before.names or field != before.field(field.name)]
-        raise Conflict(
-            "the table's columns changed since the attempt began",
-            table=state.config.name,
-            instant=attempt.instant,
-            found=", ".join(changed) or "another order, or fewer",
-            next_step="run the same call again: it starts from the table as it is now",
-        )

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
-from hudi_ops.engine.local import LocalEngine
 from hudi_ops.metadata.records.file_lists import FileChanges
 from hudi_ops.timeline.completed import changing
 from hudi_ops.timeline.content.plans import CleanResult, read_result
@@ -78,7 +77,7 @@ def look(session: Session, state: TableState, before: Look | None = None) -> Loo
         Corrupt: a file is lost that a completed write names.
         Conflict: a file was removed while the table was looked at.
     """
-    engine = session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else None
+    engine = session.ctx.local_engine
     listing = StorageListing(session.ctx.storage, is_partitioned=is_partitioned(state.config), engine=engine)
     touched = _touched(session, before, state) if before is not None else None
     listed = listing.walk().files if touched is None else listing.files(sorted(touched))

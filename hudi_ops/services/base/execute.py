@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from hudi_ops.commit.complete import Body, complete_action, complete_write, landed, refuse_unfit
+from hudi_ops.commit.checks import refuse_unfit
+from hudi_ops.commit.complete import Body, complete_action, complete_write, landed
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.recover.sweep import settle_executed
 from hudi_ops.commit.session import Session

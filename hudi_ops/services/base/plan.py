@@ -34,7 +34,7 @@ def preview(session: Session, service: Service, request: Any) -> PlanResult:
         Unsupported: the table cannot be written.
     """
     state = session.loader.load()
-    service.refuse_unfit(state)
+    service.refuse_table(state)
     choice = service.choose(session, state, request)
     return _result(session, service, state, choice, dry_run=True)
 
@@ -54,7 +54,7 @@ def plan(session: Session, service: Service, request: Any) -> PlanResult:
         Busy: the lock was not free in time, or a foreign write is pending without a heartbeat.
     """
     started_s = session.ctx.clock.monotonic_s()
-    service.refuse_unfit(session.loader.load())
+    service.refuse_table(session.loader.load())
     recover(session)
     session.is_clean = False  # until a write has ended well
     for tried in range(TRIES_MAX):

@@ -20,6 +20,7 @@ from hudi_ops.services.base.choice import Choice
 from hudi_ops.timeline.content.footprint import Footprint, encode_footprint, footprint_of
 from hudi_ops.timeline.log.entries import Entry, Plan
 from hudi_ops.timeline.log.reserve import known_times
+from hudi_ops.timeline.since import Since
 from hudi_ops.timeline.state import TableState
 
 logger = logging.getLogger(__name__)
@@ -135,10 +136,7 @@ def refuse_overtaken(session: Session, draft: Draft, state: TableState) -> None:
     Raises:
         Conflict: a write that overlaps completed since the state from which the inputs were chosen.
     """
-    before = {(one.time, one.completion_time) for one in draft.begun.timeline.completed_writes}
-    for other in state.timeline.completed_writes:
-        if (other.time, other.completion_time) in before:
-            continue
+    for other in Since(draft.begun, state).completed:
         metadata = session.commits.metadata(state.timeline, other)
         touched = footprint_of(metadata) if metadata is not None else None
         if touched is None or draft.footprint is None or draft.footprint.overlap(touched):

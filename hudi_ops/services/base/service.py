@@ -127,7 +127,7 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
     role: ClassVar[Role] = "service"
 
     @abstractmethod
-    def refuse_unfit(self, state: TableState) -> None:
+    def refuse_table(self, state: TableState) -> None:
         """Refuse a table that the service has no work on.
 
         Raises:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hudi_ops.commit.session import Session
-from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Unsupported
 from hudi_ops.index.simple_bucket import groups_by_bucket
 from hudi_ops.metadata.reader.listing import open_listing
@@ -32,8 +31,7 @@ def live_slices(session: Session, state: TableState, partitions: Sequence[str] |
         Conflict: a file was removed while the table was looked at.
     """
     storage, config = session.ctx.storage, state.config
-    # Executors would not help: listing costs waiting, not work.
-    engine = session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else None
+    engine = session.ctx.local_engine
     moment = Moment(storage, config, state.timeline, session.commits, is_whole=partitions is None, is_writing=True)
     if partitions is not None:
         return moment.slices(open_listing(storage, config, None, "storage", engine).files(partitions), "storage")

@@ -24,8 +24,8 @@ from hudi_ops.timeline.content.footprint import BUCKET_DIGITS, Footprint
 from hudi_ops.timeline.content.plan_bytes import encode_compaction, slice_metrics
 from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.entries import Complete
 from hudi_ops.timeline.names import REWRITING_ACTIONS
+from hudi_ops.timeline.since import Since
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.slices import merge_order
@@ -118,10 +118,7 @@ class CompactionDraft:
         return replace(self.choice, planned=kept, pending=[*self.choice.pending, *gone])
 
     def _completed_since(self, state: TableState) -> Iterable[tuple[Instant, CommitMetadata]]:
-        before = {(one.time, one.completion_time) for one in self.begun.timeline.completed_writes}
-        for other in sorted(state.timeline.completed_writes, key=lambda one: one.completion_time):
-            if (other.time, other.completion_time) in before:
-                continue
+        for other in Since(self.begun, state).completed:
             metadata = self.session.commits.metadata(state.timeline, other)
             if metadata is None:
                 raise Conflict(
@@ -138,22 +135,11 @@ class CompactionDraft:
         Raises:
             Conflict: something has.
         """
-        now = {(one.time, one.completion_time) for one in state.timeline.completed_writes}
-        undone = [
-            one
-            for one in self.begun.timeline.completed_writes
-            if one.time >= state.timeline.start and (one.time, one.completion_time) not in now
-        ]
-        gone = [one.instant for one in lost_from_sight(self.session.ctx.storage, self.begun, state)]
-        archived = [
-            entry.instant
-            for slot, entry in state.log.completes()
-            if slot > self.begun.log.head
-            and isinstance(entry, Complete)
-            and entry.action != "rollback"
-            and state.timeline.find(entry.instant, entry.action) is None
-        ]
-        for what, times in (("undone", [one.time for one in undone]), ("archived", [*gone, *archived])):
+        since = Since(self.begun, state)
+        undone = [write.time for write in since.undone]
+        gone = [write.instant for write in lost_from_sight(self.session.ctx.storage, self.begun, state)]
+        gone += [entry.instant for entry in since.archived]
+        for what, times in (("undone", undone), ("archived", gone)):
             if times:
                 raise Conflict(
                     f"{times[0]} was {what} while the plan was made",

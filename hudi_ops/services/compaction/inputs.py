@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
-from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Conflict, Corrupt
 from hudi_ops.files.names import data_path, parse_data_file
 from hudi_ops.services.base.pending import cancel_advice
 from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice
+from hudi_ops.timeline.since import Since
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.slices import Slice, merge_order
@@ -57,9 +57,7 @@ def inputs_of_plan(session: Session, state: TableState, instant: str, plan: Comp
         if (one.partition_path, one.file_id) not in hidden and one.log_files
     ]
     paths = [path for _, one in live for path in _paths(one)]
-    # Looking at files costs waiting, not work: executors would not help.
-    engine = session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else LocalEngine()
-    found = dict(zip(paths, engine.map(session.ctx.storage.head, paths), strict=True))
+    found = dict(zip(paths, session.ctx.local_engine.map(session.ctx.storage.head, paths), strict=True))
     for path, info in found.items():
         if info is None:
             raise Corrupt(
@@ -94,9 +92,8 @@ def refuse_missing_log_files(
         Conflict: names the first such file.
     """
     planned = {(one.partition_path, one.file_id): one for one in plan.slices}
-    looked_at = {(one.time, one.completion_time) for one in seen.timeline.completed_writes} if seen else set()
-    for other in state.timeline.completed_writes:
-        if other.completion_time >= instant or (other.time, other.completion_time) in looked_at:
+    for other in Since(seen, state).completed if seen is not None else state.timeline.completed_writes:
+        if other.completion_time >= instant:
             continue
         metadata = session.commits.metadata(state.timeline, other)
         for stat in metadata.stats if metadata is not None else ():

@@ -13,7 +13,6 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
-from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost
@@ -53,7 +52,7 @@ class Compaction(
     role = "compaction"
     run = staticmethod(compact_slice)
 
-    def refuse_unfit(self, state: TableState) -> None:
+    def refuse_table(self, state: TableState) -> None:
         """Refuse copy-on-write tables and tables that cannot be written."""
         refuse_without_logs(state)
         refuse_unwritable(state.config)
@@ -100,8 +99,7 @@ class Compaction(
 
     def files_unannounced(self, session: Session, attempt: Attempt, plan: CompactionPlan) -> list[str]:
         """Return base files of the plan's groups that carry its instant, by a listing of their partitions."""
-        engine = session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else None
-        listing = StorageListing(session.ctx.storage, is_partitioned=True, engine=engine)
+        listing = StorageListing(session.ctx.storage, is_partitioned=True, engine=session.ctx.local_engine)
         held = listing.files(sorted({planned.partition_path for planned in plan.slices}))
         groups = {(planned.partition_path, planned.file_id) for planned in plan.slices}
         return [

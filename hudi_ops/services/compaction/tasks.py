@@ -14,25 +14,22 @@ from typing import Any
 import pyarrow as pa
 
 from hudi_ops.commit.apply.metadata_delta import wanted_facts
-from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.config.columns import FILE_NAME, RECORD_KEY
 from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, encode_base_file, stored_schema
+from hudi_ops.files.base.output import BaseFileOutput
 from hudi_ops.files.base.writer import ROW_GROUP_BYTES, BaseFileWriter
-from hudi_ops.files.names import base_file_name, data_path
+from hudi_ops.files.names import base_file_name
 from hudi_ops.files.slice.slice_scan import MergeCounts, SliceScan, SliceTask
 from hudi_ops.files.statistics.collect import facts_of_base
 from hudi_ops.files.statistics.statistics import NO_FACTS, FileFacts, WantedFacts
-from hudi_ops.formats import partition_metadata
 from hudi_ops.kernels.meta_columns import with_file_name
 from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.service import Run
 from hudi_ops.services.compaction.cost import COPIES, memory_of
 from hudi_ops.services.compaction.inputs import PlanInputs, SliceInput
-from hudi_ops.storage.claim import ensure
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.timeline.content.plans import CompactionPlan
-from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.view.schema import table_schema
 
 GROUPS_IN_MEMORY = 8
@@ -70,9 +67,11 @@ class CompactTask:
         return self.source.bytes_in
 
     @property
-    def file_name(self) -> str:
-        """Name of the base file that is written."""
-        return base_file_name(self.source.file_id, self.source.number, self.epoch, self.instant)
+    def output(self) -> BaseFileOutput:
+        """The base file that is written."""
+        source = self.source
+        name = base_file_name(source.file_id, source.number, self.epoch, self.instant)
+        return BaseFileOutput(self.storage, self.instant, *source.key, name, source.base)
 
 
 @dataclass(frozen=True)
@@ -133,13 +132,13 @@ def compact_slice(task: CompactTask) -> CompactedSlice:
     """
     streaming = task.streaming or unfolds_beyond(task)
     scan = SliceScan(task.scan, streaming=streaming)
-    path = data_path(task.source.partition_path, task.file_name)
+    path = task.output.path
     if not streaming:
         rows = _named(task, scan.table())
         body = _encoded(task, rows, scan.counts)
-        _put(task, path, body)
+        task.output.put(body)
         facts = facts_of_base(path, body, task.stored, task.wanted, rows=rows)
-        return CompactedSlice(_stat(task, path, rows.num_rows, body.size, scan.counts), scan.counts, streaming, facts)
+        return CompactedSlice(_stat(task, rows.num_rows, body.size, scan.counts), scan.counts, streaming, facts)
     previous = BaseFileReader(task.storage, task.source.base.path) if task.source.base is not None else None
     with BaseFileWriter(
         task.stored,
@@ -154,9 +153,9 @@ def compact_slice(task: CompactTask) -> CompactedSlice:
         for batch in scan.batches():
             writer.write(_named(task, pa.Table.from_batches([batch])))
         body = writer.finish()
-        _put(task, path, body)
+        task.output.put(body)
         facts = facts_of_base(path, body, task.stored, task.wanted)
-        return CompactedSlice(_stat(task, path, writer.rows, body.size, scan.counts), scan.counts, streaming, facts)
+        return CompactedSlice(_stat(task, writer.rows, body.size, scan.counts), scan.counts, streaming, facts)
 
 
 def unfolds_beyond(task: CompactTask) -> bool:
@@ -183,7 +182,7 @@ def _named(task: CompactTask, rows: pa.Table) -> pa.Table:
     if place < 0:
         return rows
     empty = pa.chunked_array([pa.nulls(rows.num_rows, pa.string())])
-    return with_file_name(rows.add_column(place, task.stored.field(place), empty), task.file_name)
+    return with_file_name(rows.add_column(place, task.stored.field(place), empty), task.output.name)
 
 
 def _encoded(task: CompactTask, rows: pa.Table, counts: MergeCounts) -> pa.Buffer:
@@ -196,42 +195,17 @@ def _encoded(task: CompactTask, rows: pa.Table, counts: MergeCounts) -> pa.Buffe
     return encode_base_file(rows, task.table_name, task.settings, reader.footer.bloom, added, previous)
 
 
-def _put(task: CompactTask, path: str, body: pa.Buffer) -> None:
-    put_marker(task.storage, task.instant, path, replaces=task.source.base is not None)
-    if task.source.base is None:
-        partition = task.source.partition_path
-        of_partition = data_path(partition, partition_metadata.FILE_NAME)
-        if task.storage.head(of_partition) is None:
-            depth = len(partition.split("/")) if partition else 0
-            ensure(
-                task.storage, of_partition, partition_metadata.dumps(task.instant, depth, ms_of_instant(task.instant))
-            )
-    task.storage.put(path, body)
-
-
-def _stat(task: CompactTask, path: str, rows: int, size_bytes: int, counts: MergeCounts) -> WriteStat:
-    base = task.source.base
+def _stat(task: CompactTask, rows: int, size_bytes: int, counts: MergeCounts) -> WriteStat:
     other: dict[str, Any] = {
         "totalLogFilesCompacted": len(task.source.logs),
         "totalLogSizeCompacted": task.source.log_bytes,
         "totalLogBlocks": counts.log_blocks,
         "totalCorruptLogBlock": counts.corrupt_blocks,
         "totalLogRecords": counts.log_records,
-        # In Apache Hudi's words: keys that the log files hold, whatever became of them.
+        # Apache Hudi counts keys that the log files hold, whatever became of them.
         "totalUpdatedRecordsCompacted": counts.updated + counts.deleted + counts.inserted + counts.ignored,
         "numUpdates": 0,
     }
-    return WriteStat(
-        file_id=task.source.file_id,
-        path=path,
-        partition_path=task.source.partition_path,
-        prev_commit=base.instant if base is not None else "null",
-        prev_base_file=base.name if base is not None else None,
-        num_writes=rows,
-        num_inserts=counts.inserted,
-        num_update_writes=counts.updated,
-        num_deletes=counts.deleted,
-        total_write_bytes=size_bytes,
-        file_size_in_bytes=size_bytes,
-        other=other,
+    return task.output.stat(
+        rows, size_bytes, inserted=counts.inserted, updated=counts.updated, deleted=counts.deleted, other=other
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hudi_ops.commit.session import Session
-from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Corrupt, NotFound, Unsupported
 from hudi_ops.files.log.log_file import LogFileReader
 from hudi_ops.files.log.visible_blocks import BlockInstants, visible_blocks
@@ -45,9 +44,7 @@ def unmergeable(session: Session, state: TableState, candidates: Sequence[Candid
             return error.found or error.what
         return ""
 
-    # Executors would not help: this costs waiting, not work.
-    engine = session.ctx.engine if isinstance(session.ctx.engine, LocalEngine) else LocalEngine()
-    reasons = zip(foreign, engine.map(reason, foreign), strict=True)
+    reasons = zip(foreign, session.ctx.local_engine.map(reason, foreign), strict=True)
     return {one.key: found for one, found in reasons if found}
 
 

@@ -11,14 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-import pyarrow as pa
-
+from hudi_ops.commit.checks import refuse_changed_columns
 from hudi_ops.commit.recover.recover import finish_unfinished
 from hudi_ops.commit.session import Session
 from hudi_ops.config.table import INDEX_DEFINITIONS, INDEX_DEFINITIONS_PATH
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import NOTHING_LANDED, Cancelled, Conflict
-from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.metadata.definitions import statistics_of, with_definitions
 from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
@@ -87,9 +85,8 @@ class _Build:
 
     session: Session
     partitions: tuple[MetadataPartition, ...]
-    had: tuple[str, ...]
+    begun: TableState
     instant: str
-    schema: pa.Schema
     building: Building
     reader: FactReader
     groups: dict[MetadataPartition, int] = field(default_factory=dict)
@@ -177,9 +174,7 @@ def _build(
             statistics = statistics_of(schema, state.config, definitions)
             building = Building(state.config.version, place.instant, statistics)
             reader = FactReader(session, state, engine, keeper.check, progress, schema, wanted, statistics)
-            build = _Build(
-                session, wanted, state.config.all_metadata_partitions, place.instant, schema, building, reader
-            )
+            build = _Build(session, wanted, state, place.instant, building, reader)
             put_properties(session.ctx.storage, state.config, session.ctx.clock.now_ms())
             seen = look(session, state)
             _begin(build, seen)
@@ -228,7 +223,7 @@ def _complete(build: _Build, seen: Look, check: Callable[[], None]) -> int:
             return rounds
         check()
         state = build.session.loader.load()
-        _refuse_changed_columns(build, state)
+        refuse_changed_columns(build.session, build.begun, state)
         after = look(build.session, state, seen)
         _add(build, seen, after, rounds + 1)
         seen = after
@@ -337,11 +332,12 @@ def _refuse_changed(build: _Build, state: TableState) -> None:
             instant=build.instant,
             next_step="run the same call again; if it repeats, see why this machine stands still for so long",
         )
-    if state.config.all_metadata_partitions != build.had:
+    had = build.begun.config.all_metadata_partitions
+    if state.config.all_metadata_partitions != had:
         raise Conflict(
             "the metadata table got or lost partitions while others of it were built",
             table=state.config.name,
-            expected=", ".join(build.had) or "none",
+            expected=", ".join(had) or "none",
             found=", ".join(state.config.all_metadata_partitions) or "none",
             next_step="run the same call again",
         )
@@ -356,15 +352,5 @@ def _refuse_cleared(build: _Build, state: TableState, is_there: bool) -> None:
             instant=build.instant,
             expected="its instant on the metadata table's timeline",
             found="none",
-            next_step="run the same call again",
-        )
-
-
-def _refuse_changed_columns(build: _Build, state: TableState) -> None:
-    now = table_schema(state.config, state.timeline, build.session.commits)
-    if stored_schema(now, True) != stored_schema(build.schema, True):
-        raise Conflict(
-            "the table's columns changed while its metadata table was built",
-            table=state.config.name,
             next_step="run the same call again",
         )

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from hudi_ops.commit.checks import refuse_indexing
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.config.table import (
@@ -112,7 +113,7 @@ def drop_metadata(
             return None
         if not to_build:
             _refuse_index(state.config, state.log.properties.facts.index, dropped)
-        _refuse_indexing(state)
+        refuse_indexing(state)
         is_whole = dropped == _listed(state.config) or names is None
         return Properties(
             **session.entry(state, f"drop metadata table {session.ctx.ids.new_id()}"),
@@ -206,22 +207,6 @@ def _refuse_changed(before: TableConfig, now: TableConfig) -> None:
             expected=", ".join(sorted(_listed(before))) or "none",
             found=", ".join(sorted(_listed(now))) or "none",
             next_step="run the same call again",
-        )
-
-
-def _refuse_indexing(state: TableState) -> None:
-    """An index that is being built may be one of them, or be made of them.
-
-    Raises:
-        Busy: Apache Hudi builds one.
-    """
-    indexing = next((one for one in state.timeline.pending if one.kind == "indexing"), None)
-    if indexing is not None:
-        raise Busy(
-            "an index of the metadata table is being built",
-            table=state.config.name,
-            instant=indexing.time,
-            next_step="finish or drop the index with Apache Hudi, then run the same call again",
         )
 
 

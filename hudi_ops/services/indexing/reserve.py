@@ -10,6 +10,7 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from hudi_ops.commit.checks import refuse_indexing
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.undo.cancel import cancel_write
@@ -103,14 +104,8 @@ def refuse_unbuildable(session: Session, state: TableState) -> None:
         Busy: an index is being built by Apache Hudi, or its buckets are being resized.
     """
     refuse_unwritable(state.config)
+    refuse_indexing(state)
     for one in state.timeline.pending:
-        if one.kind == "indexing":
-            raise Busy(
-                "Apache Hudi is building an index",
-                table=state.config.name,
-                instant=one.time,
-                next_step="finish or drop the index with Apache Hudi, then run the same call again",
-            )
         plan = read_plan(session.ctx.storage, state.timeline, one) if one.kind == "replacecommit" else None
         if isinstance(plan, ReplacePlan) and _RESIZE in plan.strategy:
             raise Busy(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hudi_ops.commit.checks import was_completed
 from hudi_ops.commit.recover.dead_writers import is_dead
 from hudi_ops.commit.recover.recover import finish_unfinished, recover
 from hudi_ops.commit.session import Session
@@ -22,11 +23,8 @@ from hudi_ops.commit.undo.rollback import Undone, may_be_foreign, roll_back
 from hudi_ops.commit.undo.unclaimed_files import files_of
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.errors import Busy, Conflict, InvalidRequest, Unsupported
-from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.rollbacks import rollback_of
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.timeline.log.cancelled import fate_of
-from hudi_ops.timeline.log.entries import Complete
 from hudi_ops.timeline.names import WRITE_ACTIONS, State
 from hudi_ops.timeline.state import TableState
 
@@ -254,9 +252,7 @@ def _absent(session: Session, state: TableState, instant: str) -> RollbackResult
                 f"rollback {done.time} of it is under way; once its process has ended, `hudi-ops recover` finishes it"
             )
         return RollbackResult(state.config.name, instant, "", "", done.time if done else None, (), note=note)
-    fate = fate_of(session.ctx.storage, state, instant)
-    archived = any(one.time == instant for one in load_history(session.ctx.storage, state.config).instants)
-    is_completed = archived or (fate is not None and isinstance(fate[1], Complete))
+    is_completed = was_completed(session, state, instant)
     raise InvalidRequest(
         "this instant was completed and archived" if is_completed else "no such instant",
         table=state.config.name,

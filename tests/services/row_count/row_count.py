@@ -61,7 +61,7 @@ class RowCount(TableService[int, CleanPlan, Inputs, CountTask, int, CountResult]
 
     action, command, plan_type, result_type = "clean", "row-count", CleanPlan, CountResult
 
-    def refuse_unfit(self, state: TableState) -> None:
+    def refuse_table(self, state: TableState) -> None:
         refuse_unwritable(state.config)
 
     def choose(self, session: Session, state: TableState, request: int) -> Choice:
