@@ -71,7 +71,7 @@ def work() -> dict[str, Any]:
     )
     chosen = {
         "strategy": options.strategy,
-        "least": options.least,
+        "threshold": options.least,
         "max_bytes": options.max_bytes,
         "partitions": options.partitions,
     }

@@ -59,7 +59,7 @@ class Ours:
     def plan(self, job: Job) -> None:
         """Publish a plan of all slices."""
         opened = Table.open(job.table, engine=self._engine)
-        result = opened.plan_compaction(strategy="count", least=1)
+        result = opened.plan_compaction(strategy="count", threshold=1)
         opened.close()
         assert result.instant is not None, result
 

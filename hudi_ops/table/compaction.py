@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from hudi_ops.commit.session import Session
-from hudi_ops.services.base.engine import EngineName
+from hudi_ops.config.requests import CompactionRequest, EngineName
 from hudi_ops.services.base.execute import execute, plan_and_execute
 from hudi_ops.services.base.plan import left_plan, left_plan_result, plan, preview
 from hudi_ops.services.base.result import PlanResult, Progress
 from hudi_ops.services.base.service import Execution
-from hudi_ops.services.compaction.choose import CompactionRequest, empty_choice
+from hudi_ops.services.compaction.choose import empty_choice
 from hudi_ops.services.compaction.result import CompactResult
 from hudi_ops.services.compaction.service import COMPACTION
 
@@ -24,20 +25,22 @@ class CompactableTable:
         self,
         strategy: str = "size",
         *,
-        least: float | None = None,
+        threshold: float | None = None,
         max_bytes: int | None = None,
         partitions: Sequence[str] = (),
         dry_run: bool = False,
         resume: bool = False,
+        **old: Any,
     ) -> PlanResult:
         """Decide which file groups are compacted next. Whoever calls `compact` executes it; ingestion goes on meanwhile.
 
         Args:
             strategy: which come first: `size`, most bytes of log files; `count`, most log files; `commits`, most delta commits
                 since they were compacted; `age`, oldest log file.
-            least: what measures less waits, in bytes, files, commits or seconds; None: 1 byte, 5 files, 5 commits, 1 hour.
+            threshold: what measures less waits, in bytes, files, commits or seconds; None: 1 byte, 5, 5, 1 hour.
             max_bytes: the plan reads at most so many bytes, one file group at least; None: no limit.
             partitions: paths, or patterns of them, as `delete_partition` takes; none: all.
+            old: `least`, the old name of `threshold`.
             dry_run: say what would be planned, and what it would cost; change nothing.
             resume: give a plan that was left, on which nobody works, where there is one, and make none.
 
@@ -46,7 +49,9 @@ class CompactableTable:
             Unsupported: the table cannot be written, or the log files of all that could be planned cannot be merged.
             Conflict: others took what was chosen, again and again.
         """
-        request = CompactionRequest(strategy, least, max_bytes, _listed(partitions))
+        request = CompactionRequest(
+            strategy=strategy, threshold=threshold, max_bytes=max_bytes, partitions=partitions, **old
+        )
         choice = empty_choice(request)
         if resume and not dry_run and (left := left_plan(self._session, COMPACTION)) is not None:
             return left_plan_result(self._session, COMPACTION, choice, left)
@@ -57,15 +62,17 @@ class CompactableTable:
         self,
         strategy: str = "size",
         *,
-        least: float | None = None,
+        threshold: float | None = None,
         max_bytes: int | None = None,
         partitions: Sequence[str] = (),
+        **old: Any,
     ) -> PlanResult:
         """Why file groups would be planned, or would not: each with its reason, and one sentence for the whole; changes nothing.
 
         Args:
             strategy: as in `plan_compaction`.
-            least: as there.
+            threshold: as there.
+            old: `least`, the old name of `threshold`.
             max_bytes: as there.
             partitions: as there.
 
@@ -73,7 +80,9 @@ class CompactableTable:
             InvalidRequest: as `plan_compaction` does.
             Unsupported: the table cannot be written.
         """
-        return self.plan_compaction(strategy, least=least, max_bytes=max_bytes, partitions=partitions, dry_run=True)
+        return self.plan_compaction(
+            strategy, threshold=threshold, max_bytes=max_bytes, partitions=partitions, dry_run=True, **old
+        )
 
     def execute_compaction(
         self,
@@ -110,20 +119,22 @@ class CompactableTable:
         instant: str | None = None,
         *,
         strategy: str = "size",
-        least: float | None = None,
+        threshold: float | None = None,
         max_bytes: int | None = None,
         partitions: Sequence[str] = (),
         engine: EngineName = "auto",
         memory_bytes: int | None = None,
         abandoned: bool = False,
         progress: Callable[[Progress], None] = lambda progress: None,
+        **old: Any,
     ) -> CompactResult:
         """Merge log files into new base files: go on with a plan that was left, else make one and execute it.
 
         Args:
             instant: execute this plan, and make none.
             strategy: as in `plan_compaction`.
-            least: as there.
+            threshold: as there.
+            old: `least`, the old name of `threshold`.
             max_bytes: as there.
             partitions: as there.
             engine: as in `execute_compaction`.
@@ -140,11 +151,8 @@ class CompactableTable:
             Corrupt: a file of it is damaged, or gone; the plan stays.
         """
         how = Execution(engine, memory_bytes, abandoned, progress)
-        request = CompactionRequest(strategy, least, max_bytes, _listed(partitions))
-        request.checked()
+        request = CompactionRequest(
+            strategy=strategy, threshold=threshold, max_bytes=max_bytes, partitions=partitions, **old
+        )
         done: CompactResult = plan_and_execute(self._session, COMPACTION, request, how, instant)
         return done
-
-
-def _listed(partitions: Sequence[str]) -> tuple[str, ...]:
-    return (partitions,) if isinstance(partitions, str) else tuple(partitions)

@@ -8,7 +8,8 @@ from typing import Any
 from hudi_ops.commit.ledger import Offer
 from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
-from hudi_ops.services.base.engine import EngineName, choose_engine, choose_frame_engine
+from hudi_ops.config.requests import EngineName
+from hudi_ops.services.base.engine import choose_engine, choose_frame_engine
 from hudi_ops.services.write.batch import Batch
 from hudi_ops.services.write.folder import SourceFolder, ingest_folder
 from hudi_ops.services.write.ingest import IngestResult, ingest

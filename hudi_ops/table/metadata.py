@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hudi_ops.commit.session import Session
-from hudi_ops.services.base.engine import EngineName
+from hudi_ops.config.requests import EngineName
 from hudi_ops.services.indexing.build import BuildResult, build_metadata
 from hudi_ops.services.indexing.drop import DropResult, drop_metadata
 from hudi_ops.services.indexing.tasks import Progress

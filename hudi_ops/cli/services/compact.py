@@ -112,7 +112,7 @@ def compact(
     _refuse_mixed(mode, instant, dry_run)
     chosen: dict[str, Any] = {
         "strategy": strategy,
-        "least": _amount(strategy, least),
+        "threshold": _amount(strategy, least),
         "max_bytes": parse_bytes(max_bytes, "--max-bytes") if max_bytes else None,
         "partitions": tuple(partition or ()),
     }

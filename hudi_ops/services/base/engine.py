@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any
 
+from hudi_ops.config.requests import checked_engine
 from hudi_ops.engine.frames import has_executors
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine, FrameEngine
 from hudi_ops.errors import InvalidRequest
-
-EngineName = Literal["auto", "local", "spark"]
 
 LOCAL_BYTES_MAX = 512 * 1024 * 1024
 """Bytes up to which one process is taken: below it, handing work to Spark costs more than the work."""
@@ -40,8 +39,7 @@ def refuse_unknown_engine(name: str) -> None:
     Raises:
         InvalidRequest: there is no such engine.
     """
-    if name not in get_args(EngineName):
-        raise InvalidRequest(f"unknown engine {name!r}", expected="auto, local or spark", found=name)
+    checked_engine(name)
 
 
 def choose_by_bytes(name: str, size_bytes: int, given: Engine, what: str) -> tuple[Engine, str]:

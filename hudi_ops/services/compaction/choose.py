@@ -11,8 +11,9 @@ from enum import StrEnum
 
 from hudi_ops.commit.pending import pending_inputs
 from hudi_ops.commit.session import Session
+from hudi_ops.config.requests import CompactionRequest
 from hudi_ops.errors import InvalidRequest, Unsupported
-from hudi_ops.services.base.choice import Candidate, Choice, Strategy, measured, within
+from hudi_ops.services.base.choice import Candidate, Choice, measured, within
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.compaction.partitions import partitions_to_plan
 from hudi_ops.services.compaction.strategies import parse_strategy
@@ -32,35 +33,6 @@ class LeftReason(StrEnum):
     UNMERGEABLE = "log files that cannot be merged here"
 
 
-@dataclass(frozen=True)
-class CompactionRequest:
-    """What to plan.
-
-    Attributes:
-        strategy: `size`, `count`, `commits` or `age`; see `strategies`.
-        threshold: file groups that measure less wait, in the strategy's unit; None: the strategy's own.
-        max_bytes: bytes of base and log files that one plan reads, one file group at least; None: no limit.
-        partitions: paths, or patterns of paths; none: all.
-    """
-
-    strategy: str = "size"
-    threshold: float | None = None
-    max_bytes: int | None = None
-    partitions: tuple[str, ...] = ()
-
-    def checked(self) -> Strategy:
-        """Return the strategy.
-
-        Raises:
-            InvalidRequest: an unknown strategy, or a threshold or limit that nothing can meet.
-        """
-        found = parse_strategy(self.strategy)
-        for name, value in (("threshold", self.threshold), ("limit of bytes", self.max_bytes)):
-            if value is not None and value < (0 if name == "threshold" else 1):
-                raise InvalidRequest(f"a {name} of {value} is not possible", expected="a positive number")
-        return found
-
-
 @dataclass
 class CompactionChoice(Choice):
     """The choice of a compaction. `elsewhere` are partitions with log files that the request leaves out."""
@@ -73,12 +45,8 @@ class CompactionChoice(Choice):
 
 
 def empty_choice(request: CompactionRequest) -> CompactionChoice:
-    """Return the choice of a request before any file group was looked at.
-
-    Raises:
-        InvalidRequest: a wrong request.
-    """
-    strategy = request.checked()
+    """Return the choice of a request before any file group was looked at."""
+    strategy = parse_strategy(request.strategy)
     threshold = strategy.threshold if request.threshold is None else request.threshold
     others: dict[str, list[tuple[Candidate, str]]] = {LeftReason.UNMERGEABLE: []}
     return CompactionChoice("compact", "log files", strategy, threshold, request.max_bytes, others=others)
@@ -88,7 +56,7 @@ def choose(session: Session, state: TableState, request: CompactionRequest) -> C
     """Choose the file groups of a plan; change nothing.
 
     Raises:
-        InvalidRequest: a wrong request, or a partition that the table does not have.
+        InvalidRequest: a partition that the table does not have.
     """
     choice = empty_choice(request)
     free: list[Candidate] = []

@@ -13,6 +13,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.config.requests import CompactionRequest
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost
@@ -20,7 +21,6 @@ from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.compaction.choose import (
     CompactionChoice,
-    CompactionRequest,
     choose,
     refuse_unmergeable,
     refuse_without_logs,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hudi_ops.errors import InvalidRequest
+from hudi_ops.config.requests import checked_strategy
 from hudi_ops.services.base.choice import Strategy
 
 STRATEGIES = {
@@ -23,7 +23,4 @@ def parse_strategy(name: str) -> Strategy:
     Raises:
         InvalidRequest: no strategy has this name.
     """
-    found = STRATEGIES.get(name.lower())
-    if found is None:
-        raise InvalidRequest(f"unknown compaction strategy {name!r}", expected=" or ".join(STRATEGIES), found=name)
-    return found
+    return STRATEGIES[checked_strategy(name)]

@@ -10,8 +10,9 @@ from hudi_ops.commit.recover.recover import finish_unfinished
 from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
+from hudi_ops.config.requests import EngineName
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.services.base.engine import EngineName, choose_engine
+from hudi_ops.services.base.engine import choose_engine
 from hudi_ops.services.write.batch import Batch, KeptChunks
 from hudi_ops.services.write.ingest import IngestResult, ingest, nothing_new
 from hudi_ops.services.write.operations import UPSERT, Replaces, WriteOperation

@@ -6,8 +6,8 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hudi_ops.config.requests import checked_operation
 from hudi_ops.config.table import TableConfig
-from hudi_ops.errors import InvalidRequest
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.timeline.timeline_schemas import REQUESTED_REPLACE_METADATA
 from hudi_ops.kernels.merging.merge import Operation
@@ -126,15 +126,4 @@ def parse_operation(name: str) -> WriteOperation:
     Raises:
         InvalidRequest: none has it.
     """
-    found = INGESTING.get(name.lower())
-    if found is None:
-        removes = {"delete_partition": "delete-partition", "truncate": "truncate"}.get(name.lower())
-        raise InvalidRequest(
-            f"unknown operation {name!r}",
-            expected=" or ".join(INGESTING),
-            found=name,
-            next_step=f"call `hudi-ops {removes}`: it takes no rows"
-            if removes
-            else "pass one of these as the operation",
-        )
-    return found
+    return INGESTING[checked_operation(name)]

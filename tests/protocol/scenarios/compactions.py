@@ -8,11 +8,11 @@ from functools import cache
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.config.requests import CompactionRequest
 from hudi_ops.context import TableContext
 from hudi_ops.services.base.execute import execute
 from hudi_ops.services.base.plan import plan
 from hudi_ops.services.base.service import Execution
-from hudi_ops.services.compaction.choose import CompactionRequest
 from hudi_ops.services.compaction.service import COMPACTION
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.steps import Trouble

@@ -86,7 +86,7 @@ def test_unknown_strategies_and_thresholds_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="unknown compaction strategy 'newest'"):
         parse_strategy("newest")
     table = table_of(make_logged(), ManualClock(NOW_MS), "planner")
-    for wrong in ({"least": -1}, {"max_bytes": 0}, {"strategy": "biggest"}, {"partitions": ["part=nowhere"]}):
+    for wrong in ({"threshold": -1}, {"max_bytes": 0}, {"strategy": "biggest"}, {"partitions": ["part=nowhere"]}):
         with pytest.raises(InvalidRequest):
             table.plan_compaction(**wrong)
 
@@ -127,7 +127,7 @@ def test_the_plan_on_the_timeline_is_what_was_told(storage: MemoryStorage) -> No
 
 def test_each_reason_is_told_with_its_number(storage: MemoryStorage) -> None:
     table = table_of(storage, ManualClock(NOW_MS), "planner")
-    below = table.explain_compaction("count", least=3)
+    below = table.explain_compaction("count", threshold=3)
     assert below.counts == {
         Reason.PLANNED: 0,
         Reason.BELOW_THRESHOLD: 2,
@@ -160,10 +160,10 @@ def test_a_table_without_log_files_and_one_that_cannot_have_any_say_so() -> None
 def test_commits_are_counted_since_the_group_was_compacted(storage: MemoryStorage) -> None:
     clock = ManualClock(NOW_MS, tick_ms=1)
     table = table_of(storage, clock, "planner")
-    assert [one.measure for one in table.explain_compaction("commits", least=1).planned] == [2, 2]
+    assert [one.measure for one in table.explain_compaction("commits", threshold=1).planned] == [2, 2]
     table.compact(partitions=["part=p0"])
     table.ingest(FOURTH)
-    found = {one.partition_path: one.measure for one in table.explain_compaction("commits", least=1).planned}
+    found = {one.partition_path: one.measure for one in table.explain_compaction("commits", threshold=1).planned}
     assert found["part=p0"] == 1
     assert found["part=p1"] == 3
 
