@@ -1,4 +1,4 @@
-"""For every test: the tables that Apache Hudi itself wrote, the settings of Hypothesis, and what makes a run of all tests short."""
+"""For every test: the tables that Apache Hudi itself wrote, the settings of Hypothesis, the tiers, what keeps a run short."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import gc
 import logging
 import os
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from _pytest.terminal import TerminalReporter
 from hypothesis import settings
+
+from tests.durations import report_durations
+from tests.tiers import TIERS, lines, select_quick
 
 # Examples are bounded in number, not in time: a slow machine is no bug in the code under test.
 settings.register_profile("no-deadline", deadline=None)
@@ -49,16 +55,69 @@ def hudi_fixture_names() -> list[str]:
     return sorted(path.stem for path in _ZIPS.glob("*.zip"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the tier, and the file that keeps the durations; bin/test gives both."""
+    group = parser.getgroup("hudi_ops")
+    group.addoption("--tier", choices=TIERS, help="bounds of the tests (default: full); quick also leaves tests out")
+    group.addoption("--keep-durations", type=Path, metavar="FILE", help="print the slowest files and keep them in FILE")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Files are given to workers in the order of collection: by their number of tests, the longest would come last."""
+    """Set the tier before a test module reads it, and keep the order of collection.
+
+    Workers would get files by their number of tests, and the longest file would come last.
+    """
+    if config.option.tier:
+        os.environ["HUDI_OPS_TIER"] = config.option.tier
+    if config.option.tier == "soak":
+        os.environ["HUDI_OPS_SOAK"] = "1"
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take long come first, so that all workers end at the same time; within a folder nothing changes its place."""
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Group tests by the table of `tests/groups.py` for `--dist=loadgroup`."""
+    from tests.groups import GroupScheduling
+
+    return GroupScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+_LEFT_OUT: Counter[tuple[str, str]] = Counter()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the quick tier does not hold, and put files that take long first.
+
+    All workers are to end at the same time. Within a folder nothing changes its place.
+    """
+    if config.option.tier == "quick":
+        _LEFT_OUT.update(select_quick(config, items))
     ranks = {_TESTS / folder: rank for rank, folder in enumerate(_LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.path.parent, len(ranks)))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send what a worker left out to the process that prints it."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = list(_LEFT_OUT.items())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker left out; every worker collects the same tests."""
+    sent = getattr(node, "workeroutput", {}).get("left_out", [])
+    _LEFT_OUT.update({tuple(place): count for place, count in sent if tuple(place) not in _LEFT_OUT})
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    """Print what the quick tier left out, and the slowest files."""
+    if _LEFT_OUT:
+        terminalreporter.section(f"left out by the quick tier: {_LEFT_OUT.total()} tests; bin/test --full has them")
+        for line in lines(_LEFT_OUT.items()):
+            terminalreporter.write_line(line)
+    if config.option.keep_durations:
+        report_durations(terminalreporter, config.option.keep_durations)
 
 
 def pytest_collection_finish() -> None:

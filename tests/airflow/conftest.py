@@ -19,7 +19,7 @@ _HOME = Path(tempfile.mkdtemp(prefix="hudi-ops-airflow-"))
 atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
 
 # What chooses tests and their bounds is read by files that are collected after this one.
-KEPT = {"HUDI_OPS_SOAK", "HUDI_OPS_SEED", "HUDI_OPS_INTEROP"}
+KEPT = {"HUDI_OPS_SOAK", "HUDI_OPS_TIER", "HUDI_OPS_SEED", "HUDI_OPS_INTEROP"}
 for name in [name for name in os.environ if name.startswith(("AIRFLOW", "HUDI_OPS_")) and name not in KEPT]:
     del os.environ[name]
 os.environ.update({

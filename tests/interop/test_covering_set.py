@@ -130,13 +130,18 @@ class Choice:
         return f"{self.operation} {self.engine} {self.shape}"
 
 
-def choices() -> list[Choice]:
-    """Every pair once at least; everything in a soak."""
-    possible = [values for values in itertools.product(*AXES.values()) if is_possible(values)]
-    return [Choice.of(values) for values in (possible if SOAK else covering(possible))]
+def possible() -> list[Sequence[Any]]:
+    """Return every table that can be made."""
+    return [values for values in itertools.product(*AXES.values()) if is_possible(values)]
 
 
-CHOICES = choices()
+def possible_pairwise() -> list[Sequence[Any]]:
+    """Return few tables that hold every possible pair of choices."""
+    return covering(possible())
+
+
+CHOICES = [Choice.of(values) for values in (possible() if SOAK else possible_pairwise())]
+"""Every pair once at least; everything in a soak."""
 AS_OF = frozenset(
     map(str, CHOICES if SOAK else {(one.operation, one.shape.table_type): one for one in CHOICES}.values())
 )

@@ -16,6 +16,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
+from tests.bounds import examples
 from tests.property.table_model import BATCHES, SHAPES, Shape, Step, files_of
 
 
@@ -36,7 +37,7 @@ def written(shape: Shape, steps: list[Step], cuts: list[int], memory_bytes: int,
     return files_of(table)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     shape=SHAPES,
     steps=st.lists(

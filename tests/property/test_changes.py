@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.active import load_timeline
+from tests.bounds import examples
 from tests.property.table_model import SHAPES, STEPS, Shape, Step, play
 
 START_MS = 1_900_000_000_000
@@ -27,7 +27,7 @@ def as_rows(table: pa.Table) -> dict[Any, dict[str, Any]]:
     return found
 
 
-@settings(max_examples=500 if os.environ.get("HUDI_OPS_SOAK") else 50)
+@settings(max_examples=examples(50, 500))
 @given(shape=SHAPES, steps=STEPS)
 def test_between_two_completions_come_the_rows_of_those_writes(shape: Shape, steps: list[Step]) -> None:
     clock = ManualClock(START_MS, tick_ms=1)
@@ -44,7 +44,7 @@ def test_between_two_completions_come_the_rows_of_those_writes(shape: Shape, ste
         assert {one.time for one in found.instants} == between
 
 
-@settings(max_examples=300 if os.environ.get("HUDI_OPS_SOAK") else 30)
+@settings(max_examples=examples(30, 300))
 @given(shape=SHAPES, steps=STEPS)
 def test_increments_from_the_earliest_give_the_whole(shape: Shape, steps: list[Step]) -> None:
     clock = ManualClock(START_MS, tick_ms=1)

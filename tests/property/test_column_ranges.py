@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from hudi_ops.files.statistics.column_ranges import ranges_of_base, ranges_of_rows
 from hudi_ops.files.statistics.statistics import ColumnRange
+from tests.bounds import examples
 
 FLOATS = st.sampled_from([0.0, -0.0, math.nan, -math.nan, math.inf, -math.inf, 1.5, -1.5, 5e-324]) | st.floats(width=32)
 TEXTS = st.sampled_from(["", "a", "é", "\U0010ffff", "\ud7ff", "a" * 4097, "z" * 4097]) | st.text(
@@ -71,7 +72,7 @@ def told(found: ColumnRange) -> tuple[str, ...]:
     return repr(plain(found.least)[0]), repr(plain(found.greatest)[0]), str(found.nulls), str(found.values)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(values=columns(), group=st.integers(1, 5), cut=st.integers(0, 12))
 def test_all_ways_tell_what_a_loop_finds(values: pa.Array, group: int, cut: int) -> None:
     rows = pa.table({"c": values})

@@ -17,6 +17,7 @@ from hudi_ops.formats.parquet import bloom
 from hudi_ops.formats.parquet import footer as parquet_footer
 from hudi_ops.formats.parquet.bloom import DYNAMIC_V0, BloomFilter
 from hudi_ops.formats.timeline import timeline_schemas as schemas
+from tests.bounds import examples
 
 NOW_MS = st.integers(0, 4_102_444_800_000)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -126,7 +127,7 @@ def _murmur2(data: bytes, seed: int) -> int:
 
 
 @given(st.lists(TEXT, max_size=40), st.integers(1, 4000), st.integers(1, 12))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_bloom_bits_are_the_models(keys, bits, hashes):
     expected = np.zeros((bits + 7) // 8, np.uint8)
     for key in keys:

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hudi_ops.formats.hfile.reader import HFile, HFileReader, read_hfile, write_hfile
+from tests.bounds import examples
 from tests.unit.formats.hand_made_hfile import GZ, NONE, SUFFIX, hand_made
 
 PATH = "f-0.hfile"
-EXAMPLES = settings(max_examples=80)
+EXAMPLES = settings(max_examples=examples(80))
 BYTES = st.binary(max_size=12) | st.sampled_from([b"\xff", b"\xff\xff", b"\x00", SUFFIX, b"k" * 130, b"k" * 300])
 ROWS = st.dictionaries(BYTES, BYTES | st.binary(max_size=400), max_size=40)
 BLOCK_BYTES = st.sampled_from([1, 40, 200, 1000, 1 << 16])

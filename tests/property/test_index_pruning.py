@@ -18,8 +18,9 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.read.plan import Opened
 from hudi_ops.table.table import Table
+from tests.bounds import examples
 from tests.interop.compare import assert_same_rows
-from tests.property.test_pruning import COLUMNS, CONDITIONS, SCHEMA, SOAK, rows_of
+from tests.property.test_pruning import COLUMNS, CONDITIONS, SCHEMA, rows_of
 from tests.unit.metadata.made_metadata import make_metadata, name_partitions, say_index
 
 FILES = MetadataPartition.FILES
@@ -62,7 +63,7 @@ def changed(rows: pa.Table, fields: list[str]) -> pa.Table:
     return rows
 
 
-@settings(max_examples=100 if SOAK else 10)
+@settings(max_examples=examples(10, 100))
 @given(
     where=CONDITIONS,
     named=st.sets(st.sampled_from(OTHERS)),

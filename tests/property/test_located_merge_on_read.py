@@ -5,7 +5,6 @@ The model is the dict of `table_model`. Ordering values are of one size, so that
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 from hypothesis import example, given, settings
@@ -19,6 +18,7 @@ from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.verify import verify_table
+from tests.bounds import examples
 from tests.property.table_model import SCHEMA, SMALL_FILES, Shape, Step, TableModel, observed
 
 START_MS = 1_900_000_000_000
@@ -80,7 +80,7 @@ BACK_ELSEWHERE = [
 ]
 
 
-@settings(max_examples=1_000 if os.environ.get("HUDI_OPS_SOAK") else 80)
+@settings(max_examples=examples(80, 1_000))
 @example(ONE, MERGED_BETWEEN)
 @example(ONE, BACK_ELSEWHERE)
 @given(shape=SHAPES, steps=STEPS)

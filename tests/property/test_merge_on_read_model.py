@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -15,12 +14,13 @@ from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
+from tests.bounds import examples
 from tests.property.merge_on_read_model import SHAPES, STEPS, Shape, Step, play
 
 START_MS = 1_900_000_000_000
 
 
-@settings(max_examples=1_000 if os.environ.get("HUDI_OPS_SOAK") else 80)
+@settings(max_examples=examples(80, 1_000))
 @given(shape=SHAPES, steps=STEPS)
 def test_a_table_shows_what_the_model_shows(shape: Shape, steps: list[Step]) -> None:
     clock = ManualClock(START_MS, tick_ms=1)

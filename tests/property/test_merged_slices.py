@@ -17,6 +17,7 @@ from hudi_ops.files.slice.slice_scan import open_scan
 from hudi_ops.kernels.condition import Condition, both, member
 from hudi_ops.read.where import parse_where
 from hudi_ops.storage.memory import MemoryStorage
+from tests.bounds import examples
 from tests.property.slice_model import COLUMNS, DELETING, Block, ModelSlice, Record, in_reading_order
 
 KEYS = ["a", "b", "c", "d", "e"]
@@ -93,7 +94,7 @@ def check(model: ModelSlice, where: str | None, batch_rows: int | None, only: fr
 
 
 @given(slices(), st.one_of(st.none(), st.sampled_from(WHERE)), st.one_of(st.none(), st.integers(1, 3)))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @example(ModelSlice((("0", Record("a", 5, 1)),), (Block("1", (ALWAYS,)), Block("2", (Record("a", 3, 2),)))), None, None)
 @example(ModelSlice((("0", Record("a", 4, 7)),), (Block("1", (Record("a", 2, 1),)),)), "value < 3", None)
 def test_a_slice_reads_as_the_model(model: ModelSlice, where: str | None, batch_rows: int | None) -> None:
@@ -101,13 +102,13 @@ def test_a_slice_reads_as_the_model(model: ModelSlice, where: str | None, batch_
 
 
 @given(slices(), st.sets(st.sampled_from(["0", *INSTANTS]), min_size=1), st.one_of(st.none(), st.sampled_from(WHERE)))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_changes_are_merged_with_nothing_older(model: ModelSlice, only: set[str], where: str | None) -> None:
     check(model, where, None, frozenset(only))
 
 
 @given(slices())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_counts_say_what_became_of_the_base(model: ModelSlice) -> None:
     scan = open_scan(model.task(MemoryStorage()), streaming=True)
     counts = scan.counts  # type: ignore[union-attr]

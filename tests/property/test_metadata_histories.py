@@ -14,6 +14,7 @@ from hudi_ops.config.table import TableType
 from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
+from tests.bounds import examples
 from tests.protocol.crash_table import DEFINITION, SCHEMA, START_MS
 from tests.protocol.metadata_table import faults_of, read_rows, table_of
 
@@ -71,7 +72,7 @@ def do(table, model: dict[str, int], step, ts: int) -> None:
 
 
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, min_size=4, max_size=12), after=st.sampled_from([1, 2, 3]))
 def test_the_metadata_table_says_what_the_files_say(table_type: TableType, steps, after: int) -> None:
     clock = ManualClock(START_MS, tick_ms=1)

@@ -5,7 +5,6 @@ The model is a dict for each instant. The oracle of which instants are readable:
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import replace
 
@@ -17,6 +16,7 @@ from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.verify import verify_table
+from tests.bounds import bound
 from tests.protocol.archived_history import archive
 from tests.protocol.cleaning import TIMELINE, Told, clean
 from tests.protocol.crash_table import DEFINITION, START_MS, rows
@@ -24,7 +24,7 @@ from tests.protocol.log_actors import timeline_of
 from tests.protocol.metadata_table import table_of
 
 Moments = dict[str, dict[str, int]]
-SEEDS = range(60 if os.environ.get("HUDI_OPS_SOAK") else 12)
+SEEDS = range(bound(6, 12, 60))
 KINDS = ("COPY_ON_WRITE", "MERGE_ON_READ")
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import os
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -26,9 +25,9 @@ from hudi_ops.kernels.keys.keys import PartitionSpec, partition_paths
 from hudi_ops.read.where import parse_where
 from hudi_ops.table.table import Table
 from hudi_ops.view.partition_values import PartitionPaths
+from tests.bounds import examples
 from tests.interop.compare import assert_same_rows
 
-SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
 DAYS = [dt.date(1, 1, 1), dt.date(1969, 12, 31), dt.date(2024, 2, 29), dt.date(9999, 12, 31)]
 TIMES = [dt.datetime(1969, 12, 31, 23, 59, 59, 999999), dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 0, 0, 0, 1)]
 TEXTS = ["", "a", "ab", "b", "é", "日本", "\U0010ffff", "a\U0010ffff", "z" * 90, "z" * 90 + "a", "%", "it's", "default"]
@@ -140,7 +139,7 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return made
 
 
-@settings(max_examples=200 if SOAK else 25)
+@settings(max_examples=examples(25, 200))
 @given(where=CONDITIONS)
 def test_a_pruned_scan_gives_the_same_rows(table: Table, where: str) -> None:
     try:
@@ -172,7 +171,7 @@ def test_conditions_do_leave_something_out(table: Table) -> None:
 FIELDS = {name: COLUMNS[name] for name in ("place", "month", "born", "flag", "price")}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), where=CONDITIONS, hive_style=st.booleans(), url_encode=st.booleans(), seed=st.integers(0, 9))
 def test_no_partition_of_a_wanted_row_is_left_out(
     data: st.DataObject, where: str, hive_style: bool, url_encode: bool, seed: int

@@ -20,6 +20,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
+from tests.bounds import examples
 
 FLAT = st.sampled_from([
     pa.bool_(), pa.int8(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.binary(),
@@ -57,7 +58,7 @@ def merged_or_none(table: pa.Schema, *sources: pa.Schema) -> pa.Schema | None:
         return None
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(tables(), SOURCES)
 def test_a_change_made_twice_is_made_once(table: pa.Schema, source: pa.Schema) -> None:
     assert merge_schemas(table, [("itself", table)]) == table
@@ -124,7 +125,7 @@ STEPS = st.lists(
 TYPES = {"int": pa.int32(), "long": pa.int64(), "double": pa.float64(), "text": pa.string()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(STEPS)
 def test_a_table_that_changes_keeps_every_row(steps: list[tuple[dict[str, str], list[tuple[int, int | None]]]]) -> None:
     table = Table(simulated_context(MemoryStorage(), ManualClock(1_800_000_000_000), "one"))

@@ -11,6 +11,7 @@ from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.paths import check_path
 from hudi_ops.storage.protocol import Storage
+from tests.bounds import examples
 
 # Folders and files differ by their names, since a disk cannot have both under one name.
 FOLDERS = st.lists(st.sampled_from(["d", "d-", "d=1", "d%2F", ".hoodie", "ü d"]), max_size=3)
@@ -48,7 +49,7 @@ def assert_shows(storage: Storage, model: dict[str, bytes], folders: list[str]) 
         assert list(shown.folders) == sorted({path.partition("/")[0] for path in below if "/" in path})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(CALLS, max_size=25), st.lists(FOLDERS.map("/".join), max_size=4))
 def test_every_backend_is_a_dict(calls: list[tuple[str, str, bytes]], folders: list[str]) -> None:
     with tempfile.TemporaryDirectory() as root:
@@ -61,7 +62,7 @@ def test_every_backend_is_a_dict(calls: list[tuple[str, str, bytes]], folders: l
             assert_shows(storage, model, ["", *folders])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text(st.sampled_from("/.a\0é ="), max_size=8))
 def test_no_path_leaves_the_root(path: str) -> None:
     root = Path("/root-of-storage")
@@ -74,7 +75,7 @@ def test_no_path_leaves_the_root(path: str) -> None:
     assert ".." not in path.split("/")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(PATHS)
 def test_nothing_is_found_in_an_empty_storage(path: str) -> None:
     storage = MemoryStorage()

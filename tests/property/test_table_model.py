@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 from hypothesis import given, settings
 
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
+from tests.bounds import examples
 from tests.property.table_model import LOCATED_SHAPES, SHAPES, STEPS, Shape, Step, play
 
 START_MS = 1_900_000_000_000
@@ -22,13 +21,13 @@ def holds(shape: Shape, steps: list[Step]) -> None:
     play(table, shape, steps)
 
 
-@settings(max_examples=1_000 if os.environ.get("HUDI_OPS_SOAK") else 100)
+@settings(max_examples=examples(100, 1_000))
 @given(shape=SHAPES, steps=STEPS)
 def test_a_table_holds_what_the_model_holds(shape: Shape, steps: list[Step]) -> None:
     holds(shape, steps)
 
 
-@settings(max_examples=1_000 if os.environ.get("HUDI_OPS_SOAK") else 60)
+@settings(max_examples=examples(60, 1_000))
 @given(shape=LOCATED_SHAPES, steps=STEPS)
 def test_a_table_whose_index_is_asked_holds_it_too(shape: Shape, steps: list[Step]) -> None:
     holds(shape, steps)

@@ -1,0 +1,112 @@
+"""Which tests the quick tier leaves out, and why. The full tier and the soak hold every test.
+
+A place is a folder, a file, a test, or one case of a test, below `tests`; the closest one that the table names decides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+
+import pytest
+
+TIERS = ("quick", "full", "soak")
+
+_HUDI = "needs Apache Hudi on Spark"
+_SPARK = "starts Spark"
+_PROCESSES = "starts, kills or measures processes"
+_SEARCH = "searches schedules for many seconds"
+_SWEEP = "goes wrong at each of many points"
+
+LEFT_OUT: dict[str, str | None] = {
+    "interop": _HUDI,
+    "interop/test_compare.py": None,
+    "interop/test_covering_reads.py": None,
+    "e2e": _PROCESSES,
+    "e2e/test_spark_engine.py": None,
+    "zookeeper": "starts ZooKeeper servers",
+    "airflow/test_applications.py": _PROCESSES,
+    "airflow/test_dag_runs.py": _PROCESSES,
+    "airflow/test_submit_operator.py": _PROCESSES,
+    "property/test_merge_on_read_spark.py": _SPARK,
+    "property/test_table_model_spark.py": _SPARK,
+    "storage/test_races.py": _PROCESSES,
+    "storage/test_claim.py::test_nobody_is_lied_to[two decisions]": _SEARCH,
+    "storage/test_claim.py::test_nobody_is_lied_to[two tries of one decision]": _SEARCH,
+    **{
+        f"storage/test_object_store_table.py::test_a_lost_reply_at_every_write_loses_and_doubles_nothing[{case}-2]": _SWEEP
+        for case in (
+            *("insert", "delete", "bulk_insert"),
+            *("insert_overwrite", "insert_overwrite_table"),
+            *("delete_partition", "truncate"),
+        )
+    },
+    **{
+        f"protocol/test_holes.py::test_a_hole_is_closed[{hole}]": _SEARCH
+        for hole in (
+            "H1 the log is read again after inflight",
+            "H3 Apache Hudi judges the dead before its lock",
+            "H3 a pending rollback of Apache Hudi voids",
+            "W1 nothing is deleted before a CANCEL holds a slot",
+        )
+    },
+    "protocol/test_holes.py::test_a_hole_opens_without_its_guard[H1 the log is read again after inflight]": _SEARCH,
+    "protocol/test_simulated_compactions.py::test_no_death_pause_or_lost_lock_amid_a_preemption_loses_a_row": _SEARCH,
+    "protocol/test_simulated_compactions.py::test_without_a_guard_the_search_finds_what_it_prevents[the epoch]": _SEARCH,
+    "protocol/test_simulated_metadata.py::test_no_single_fault_leaves_the_metadata_table_behind_or_ahead": _SEARCH,
+    "protocol/test_simulated_pairs.py::test_no_death_or_lost_lock_amid_preemptions_loses_a_row": _SEARCH,
+    "protocol/test_simulated_pairs.py::test_no_single_fault_of_a_pair_loses_a_row[executor and takeover]": _SEARCH,
+    "protocol/test_simulated_pairs.py::test_no_single_fault_of_a_pair_loses_a_row[ingest and Apache Hudi on one group]": _SEARCH,
+    "protocol/test_simulated_pairs.py::test_without_a_guard_the_search_finds_what_it_prevents[the slot]": _SEARCH,
+    "protocol/test_compaction_crashes.py::test_the_second_executor_is_crashed_too": _SWEEP,
+    **{
+        f"protocol/test_ingest_crashes.py::test_crash_again_at_every_operation_of_the_recovery[{case}]": _SWEEP
+        for case in (
+            "upsert-Fault.CRASH_BEFORE",
+            "insert_overwrite-Fault.CRASH_AFTER",
+            "insert_overwrite-Fault.CRASH_BEFORE",
+        )
+    },
+    "protocol/test_metadata_build.py::test_crash_while_partitions_are_added": _SWEEP,
+    **{
+        f"protocol/test_metadata_build.py::test_an_error_leaves_a_table_that_is_right[Fault.{fault}]": _SWEEP
+        for fault in ("LANDS_LATER", "EXISTS_THOUGH_ABSENT", "EXISTS_BY_ITSELF")
+    },
+}
+"""Place -> why quick leaves it out; None: quick has it, within a place that it leaves out."""
+
+_AZURE = "needs Azurite"
+
+
+def places(nodeid: str) -> Iterator[str]:
+    """Yield the places of a test, the closest first: its id, the test without its case, the file, the folders."""
+    whole = nodeid.removeprefix("tests/")
+    yield whole
+    yield whole.partition("[")[0]
+    file = PurePosixPath(whole.partition("::")[0])
+    yield str(file)
+    yield from map(str, file.parents)
+
+
+def reason_to_leave_out(item: pytest.Item) -> str | None:
+    """Return why the quick tier leaves a test out, or None."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    if "make_azure" in getattr(item, "fixturenames", ()) or "azure" in map(str, parameters.values()):
+        return _AZURE
+    return next((LEFT_OUT[place] for place in places(item.nodeid) if place in LEFT_OUT), None)
+
+
+def select_quick(config: pytest.Config, items: list[pytest.Item]) -> Counter[tuple[str, str]]:
+    """Deselect what the quick tier leaves out; returns how many tests, by folder and reason."""
+    reasons = [(item, reason_to_leave_out(item)) for item in items]
+    left_out = [item for item, reason in reasons if reason]
+    items[:] = [item for item, reason in reasons if not reason]
+    config.hook.pytest_deselected(items=left_out)
+    return Counter((item.nodeid.split("/")[1], reason) for item, reason in reasons if reason)
+
+
+def lines(left_out: Iterable[tuple[tuple[str, str], int]]) -> Iterator[str]:
+    """Yield a line for each folder and reason: how many tests were left out."""
+    for (folder, reason), count in sorted(left_out):
+        yield f"{count:6}  tests/{folder}: {reason}"
