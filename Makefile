@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install lint types test soak demo ui bench lock docker-lint
+.PHONY: help install lint types test full soak demo ui bench lock docker-lint
 
 # The programs of the environment that bin/bootstrap makes; no target needs it to be activated.
 VENV := .venv/bin
@@ -16,8 +16,11 @@ lint: install ## Check style, format, types and layers, without the tests
 types: install ## Check types only (mypy, strict)
 	$(VENV)/mypy
 
-test: ## Run all checks and all tests, as continuous integration does
+test: ## Run all checks and the quick tests
 	bin/test
+
+full: ## Run all checks and all tests, as continuous integration does
+	bin/test --full
 
 soak: ## Run all checks and all tests with larger bounds
 	bin/test --soak
