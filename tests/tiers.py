@@ -65,7 +65,6 @@ LEFT_OUT: dict[str, str | None] = {
         for case in (
             "upsert-Fault.CRASH_BEFORE",
             "insert_overwrite-Fault.CRASH_AFTER",
-            "insert_overwrite-Fault.CRASH_BEFORE",
         )
     },
     "protocol/test_metadata_build.py::test_crash_while_partitions_are_added": _SWEEP,

@@ -1,40 +1,30 @@
-"""The quick tier is a subset of the full one, and its table names tests that are there.
+"""Full holds all that was there, quick is a subset of it, and the tables name tests that are there.
 
-Goal: a test that is renamed does not slip into quick or out of sight. Method: the ids that pytest collects for each tier.
+Goal: a test that is moved or renamed is not lost. Method: the ids that pytest collects for each tier.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from tests.groups import GROUPS, group_of
+from tests.meta.compare_ids import baseline, collected
 from tests.tiers import LEFT_OUT, places
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def collected(*arguments: str) -> list[str]:
-    """Return the ids that pytest collects, as a process of its own: the tier is read when modules are imported."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HUDI_OPS_", "PYTEST_"))}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-2_000:]
-    return [line for line in done.stdout.splitlines() if line.startswith("tests/") and "::" in line]
 
 
 @pytest.fixture(scope="module")
 def full() -> list[str]:
-    """Without a tier every test is selected, with the bounds of the full one."""
-    return collected()
+    return collected("full")
+
+
+def test_full_holds_every_test_of_the_starting_commit(full: list[str]) -> None:
+    before = baseline()
+    assert len(set(before)) == len(before) >= 5_874
+    assert set(before) - set(full) == set()
 
 
 def test_quick_is_a_subset_of_full(full: list[str]) -> None:
-    quick = collected("--tier=quick")
+    quick = collected("quick")
     assert set(quick) <= set(full)
     assert len(quick) >= 0.85 * len(full)
     # A kind of test is in quick, if not each of them: nothing of these folders is left out whole.
