@@ -2,7 +2,7 @@
 
     .venv/bin/python -m tests.meta.compare_ids
 
-`renamed_tests.tsv` maps what was moved or renamed, a line each: the beginning of an id before, and after; the longest that fits counts.
+`renamed_tests.tsv` maps what was moved or renamed, a line each: the beginning of an id before, and after; the longest fit counts.
 """
 
 from __future__ import annotations
