@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hudi_ops.errors import Corrupt, Unsupported
 from hudi_ops.formats.avro.decimals import decimals_of
-from hudi_ops.formats.avro.items import can_leap, item_chain
+from hudi_ops.formats.avro.items import ItemChain, can_leap
 from hudi_ops.formats.avro.nodes import Form, Node
 from hudi_ops.formats.avro.varints import Bytes, Longs, as_text, first_invalid, fixed_at, read_varints, spans, unzigzag
 
@@ -322,7 +322,7 @@ class Decoder:
         """The rest of a few long lists, a list at a time."""
         for lane in active:
             at, end = int(walker.at[lane]), int(walker.end[lane])
-            chain, behind = item_chain(node.children, self._data, at, end, int(left[lane]))
+            chain, behind = ItemChain(node.children, self._data, end).follow(at, int(left[lane]))
             if len(chain) < left[lane]:
                 damaged = Lanes(np.array([behind]), walker.end[lane : lane + 1], walker.record[lane : lane + 1])
                 self._check(np.array([behind < end]), damaged, "fewer items than it says", f"{left[lane]} items more")

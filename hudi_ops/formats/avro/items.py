@@ -18,38 +18,69 @@ def can_leap(node: Node) -> bool:
     return node.form not in {Form.ARRAY, Form.MAP} and all(can_leap(child) for child in node.children)
 
 
-def item_chain(nodes: tuple[Node, ...], data: Bytes, at: int, end: int, count: int) -> tuple[Longs, int]:
-    """Follow the items of one list.
+class ItemChain:
+    """Follow the items of a list from one to the next; one window of bytes is read at a time.
 
     Args:
-        nodes: what an item consists of; `can_leap` holds for each.
+        nodes: what an item consists of.
         data: padded content.
-        at: where the first item begins.
         end: where the record ends.
-        count: how many items there are.
-
-    Returns:
-        Where the items begin, as far as they can be followed, and the place behind the last of them. There are fewer than
-        `count` when an item is damaged: the next one, at the returned place.
+        window_bytes: bytes that are read at once.
+        first_byte: the byte that every item begins with, where there is one: then others need not be read.
     """
-    found: list[Longs] = []
-    left = count
-    while left and at < end:
-        size = min(WINDOW_BYTES, end - at)
-        after = leap_all(nodes, data, np.arange(at, at + size), end)
-        # Steps within the window; behind it, and at damage, the chain stays where it is.
-        step = np.full((size + 1, 1), size, np.int64)
-        step[:-1, 0] = np.where(after < 0, size, np.minimum(after - at, size))
-        chain = np.fromiter(accumulate(repeat(0, min(left, size) - 1), step.item, initial=0), np.int64)
-        chain = chain[chain < size]
-        if after[chain[-1]] < 0:
-            bad = int(np.argmax(after[chain] < 0))
-            found.append(at + chain[:bad])
-            return np.concatenate(found), at + int(chain[bad])
-        found.append(at + chain)
-        left -= len(chain)
-        at = int(after[chain[-1]])
-    return np.concatenate(found) if found else np.zeros(0, np.int64), at
+
+    def __init__(
+        self,
+        nodes: tuple[Node, ...],
+        data: Bytes,
+        end: int,
+        *,
+        window_bytes: int = WINDOW_BYTES,
+        first_byte: int | None = None,
+    ) -> None:
+        self._nodes, self._data, self._end = nodes, data, end
+        self._window_bytes, self._first_byte = window_bytes, first_byte
+        self._start = self._stop = 0
+
+    def follow(self, at: int, count: int) -> tuple[Longs, int]:
+        """Follow so many items.
+
+        Args:
+            at: where the first one begins.
+            count: how many there are.
+
+        Returns:
+            Where the items begin, as far as they can be followed, and the place behind the last of them. There are fewer than
+            `count` when an item is damaged, or cannot be leapt: the next one, at the returned place.
+        """
+        found: list[Longs] = []
+        left = count
+        while left and at < self._end:
+            if not self._start <= at < self._stop:
+                self._look(at)
+            # One call into C an item: the place behind an item, looked up in a table of all places.
+            steps = repeat(0, min(left, len(self._places) + 1) - 1)
+            chain = np.fromiter(accumulate(steps, self._step.item, initial=at - self._start), np.int64)
+            chain = chain[chain < self._stop - self._start]
+            last = int(np.searchsorted(self._places, chain[-1]))
+            if last == len(self._places) or self._places[last] != chain[-1] or self._after[last] < 0:
+                found.append(self._start + chain[:-1])
+                return np.concatenate(found), self._start + int(chain[-1])
+            found.append(self._start + chain)
+            left -= len(chain)
+            at = int(self._after[last])
+        return np.concatenate(found) if found else np.zeros(0, np.int64), at
+
+    def _look(self, start: int) -> None:
+        """Read a window: every place in it that an item may begin at."""
+        self._start, self._stop = start, min(start + self._window_bytes, self._end)
+        size = self._stop - start
+        window = self._data[start : self._stop]
+        self._places = np.arange(size) if self._first_byte is None else np.nonzero(window == self._first_byte)[0]
+        self._after = after = leap_all(self._nodes, self._data, self._places + start, self._end)
+        # Steps within the window; behind it, and at damage, a chain stays behind the window.
+        self._step = np.full((size + 1, 1), size, np.int32)
+        self._step[self._places, 0] = np.where(after < 0, size, np.minimum(after - start, size))
 
 
 def leap_all(nodes: tuple[Node, ...], data: Bytes, at: Longs, end: int) -> Longs:
@@ -62,6 +93,8 @@ def leap_all(nodes: tuple[Node, ...], data: Bytes, at: Longs, end: int) -> Longs
 def _leap(node: Node, data: Bytes, at: Longs, end: int) -> Longs:
     if node.form is Form.NULL:
         return at
+    if node.form in {Form.ARRAY, Form.MAP}:
+        return np.full(len(at), -1)
     if node.form is Form.RECORD:
         return leap_all(node.children, data, at, end)
     if node.fixed_bytes is not None:

@@ -8,36 +8,31 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from itertools import accumulate, pairwise, repeat
 from itertools import count as count_up
+from itertools import pairwise
 from typing import Final, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, Unsupported
-from hudi_ops.formats.avro.decimals import decimals_of
+from hudi_ops.formats.avro.decode import Decoder, Lanes
 from hudi_ops.formats.avro.encode import join
+from hudi_ops.formats.avro.items import ItemChain, leap_all
+from hudi_ops.formats.avro.nodes import Form, Node
 from hudi_ops.formats.avro.varints import (
     Bytes,
     Longs,
-    as_text,
-    first_invalid,
-    fixed_at,
     padded,
     pieces,
     read_varints,
-    spans,
     unzigzag,
     varint_rows,
     zigzag,
 )
 from hudi_ops.formats.log.orderings import (
     DECIMAL,
-    FIXED_BYTES,
-    SIZED,
     TYPES,
-    VARINTS,
     Branch,
     length_rows,
     ordering_pieces,
@@ -52,6 +47,35 @@ _SMALLEST_RECORD: Final = 4
 """Key's branch and length, partition path's branch, ordering value's branch."""
 _SOME: Final = 2
 """Index 1 of a union as it is written: the text of a nullable text."""
+
+_NULL, _LONG = Node(Form.NULL, pa.null(), min_bytes=0), Node(Form.LONG, pa.int64())
+_TEXT = Node(Form.UNION, pa.string(), (_NULL, Node(Form.STRING, pa.string())))
+_FORMS = {
+    Branch.BOOLEAN: Form.BOOLEAN,
+    Branch.INT: Form.INT,
+    Branch.LONG: Form.LONG,
+    Branch.FLOAT: Form.FLOAT,
+    Branch.DOUBLE: Form.DOUBLE,
+    Branch.BYTES: Form.BYTES,
+    Branch.STRING: Form.STRING,
+    Branch.DATE: Form.INT,
+    Branch.DECIMAL: Form.BYTES,
+    Branch.TIME_MICROS: Form.LONG,
+    Branch.TIMESTAMP_MICROS: Form.LONG,
+}
+_VALUES = {branch: Node(form, TYPES[branch]) for branch, form in _FORMS.items()}
+_ORDERING = Node(Form.UNION, pa.null(), (_NULL, *_VALUES.values(), Node(Form.ARRAY, pa.null())))
+"""The ordering value. Its last branch holds several ordering fields: it is never read."""
+
+_BROKEN: Final = {
+    Branch.BOOLEAN: ("no boolean", "0 or 1"),
+    Branch.INT: ("a long", "an int"),
+    Branch.DATE: ("a long", "an int"),
+    Branch.STRING: ("an ordering value that is no text", "UTF-8"),
+    Branch.DECIMAL: ("no decimal", f"a number of {DECIMAL.precision} digits"),
+    Branch.TIME_MICROS: ("no time of a day", str(TYPES[Branch.TIME_MICROS])),
+}
+"""What is found, and what is expected, where a value is none of its type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +113,8 @@ def decode_deletes(content: bytes | pa.Buffer, path: str) -> list[Deletes]:
         _fail(path, f"version {version}", f"version {VERSION}", error=Unsupported)
     if length != len(content) - _HEAD.size:
         _fail(path, f"a list of {length} bytes", f"one of {len(content) - _HEAD.size} bytes")
-    reader = _Reader(padded(content), len(content), path)
-    reader.follow()
-    return reader.runs()
+    data, end = padded(content), len(content)
+    return _runs(data, _starts(data, end, path), end, path)
 
 
 def encode_deletes(deletes: Deletes, partition_path: str) -> bytes:
@@ -131,187 +154,94 @@ def encode_deletes(deletes: Deletes, partition_path: str) -> bytes:
     return b"".join([_HEAD.pack(VERSION, sum(map(len, body))), *body])
 
 
-class _Reader:
-    """One list of delete records; a window of its bytes at a time, so that memory is bounded by the window, whatever they are."""
+def _starts(data: Bytes, end: int, path: str) -> Longs:
+    """Find where each record begins, over all blocks of the list; the list fills the content."""
+    items = ItemChain((_TEXT, _TEXT, _ORDERING), data, end, window_bytes=WINDOW_BYTES, first_byte=_SOME)
+    at, records = _HEAD.size, 0
+    found: list[Longs] = []
+    for blocks in count_up():
+        count, at = _varint(data, at, end, path)
+        if count == 0:
+            break
+        if blocks > _SMALL_BLOCKS_MAX and records < blocks * _SMALL_BLOCK_RECORDS:
+            text = f"{records} records in {blocks} blocks of a list"
+            _fail(path, text, "the records of a block beside each other", error=Unsupported)
+        if count < 0:
+            size, at = _varint(data, at, end, path)
+            count = -count
+            if not 0 <= size <= end - at:
+                _fail(path, f"a block of {size} bytes", f"at most {end - at} bytes")
+        if count > (end - at) // _SMALLEST_RECORD:
+            _fail(path, f"{count} records in {end - at} bytes", "at least 4 bytes a record")
+        chain, at = items.follow(at, count)
+        records += len(chain)
+        if len(chain) < count:
+            _refuse(data, at, end, path, records)
+        found.append(chain)
+    if at != end:
+        _fail(path, f"{end - at} bytes behind the list", "none")
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
 
-    def __init__(self, data: Bytes, end: int, path: str) -> None:
-        self._data, self._end, self._path = data, end, path
-        self._start = self._stop = 0
-        self._found: list[tuple[Longs, Longs, Bytes, Longs]] = []
 
-    def _look(self, start: int) -> None:
-        """Every byte of a window that says "a text follows", read as a record: where its parts lie and where it ends."""
-        data, end = self._data, self._end
-        self._start, self._stop = start, min(start + WINDOW_BYTES, end)
-        (at,) = np.nonzero(data[start : self._stop] == _SOME)
-        self._at: Longs = at + start
-        self._key_at, self._key_bytes, after = self._text(self._at + 1)
-        is_text = data[self._clip(after)] == _SOME
-        _, _, behind_path = self._text(self._clip(after + 1))
-        is_path = is_text | (data[self._clip(after)] == 0)
-        branch_at = np.where(is_text, behind_path, after + 1)
-        is_good = (after < end) & is_path & (branch_at < end)
-        self._branch_at = self._clip(branch_at)
-        code = data[self._branch_at]
-        self._branch = code >> np.uint8(1)
-        self._value_at = self._branch_at + 1
-        after = self._after_values()
-        is_good &= ((code & 1) == 0) & (code <= 2 * Branch.TIMESTAMP_MICROS) & (after <= end)
-        self._after: Longs = np.where(is_good, after, -1)
-        # Steps within the window; behind it, and at damage, a chain stays where it is.
-        size = self._stop - start
-        self._step = np.full((size + 1, 1), size, np.int32)
-        self._step[at, 0] = np.where(is_good, np.minimum(after - start, size), size)
+def _varint(data: Bytes, at: int, end: int, path: str) -> tuple[int, int]:
+    place = np.array([min(at, end)])
+    raw, after = read_varints(data, place)
+    if not place[0] < after[0] <= end:
+        _fail(path, f"no count at offset {at}", "the number of records in a block of the list")
+    return int(unzigzag(raw)[0]), int(after[0])
 
-    def _after_values(self) -> Longs:
-        after = self._value_at.copy()
-        for branch, size in FIXED_BYTES.items():
-            after[self._branch == branch] += size
-        for branches, is_text in ((VARINTS, False), (SIZED, True)):
-            (which,) = np.nonzero(np.isin(self._branch, branches))
-            at = self._clip(self._value_at[which])
-            moved = self._text(at)[2] if is_text else read_varints(self._data, at)[1]
-            after[which] = np.where(moved > at, moved, self._end + 1)
-        return after
 
-    def _text(self, at: Longs) -> tuple[Longs, Longs, Longs]:
-        """Where texts begin whose lengths stand at these positions, those lengths, and where they end; beyond the end if bad."""
-        at = self._clip(at)
-        raw, begin = read_varints(self._data, at)
-        length = unzigzag(raw)
-        is_good = (begin > at) & (length >= 0) & (length <= self._end - begin)
-        return begin, np.where(is_good, length, 0), np.where(is_good, begin + length, self._end + 1)
+def _refuse(data: Bytes, at: int, end: int, path: str, number: int) -> NoReturn:
+    """Refuse a record that cannot be read; say why, as far as it can be told."""
+    if at >= end or data[at] != _SOME:
+        _fail(path, f"no key in record {number}, at offset {at}", "a key in each record")
+    value_at = int(leap_all((_TEXT, _TEXT), data, np.array([at]), end)[0])
+    if 0 <= value_at < end and data[value_at] == 2 * Branch.ARRAY:
+        _fail(path, f"several ordering fields in record {number}", "one ordering field", error=Unsupported)
+    _fail(path, f"a broken record {number}, at offset {at}", "key, partition path and ordering value")
 
-    def _clip(self, at: Longs) -> Longs:
-        """Positions that may be looked at: those beyond the content fall on the padding."""
-        return np.minimum(at, self._end)
 
-    def follow(self) -> None:
-        """Find the records, over all blocks of the list; the list fills the content."""
-        at, records = _HEAD.size, 0
-        for blocks in count_up():
-            count, at = self._varint(at)
-            if count == 0:
-                break
-            if blocks > _SMALL_BLOCKS_MAX and records < blocks * _SMALL_BLOCK_RECORDS:
-                found = f"{records} records in {blocks} blocks of a list"
-                _fail(self._path, found, "the records of a block beside each other", error=Unsupported)
-            if count < 0:
-                size, at = self._varint(at)
-                count = -count
-                if not 0 <= size <= self._end - at:
-                    _fail(self._path, f"a block of {size} bytes", f"at most {self._end - at} bytes")
-            if count > (self._end - at) // _SMALLEST_RECORD:
-                _fail(self._path, f"{count} records in {self._end - at} bytes", "at least 4 bytes a record")
-            last = records + count
-            while records < last:
-                if not self._start <= at < self._stop:
-                    self._look(at)
-                places, at = self._chain(at, last - records, records)
-                self._found.append((
-                    self._key_at[places],
-                    self._key_bytes[places],
-                    self._branch[places],
-                    self._value_at[places],
-                ))
-                records += len(places)
-        if at != self._end:
-            _fail(self._path, f"{self._end - at} bytes behind the list", "none")
+def _runs(data: Bytes, starts: Longs, end: int, path: str) -> list[Deletes]:
+    """Read the records that begin at these places."""
+    if not len(starts):
+        return []
+    decoder = Decoder(data, path)
+    lanes = Lanes(starts, np.full(len(starts), end), np.arange(len(starts)))
+    keys = _read(decoder, _TEXT, lanes, path, "a key that is no text", "UTF-8")
+    decoder.read(_TEXT, lanes, wanted=False)  # the partition path
+    branch = np.asarray(decoder.read(_LONG, lanes, wanted=True))
+    is_free = branch == Branch.NULL
+    (ints,) = np.nonzero(branch == Branch.INT)
+    is_free[ints] = data[lanes.at[ints]] == 0
+    # Unconditional records take the branch of the record before them, those at the beginning of the one after them.
+    (bound,) = np.nonzero(~is_free)
+    if not len(bound):
+        return [Deletes(keys, None)]
+    nearest = bound[np.maximum(np.searchsorted(bound, np.arange(len(is_free)), side="right") - 1, 0)]
+    branch = branch[nearest]
+    edges = [0, *(np.nonzero(np.diff(branch))[0] + 1).tolist(), len(branch)]
+    runs = []
+    for start, stop in pairwise(edges):
+        mask = is_free[start:stop]
+        one = Branch(int(branch[start]))
+        found, expected = _BROKEN.get(one, ("", ""))
+        values = _read(decoder, _VALUES[one], lanes.some(start + np.nonzero(~mask)[0]), path, found, expected)
+        if mask.any():
+            values = values.take(pa.array(np.where(mask, 0, np.cumsum(~mask) - 1), mask=mask))
+        runs.append(Deletes(keys.slice(start, stop - start), values))
+    return runs
 
-    def _chain(self, at: int, count: int, number: int) -> tuple[Longs, int]:
-        """The candidates that are the next records, as far as they begin in the window, and where the last of them ends."""
-        # One call into C a record: the place behind a record, looked up in a table of all places.
-        steps = min(count, len(self._at) + 1) - 1
-        chain = np.fromiter(accumulate(repeat(0, steps), self._step.item, initial=at - self._start), np.int64)
-        chain = chain[chain < self._stop - self._start] + self._start
-        places = np.searchsorted(self._at, chain)
-        last = int(places[-1])
-        if last == len(self._at) or self._at[last] != chain[-1] or self._after[last] < 0:
-            self._refuse(int(chain[-1]), number + len(chain) - 1)
-        return places, int(self._after[last])
 
-    def _varint(self, at: int) -> tuple[int, int]:
-        place = np.array([min(at, self._end)])
-        raw, after = read_varints(self._data, place)
-        if not place[0] < after[0] <= self._end:
-            _fail(self._path, f"no count at offset {at}", "the number of records in a block of the list")
-        return int(unzigzag(raw)[0]), int(after[0])
+def _read(decoder: Decoder, node: Node, lanes: Lanes, path: str, found: str, expected: str) -> pa.Array:
+    """Read a value in each lane.
 
-    def _refuse(self, at: int, number: int) -> NoReturn:
-        """A record that cannot be read: says why, as far as it can be told."""
-        (places,) = np.nonzero(self._at == at)
-        if not len(places):
-            _fail(self._path, f"no key in record {number}, at offset {at}", "a key in each record")
-        place = places[0]
-        if self._data[self._branch_at[place]] == 2 * Branch.ARRAY and self._branch_at[place] < self._end:
-            _fail(self._path, f"several ordering fields in record {number}", "one ordering field", error=Unsupported)
-        _fail(self._path, f"a broken record {number}, at offset {at}", "key, partition path and ordering value")
-
-    def runs(self) -> list[Deletes]:
-        """The records that were found."""
-        if not self._found:
-            return []
-        key_at, key_bytes, self._branch, self._value_at = map(np.concatenate, zip(*self._found, strict=True))
-        keys = self._as_text(spans(self._data, key_at, key_bytes), "key", 0)
-        is_free = self._branch == Branch.NULL
-        (ints,) = np.nonzero(self._branch == Branch.INT)
-        is_free[ints] = self._data[self._value_at[ints]] == 0
-        # Unconditional records take the branch of the record before them, those at the beginning of the one after them.
-        (bound,) = np.nonzero(~is_free)
-        if not len(bound):
-            return [Deletes(keys, None)]
-        nearest = bound[np.maximum(np.searchsorted(bound, np.arange(len(is_free)), side="right") - 1, 0)]
-        branch = self._branch[nearest]
-        edges = [0, *(np.nonzero(np.diff(branch))[0] + 1).tolist(), len(branch)]
-        return [
-            Deletes(keys.slice(start, end - start), self._values(Branch(int(branch[start])), start, end, is_free))
-            for start, end in pairwise(edges)
-        ]
-
-    def _values(self, branch: Branch, start: int, end: int, is_free: np.ndarray) -> pa.Array:
-        (bound,) = np.nonzero(~is_free[start:end])
-        values = self._read_values(branch, self._value_at[start:end][bound], start + bound)
-        if len(bound) == end - start:
-            return values
-        mask = is_free[start:end]
-        return values.take(pa.array(np.where(mask, 0, np.cumsum(~mask) - 1), mask=mask))
-
-    def _read_values(self, branch: Branch, at: Longs, number: Longs) -> pa.Array:
-        data = self._data
-        if branch is Branch.BOOLEAN:
-            if data[at].max() > 1:
-                _fail(self._path, f"no boolean in record {number[np.argmax(data[at] > 1)]}", "0 or 1")
-            return pa.array(data[at] == 1)
-        if branch in (Branch.FLOAT, Branch.DOUBLE):
-            return pa.array(fixed_at(data, at, "<f4" if branch is Branch.FLOAT else "<f8"))
-        if branch in VARINTS:
-            values = unzigzag(read_varints(data, at)[0])
-            if branch in (Branch.INT, Branch.DATE):
-                narrow = values.astype(np.int32)
-                if (narrow != values).any():
-                    _fail(self._path, f"a long in record {number[np.argmax(narrow != values)]}", "an int")
-                return pa.array(narrow).view(TYPES[branch])
-            longs = pa.array(values).view(TYPES[branch])
-            if branch is Branch.TIME_MICROS and (bad := first_invalid(longs)) is not None:
-                _fail(self._path, f"no time of a day in record {number[bad]}", str(TYPES[branch]))
-            return longs
-        begin, length, _ = self._text(at)
-        values = spans(data, begin, length)
-        if branch is Branch.STRING:
-            return self._as_text(values, "ordering value", number)
-        if branch is Branch.BYTES:
-            return values
-        decimals, bad = decimals_of(data, begin, length, DECIMAL)
-        if bad is not None:
-            _fail(self._path, f"no decimal in record {number[bad]}", f"a number of {DECIMAL.precision} digits")
-        return decimals
-
-    def _as_text(self, values: pa.BinaryArray, what: str, number: Longs | int) -> pa.StringArray:
-        text, bad = as_text(values)
-        if bad is not None:
-            place = bad if isinstance(number, int) else int(number[bad])
-            _fail(self._path, f"a {what} that is no text in record {place}", "UTF-8")
-        return text
+    Raises:
+        Corrupt: a value is none of its type; says `found` of its record.
+    """
+    try:
+        return decoder.read(node, lanes, wanted=True)
+    except Corrupt as error:
+        _fail(path, f"{found} in record {error.details['record']}", expected)
 
 
 def _data(records: pa.Array) -> list[pa.Buffer]:

@@ -37,8 +37,6 @@ class Branch(IntEnum):
 
 
 VARINTS: Final = (Branch.INT, Branch.LONG, Branch.DATE, Branch.TIME_MICROS, Branch.TIMESTAMP_MICROS)
-SIZED: Final = (Branch.BYTES, Branch.STRING, Branch.DECIMAL)
-FIXED_BYTES: Final = {Branch.NULL: 0, Branch.BOOLEAN: 1, Branch.FLOAT: 4, Branch.DOUBLE: 8}
 TYPES: Final = {
     Branch.BOOLEAN: pa.bool_(),
     Branch.INT: pa.int32(),
