@@ -1,4 +1,4 @@
-"""What is known of the columns of many units of rows (partitions, files, row groups), one unit a row of an Arrow table."""
+"""Bounds of the columns of many units: partitions, files or row groups, one row each."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 LOW, HIGH, NULLS, VALUES, NANS = "low.", "high.", "nulls.", "values.", "nans."
-"""What stands before a column's name in a table of bounds; the prefixes differ, so no two columns can meet under one name."""
+"""Prefixes of column names in a table of bounds; they differ, so no two columns get one name."""
 
 
 @dataclass(frozen=True)
 class ColumnBounds:
-    """One column in n units; null means: not known.
+    """Bounds of one column in n units; null means unknown.
 
     Attributes:
-        low: n values of the column's type, none above any value of the unit.
-        high: n values, none below any value of the unit.
+        low: n values of the column's type; no value of the unit is smaller.
+        high: n values; no value of the unit is larger.
         has_nulls: n booleans: whether the unit holds a null.
-        has_values: n booleans: whether the unit holds anything else.
+        has_values: n booleans: whether the unit holds a value that is not null.
     """
 
     low: pa.Array
@@ -29,19 +29,19 @@ class ColumnBounds:
 
     @classmethod
     def unknown(cls, kind: pa.DataType, units: int) -> ColumnBounds:
-        """Nothing is known."""
+        """Return bounds that say nothing."""
         values, flags = pa.nulls(units, kind), pa.nulls(units, pa.bool_())
         return cls(values, values, flags, flags)
 
     @classmethod
     def all_null(cls, kind: pa.DataType, units: int) -> ColumnBounds:
-        """A column that holds nulls only, for example one that a file does not have."""
+        """Return the bounds of a column that holds nulls only, for example one that a file lacks."""
         values = pa.nulls(units, kind)
         return cls(values, values, pa.array([True] * units, pa.bool_()), pa.array([False] * units, pa.bool_()))
 
     @classmethod
     def exactly(cls, values: pa.Array, is_known: pa.Array) -> ColumnBounds:
-        """A column that holds one value in each unit, null included.
+        """Return the bounds of a column that holds one value, possibly null, in each unit.
 
         Args:
             values: the value of each unit.
@@ -57,7 +57,7 @@ class ColumnBounds:
 
 
 def bounds_table(columns: Mapping[str, ColumnBounds], units: int) -> pa.Table:
-    """The bounds of several columns side by side, under the names that `kernels.condition` asks for.
+    """Return the bounds of several columns as one table, named as `kernels.condition` expects.
 
     Args:
         columns: bounds by column name, n units each.
@@ -67,7 +67,7 @@ def bounds_table(columns: Mapping[str, ColumnBounds], units: int) -> pa.Table:
     for name, bounds in columns.items():
         made[LOW + name], made[HIGH + name] = bounds.low, bounds.high
         made[NULLS + name], made[VALUES + name] = bounds.has_nulls, bounds.has_values
-        # Statistics leave NaN out, so that any floating column may hold some.
+        # Statistics leave out NaN, so any floating-point column may hold some.
         is_floating = pa.types.is_floating(bounds.low.type)
         made[NANS + name] = pa.array([is_floating] * units, pa.bool_())
     return pa.table(made) if made else pa.table({"": pa.nulls(units)})

@@ -1,9 +1,10 @@
-"""A condition on rows, and what it means for a whole unit of rows (partition, file, row group) of which only bounds are known.
+"""Conditions on rows, evaluated over rows and over the bounds of whole units.
 
-Each condition carries three Arrow expressions: one over rows, and two over a table of bounds (`kernels.bounds`): may it hold for
-some row of the unit, and may it fail for some. Both are needed, since NOT swaps them. They answer null where nothing is known,
-and Kleene's logic carries that through AND and OR: a unit is left out only where the first is certainly false. Bounds are
-compared by the same kernels, with the same implicit casts, as the rows; those casts keep order, so a bound stays a bound.
+A unit is a partition, a file or a row group of which only bounds are known. Each condition carries three Arrow expressions:
+one over rows, and two over a table of bounds (`kernels.bounds`): may it hold for some row of the unit, and may it fail for
+some. Both are needed, since NOT swaps them. They return null where nothing is known, and Kleene's logic carries that through
+AND and OR: a unit is left out only where the first is certainly false. Bounds are compared by the same kernels, with the same
+implicit casts, as the rows; those casts keep order, so a bound stays a bound.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _FIRST_SURROGATE, _LAST_SURROGATE, _LAST_CHARACTER = 0xD800, 0xDFFF, 0x10FFFF
 _OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 BOUNDED_VALUES_MAX: Final = 100
-"""With more values than these, bounds meet their range only: Arrow takes a second a unit for thousands, and dies of more."""
+"""Largest list whose values are compared with bounds one by one; a larger list is compared by its range. Arrow takes a second a
+unit for thousands of values, and crashes on more.
+"""
 
 COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "=": lambda left, right: left == right,
@@ -33,22 +36,22 @@ COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     ">": lambda left, right: left > right,
     ">=": lambda left, right: left >= right,
 }
-"""What each comparison is in Arrow."""
+"""Arrow's form of each comparison."""
 
 MIRRORED: Final[Mapping[str, str]] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""The comparison that says the same with its sides changed."""
+"""The comparison with the same meaning when its sides are exchanged."""
 
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """One condition.
+    """Condition on rows and on the bounds of units.
 
     Attributes:
         rows: over rows; selects those for which it is true.
         may_hold: over bounds; false where no row can pass.
         may_fail: over bounds; false where every row passes, or is null.
         columns: names that `rows` uses, in order of appearance.
-        fixed: column -> values of which it has one in every row that passes.
+        fixed: column -> the values to which a passing row is restricted.
     """
 
     rows: pc.Expression
@@ -59,16 +62,22 @@ class Condition:
 
 
 def computed(rows: pc.Expression, columns: Sequence[str]) -> Condition:
-    """A condition of which bounds say nothing."""
+    """Return a condition that bounds cannot decide."""
     unknown = _unknown()
     return Condition(rows, unknown, unknown, tuple(dict.fromkeys(columns)))
 
 
 def compared(column: str, operator: str, value: Any) -> Condition:
-    """A column against a value that is not null and not NaN; `operator` is one of `COMPARISONS`."""
+    """Compare a column with a value.
+
+    Args:
+        column: column name.
+        operator: one of `COMPARISONS`.
+        value: neither null nor NaN.
+    """
     rows = COMPARISONS[operator](pc.field(column), pc.scalar(value))
     may_hold, may_fail = _possible(column, operator, value), _possible(column, _OPPOSITE[operator], value)
-    # NaN fails every comparison but `!=`, which it passes; and bounds leave it out.
+    # NaN passes no comparison but `!=`, and bounds leave it out.
     may_be_nan = pc.field(VALUES + column) & pc.field(NANS + column)
     if operator == "!=":
         may_hold = may_hold | may_be_nan
@@ -78,7 +87,7 @@ def compared(column: str, operator: str, value: Any) -> Condition:
 
 
 def member(column: str, values: Sequence[Any]) -> Condition:
-    """A column that has one of the values; null, as in SQL, for a null.
+    """Test whether a column has one of the values; the result is null for a null, as in SQL.
 
     Raises:
         ValueError: the values are not of one type; or TypeError.
@@ -86,9 +95,9 @@ def member(column: str, values: Sequence[Any]) -> Condition:
     field_, unknown = pc.field(column), _unknown()
     compared_as = field_
     if any(isinstance(value, float) for value in values):
-        # `isin` brings the values to the column's type, where 0.1 may be a single-precision number; `=` brings both to doubles.
+        # `isin` casts the values to the column's type, where 0.1 may be a single-precision number; `=` casts both to doubles.
         compared_as, values = field_.cast(pa.float64(), safe=False), [float(value) for value in values]
-    # Arrow's own answer for a null is false, which NOT would turn into true.
+    # Arrow returns false for a null, which NOT would turn into true.
     rows = pc.if_else(field_.is_valid(), compared_as.isin(list(values)), unknown)
     fixed = {column: tuple(values)}
     if len(values) > BOUNDED_VALUES_MAX:
@@ -100,12 +109,15 @@ def member(column: str, values: Sequence[Any]) -> Condition:
 
 
 def absent(column: str) -> Condition:
-    """A column that is null; NaN is a value."""
+    """Test whether a column is null; NaN is a value."""
     return Condition(pc.field(column).is_null(), pc.field(NULLS + column), pc.field(VALUES + column), (column,))
 
 
 def like(column: str, pattern: str) -> Condition:
-    """A text that matches a pattern of SQL; `%` any characters, `_` one, a backslash takes the next as it is."""
+    """Match a column with an SQL pattern.
+
+    `%` matches any characters and `_` matches one; a backslash escapes the next character.
+    """
     rows = pc.match_like(pc.field(column), pattern)
     prefix = _prefix(pattern)
     may_hold = pc.field(VALUES + column)
@@ -118,7 +130,7 @@ def like(column: str, pattern: str) -> Condition:
 
 
 def both(left: Condition, right: Condition) -> Condition:
-    """AND."""
+    """Combine two conditions by AND."""
     fixed = dict(left.fixed)
     for column, values in right.fixed.items():
         held = fixed.get(column)
@@ -133,7 +145,7 @@ def both(left: Condition, right: Condition) -> Condition:
 
 
 def either(left: Condition, right: Condition) -> Condition:
-    """OR."""
+    """Combine two conditions by OR."""
     fixed = {name: (*values, *right.fixed[name]) for name, values in left.fixed.items() if name in right.fixed}
     return Condition(
         left.rows | right.rows,
@@ -145,7 +157,10 @@ def either(left: Condition, right: Condition) -> Condition:
 
 
 def joined(join: Callable[[Condition, Condition], Condition], parts: Sequence[Condition]) -> Condition:
-    """Many conditions by AND or OR, as a tree of little depth: Arrow recurses into expressions."""
+    """Combine many conditions by AND or OR.
+
+    They form a tree of little depth, because Arrow recurses into expressions.
+    """
     level = list(parts)
     while len(level) > 1:
         pairs = [join(one, other) for one, other in zip(level[::2], level[1::2], strict=False)]
@@ -154,12 +169,12 @@ def joined(join: Callable[[Condition, Condition], Condition], parts: Sequence[Co
 
 
 def negated(one: Condition) -> Condition:
-    """NOT."""
+    """Negate a condition."""
     return Condition(~one.rows, one.may_fail, one.may_hold, one.columns)
 
 
 def possible_units(condition: Condition, bounds: pa.Table) -> npt.NDArray[np.bool_]:
-    """Which units may hold a row that passes.
+    """Return which units may hold a row that passes.
 
     Args:
         condition: its columns all have bounds.
@@ -173,14 +188,15 @@ def possible_units(condition: Condition, bounds: pa.Table) -> npt.NDArray[np.boo
     try:
         kept = bounds.append_column("place", places).filter(pc.coalesce(condition.may_hold, pc.scalar(True)))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        # A bound that the comparison's common type cannot hold: nothing follows, and a row that cannot be compared says so itself.
+        # The comparison's common type cannot hold the bound, so it proves nothing. A row that cannot be compared raises its
+        # own error.
         return ~answer
     answer[np.asarray(kept["place"])] = True
     return answer
 
 
 def _possible(column: str, operator: str, value: Any) -> pc.Expression:
-    """May some value of the unit, NaN aside, compare so."""
+    """Return an expression that is true where a value of the unit, except NaN, may pass."""
     low, high, has = pc.field(LOW + column), pc.field(HIGH + column), pc.field(VALUES + column)
     known = pc.scalar(value)
     match operator:
@@ -194,7 +210,7 @@ def _possible(column: str, operator: str, value: Any) -> pc.Expression:
 
 
 def _unknown() -> pc.Expression:
-    # Made when it is needed: Arrow imports pandas for the first scalar of a process.
+    # Created on demand: Arrow imports pandas for the first scalar of a process.
     return pc.scalar(pa.scalar(None, pa.bool_()))
 
 
@@ -208,7 +224,10 @@ def _prefix(pattern: str) -> str:
 
 
 def _after_all_that_begin_with(prefix: str) -> str | None:
-    """The least text above every text with the prefix, by code points, whose order is that of UTF-8; None when there is none."""
+    """Return the smallest text above all texts with the prefix, or None.
+
+    The order is by code points, which is that of UTF-8.
+    """
     for at in range(len(prefix) - 1, -1, -1):
         code = ord(prefix[at]) + 1
         if code <= _LAST_CHARACTER:

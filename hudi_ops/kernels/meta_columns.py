@@ -1,6 +1,6 @@
 """Apache Hudi's five meta columns on Arrow tables.
 
-Those that are the same in every row are dictionaries of one entry, which are made without copying the value and written in a
+Columns with one value in all rows are dictionaries of one entry, which are made without copying the value and written in a
 third of the time; writers hide the Arrow schema, so that they are read back as strings.
 """
 
@@ -15,14 +15,14 @@ from hudi_ops.errors import InvalidRequest
 
 
 def meta_schema() -> list[pa.Field]:
-    """The five meta fields, in their order on disk: nullable strings."""
+    """Return the five meta fields, in their order on disk: nullable strings."""
     return [pa.field(name, pa.string()) for name in META_COLUMNS]
 
 
 def add_meta_columns(
     data: pa.Table, *, keys: pa.Array, partition_path: str, instant: str, file_name: str, seqno_prefix: str
 ) -> pa.Table:
-    """`data` with the five meta columns in front.
+    """Put the five meta columns in front of `data`.
 
     Args:
         data: rows of one file, without meta columns.
@@ -62,7 +62,7 @@ def add_meta_columns(
 
 
 def with_file_name(data: pa.Table, file_name: str) -> pa.Table:
-    """`data`, as rows of that file: `_hoodie_file_name` replaced by a dictionary of one entry, everything else shared.
+    """Replace `_hoodie_file_name` by a dictionary of one entry; share everything else.
 
     Args:
         data: rows with meta columns.

@@ -1,4 +1,4 @@
-"""Small facts about columns that writers record or that errors name: key ranges and the first missing value."""
+"""Column statistics that writers record or errors name: key ranges and the first null."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import pyarrow.compute as pc
 
 
 def key_range(keys: pa.Array | pa.ChunkedArray) -> tuple[str, str] | None:
-    """The smallest and the largest key by the order of their UTF-8 bytes, as Apache Hudi's footers hold them.
+    """Return the smallest and the largest key by the order of their UTF-8 bytes.
+
+    Apache Hudi's footers hold them so.
 
     Args:
         keys: strings.
@@ -20,7 +22,7 @@ def key_range(keys: pa.Array | pa.ChunkedArray) -> tuple[str, str] | None:
 
 
 def first_null_row(column: pa.Array | pa.ChunkedArray) -> int | None:
-    """Number of the first row that is null, from 0; None when there is none."""
+    """Return the number of the first row that is null, from 0, or None."""
     if column.null_count == 0:
         return None
     return int(pc.index(column.is_null(), True).as_py())

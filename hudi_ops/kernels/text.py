@@ -1,7 +1,7 @@
-"""Prints the values of key and partition fields as Apache Hudi's upsert does (Java's `String.valueOf`).
+"""Texts of key and partition values as Apache Hudi's upsert prints them.
 
-A value printed otherwise is another record key: an upsert by Apache Hudi would then add a second row, not change the
-first.
+Hudi prints them by Java's `String.valueOf`. A value printed otherwise is another record key: an upsert by Apache Hudi would
+then add a second row, not change the first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FIRST_DATE, _LAST_DATE = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
 
 
 def key_column(data: pa.Table, field: str) -> pa.Array:
-    """The column of a key or partition field as one array, of a type that `print_values` can print.
+    """Return the column of a key or partition field as one array that `print_values` can print.
 
     Args:
         data: rows.
@@ -53,7 +53,7 @@ def key_column(data: pa.Table, field: str) -> pa.Array:
 
 
 def print_values(column: pa.Array, field: str) -> pa.Array:
-    """The texts of a column that `key_column` accepted; nulls stay null.
+    """Print a column that `key_column` accepted; nulls stay null.
 
     Integers, booleans (`true`) and decimals (`1E-7` where Java writes that) print as Java does, dates as `2022-01-08`,
     timestamps as the number since 1970 in their own unit.
@@ -78,7 +78,8 @@ def print_values(column: pa.Array, field: str) -> pa.Array:
         first, last = _FIRST_DATE.toordinal() - epoch, _LAST_DATE.toordinal() - epoch
         if ends["min"] is not None and not first <= ends["min"] <= ends["max"] <= last:
             raise Unsupported(
-                f"The field {field!r} holds a date outside the years 1 to 9999, which has no common text.",
+                f"The field {field!r} holds a date outside the years 1 to 9999, which Java and Arrow print "
+                "differently.",
                 expected=f"dates from {_FIRST_DATE} to {_LAST_DATE}",
                 found=f"{ends['min']} to {ends['max']} days since 1970-01-01",
                 next_step="Correct the dates, or choose another field.",
@@ -88,7 +89,10 @@ def print_values(column: pa.Array, field: str) -> pa.Array:
 
 
 def _is_printable(kind: pa.DataType) -> bool:
-    """Floats print differently in Java, and bytes and nested values have no agreed text at all."""
+    """Return whether values of the type have one agreed text.
+
+    Floats print differently in Java, and bytes and nested values have no agreed text at all.
+    """
     is_type = pa.types
     if is_type.is_timestamp(kind):
         return kind.unit in {"ms", "us"}

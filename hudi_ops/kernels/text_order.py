@@ -1,4 +1,4 @@
-"""The ascending order of texts by their bytes, faster than Arrow's where few bytes tell them apart."""
+"""Sort texts by their bytes, faster than Arrow where few bytes distinguish them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pyarrow.compute as pc
 
 _WORD_BYTES = 8
 _FEW = 4096
-"""Below so many Arrow's own sorting is as fast."""
+"""With fewer texts Arrow's own sorting is as fast."""
 
 
 def ascending(texts: pa.StringArray | pa.LargeStringArray) -> npt.NDArray[np.int64]:
-    """Places of texts without null in the order of their bytes; equal ones in the order that they come in.
+    """Return the positions of texts without nulls in the order of their bytes.
 
-    What all begin with is left out, and the eight bytes behind it are compared as one number. Texts that have these in common
-    are sorted by Arrow.
+    Equal texts keep their order. The common prefix is skipped, and the eight bytes after it are compared as one number. Texts
+    that are equal in these bytes are sorted by Arrow.
     """
     return _by_arrow(texts) if len(texts) < _FEW else _by_words(texts)
 
@@ -46,7 +46,7 @@ def _by_words(texts: pa.StringArray | pa.LargeStringArray) -> npt.NDArray[np.int
     is_tied[1:] |= is_equal
     is_tied[:-1] |= is_equal
     if is_tied.any():
-        # Runs of equal words lie in their order already: sorted together, each stays in its place.
+        # Runs of equal words are already in order: sorted together, each run stays in its place.
         tied = order[is_tied]
         order[is_tied] = tied[_by_arrow(texts.take(pa.array(tied)))]
     return order

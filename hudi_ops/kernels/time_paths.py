@@ -1,4 +1,4 @@
-"""Partition paths of the time-based key generator, as Apache Hudi's own prints them (docs/format.md §6.6)."""
+"""Partition paths of the time-based key generator (docs/format.md §6.6)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def check_time_column(field: pa.Field, time: TimePartition) -> None:
         time: how its values are read.
 
     Raises:
-        Unsupported: a type that does not go with the input. Apache Hudi cannot read tables partitioned so by a timestamp column,
-            and takes the days of a date for milliseconds.
+        Unsupported: a type that does not fit the input. Apache Hudi cannot read tables partitioned so by a timestamp column,
+            and reads the days of a date as milliseconds.
 
     Source: docs/format.md §6.6.
     """
@@ -44,7 +44,7 @@ def check_time_column(field: pa.Field, time: TimePartition) -> None:
 
 
 def time_paths(values: pa.Array, time: TimePartition, field: str) -> pa.Array:
-    """The path of each value; a null has that of 1970-01-01, as Apache Hudi has it.
+    """Return the path of each value; a null has that of 1970-01-01, as in Apache Hudi.
 
     Args:
         values: integers, dates or texts, as `check_time_column` accepts them.
@@ -55,7 +55,8 @@ def time_paths(values: pa.Array, time: TimePartition, field: str) -> pa.Array:
         A string array without nulls.
 
     Raises:
-        InvalidRequest: a text that is not in the input format, or a time outside the years 1 to 9999 (details: `row`, `field`).
+        InvalidRequest: a text that is not in the input format, or a time outside the years 1 to 9999 (details: `row`,
+            `field`).
         Unsupported: a pattern that cannot be followed, or a column of another type.
     """
     check_time_column(pa.field(field, values.type), time)
@@ -70,7 +71,7 @@ def time_paths(values: pa.Array, time: TimePartition, field: str) -> pa.Array:
 def _counted(values: pa.Array, time: TimePartition) -> pa.Array:
     numbers = (values.cast(pa.int32()) if pa.types.is_date32(values.type) else values).cast(pa.int64())
     if time.input == "SCALAR" and time.unit in _SECONDS:
-        # Beyond the years that are allowed anyway, so that no product overflows.
+        # Beyond the years that are allowed, so no product overflows.
         bounded = pc.min_element_wise(
             pc.max_element_wise(numbers, FIRST_S - 1, skip_nulls=False), LAST_S + 1, skip_nulls=False
         )
@@ -78,7 +79,7 @@ def _counted(values: pa.Array, time: TimePartition) -> pa.Array:
     per_second = _PER_SECOND[time.input] if time.input != "SCALAR" else _UNITS[time.unit]
     if per_second == 1:
         return numbers
-    # Downwards also before 1970, as Java's calendar has it; Arrow's division truncates.
+    # Rounds down before 1970 too, as Java's calendar does; Arrow's division truncates.
     missing = np.asarray(numbers.is_null())
     return pa.array(pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False) // per_second, pa.int64(), mask=missing)
 
@@ -87,7 +88,7 @@ def _parsed(values: pa.Array, time: TimePartition, field: str) -> pa.Array:
     directives = time.input_directives
     texts = values.cast(pa.string())
     moments = pc.strptime(texts, format=directives, unit="s", error_is_null=True)
-    # Arrow takes 30 February for 1 March and reads past missing digits: what prints otherwise was not understood.
+    # Arrow reads 30 February as 1 March and ignores missing digits: a value that prints otherwise was misread.
     same = pc.equal(pc.strftime(moments, format=directives), texts)
     wrong = pc.and_(texts.is_valid(), pc.invert(pc.fill_null(same, False)))
     if pc.any(wrong).as_py():
@@ -97,7 +98,7 @@ def _parsed(values: pa.Array, time: TimePartition, field: str) -> pa.Array:
 
 def _refuse(values: pa.Array, row: int, field: str, expected: str) -> None:
     raise InvalidRequest(
-        f"Row {row}: the value {str(values[row].as_py())[:40]!r} of the partition field {field!r} is no time.",
+        f"Row {row}: the value {str(values[row].as_py())[:40]!r} of the partition field {field!r} is not a time.",
         expected=expected,
         found=str(values[row].as_py())[:40],
         next_step="Correct the row.",

@@ -1,7 +1,7 @@
-"""Java's string and list hashes over Arrow, and with them the bucket that Apache Hudi's simple index gives a key.
+"""Java's string and list hashes over Arrow, and the bucket of a key in the simple index.
 
-A writer that puts a key into another bucket than Apache Hudi would makes duplicates as soon as both write one table, so
-every rule here is checked against vectors of Hudi's own `BucketIdentifier` (tests/unit/kernels/BucketVectors.java).
+A writer that puts a key into another bucket than Apache Hudi does makes duplicates as soon as both write one table. So every
+rule here is checked against vectors of Hudi's own `BucketIdentifier` (tests/unit/kernels/BucketVectors.java).
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ _CELLS_PER_STEP = 1 << 18
 
 
 def java_string_hash(values: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32]:
-    """`String.hashCode()` of every value, computed over UTF-16 code units as Java does; 0 for a null.
+    """Return `String.hashCode()` of every value.
+
+    It is computed over UTF-16 code units, as in Java; 0 for a null.
 
     Args:
-        values: strings of any Arrow string type, dictionary-encoded ones included.
+        values: strings of any Arrow string type, including dictionary-encoded ones.
 
     Returns:
         One number per value, in order.
@@ -44,11 +46,13 @@ def java_string_hash(values: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32
 
 
 def bucket_ids(hash_values: Sequence[pa.Array], num_buckets: int) -> npt.NDArray[np.int32]:
-    """The bucket of every row: `(List.hashCode() & 0x7fffffff) % num_buckets` over the row's hash values.
+    """Return the bucket of every row.
+
+    It is `(List.hashCode() & 0x7fffffff) % num_buckets` over the row's hash values.
 
     Args:
-        hash_values: columns of strings, all of one length, as `bucket_hash_values` gives them. A null says that the
-            row's list has no value at that place (lists may differ in length); a null *value* is the empty string here.
+        hash_values: columns of strings, all of one length, as `bucket_hash_values` returns them. A null says that the row's
+            list has no value at that place (lists may differ in length); a null *value* is the empty string here.
         num_buckets: buckets of the partition, at least 1.
 
     Returns:
@@ -82,12 +86,12 @@ def bucket_ids(hash_values: Sequence[pa.Array], num_buckets: int) -> npt.NDArray
 
 
 def bucket_hash_values(record_keys: pa.Array | pa.ChunkedArray, hash_fields: Sequence[str]) -> list[pa.Array]:
-    """The values that the simple bucket index hashes, parsed out of record keys exactly as Apache Hudi 1.1.1 does.
+    """Parse the values that the simple bucket index hashes out of record keys.
 
-    A key that lacks a comma or a colon is hashed whole. Any other is taken for `f:v,f:v`: a comma ends a value when the
-    next comma or colon after it is a colon. The values of the hash fields follow the order of the key, not of
-    `hash_fields`; when none of the fields occurs, the whole key is hashed. `__null__` and `__empty__` hash like the
-    empty string.
+    The rules are exactly those of Apache Hudi 1.1.1. A key that lacks a comma or a colon is hashed whole. Any other is taken
+    for `f:v,f:v`: a comma ends a value when the next comma or colon after it is a colon. The values of the hash fields follow
+    the order of the key, not of `hash_fields`; when none of the fields occurs, the whole key is hashed. `__null__` and
+    `__empty__` hash like the empty string.
 
     Args:
         record_keys: strings without nulls.
@@ -97,8 +101,8 @@ def bucket_hash_values(record_keys: pa.Array | pa.ChunkedArray, hash_fields: Seq
         Columns for `bucket_ids`; nulls where a row has fewer values than the longest row.
 
     Raises:
-        Unsupported: a key on which Apache Hudi's own parser never ends: its last field is not a hash field and holds a
-            colon. Raised by `parsed_values`.
+        Unsupported: a key on which Apache Hudi's own parser never ends: its last field is not a hash field and holds a colon.
+            Raised by `parsed_values`.
 
     Source: docs/format.md §10.1; Apache Hudi 1.1.1, KeyGenUtils.extractRecordKeysByFields.
     """
@@ -118,12 +122,18 @@ def bucket_hash_values(record_keys: pa.Array | pa.ChunkedArray, hash_fields: Seq
 
 
 def group_hash(partition_path: str, bucket: int) -> int:
-    """A number of 31 bits for one file group, used in write tokens: the same in every attempt and on every machine."""
+    """Return a number of 31 bits for one file group, for write tokens.
+
+    It is the same in every attempt and on every machine.
+    """
     return zlib.crc32(f"{partition_path}/{bucket}".encode()) & 0x7FFFFFFF
 
 
 def _code_units(values: pa.Array) -> tuple[npt.NDArray[np.unsignedinteger], npt.NDArray[np.int64]]:
-    """The UTF-16 code units of all values in a row (bytes when all are ASCII), and how many each value has."""
+    """Return the UTF-16 code units of all values, and the number of units of each value.
+
+    The units are bytes when all values are ASCII.
+    """
     data, offsets = raw_bytes(values)
     if len(data) == 0 or int(data.max()) < 0x80:
         return data, np.diff(offsets)
@@ -135,7 +145,10 @@ def _code_units(values: pa.Array) -> tuple[npt.NDArray[np.unsignedinteger], npt.
 
 
 def _polynomial(units: npt.NDArray[np.unsignedinteger], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
-    """Per value the sum of unit[i] * 31^(length - 1 - i), modulo 2^32; values of one length are one matrix."""
+    """Return for each value the sum of unit[i] * 31^(length - 1 - i), modulo 2^32.
+
+    Values of one length are computed as one matrix.
+    """
     hashes = np.zeros(len(lengths), np.uint32)
     if len(units) == 0:
         return hashes
@@ -156,7 +169,7 @@ def _polynomial(units: npt.NDArray[np.unsignedinteger], lengths: npt.NDArray[np.
 
 
 def _matrix_hash(matrix: npt.NDArray[np.unsignedinteger], powers: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """One hash per row of equally long values."""
+    """Return one hash per row of equally long values."""
     weights = powers[: matrix.shape[1]][::-1]
     hashes = np.empty(len(matrix), np.uint32)
     step = max(1, _CELLS_PER_STEP // max(1, matrix.shape[1]))
@@ -168,7 +181,10 @@ def _matrix_hash(matrix: npt.NDArray[np.unsignedinteger], powers: npt.NDArray[np
 def _ragged_columns(
     keys: pa.Array, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], values: pa.Array
 ) -> list[pa.Array]:
-    """Columns for keys of which only `rows` are composite, or hold different numbers of values (`counts`)."""
+    """Return columns for keys with different numbers of values.
+
+    Only the keys at `rows` are composite; `counts` are their numbers of values.
+    """
     starts = np.cumsum(counts) - counts
     columns = []
     for place in range(int(counts.max())):

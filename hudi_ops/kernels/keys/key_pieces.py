@@ -1,4 +1,4 @@
-"""Cuts record keys `f:v,f:v` into fields and values by Apache Hudi's own rules, over the raw bytes of a column."""
+"""Split record keys `f:v,f:v` into fields and values by Apache Hudi's rules."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ import pyarrow.compute as pc
 from hudi_ops.errors import Unsupported
 
 BLOCK_ROWS = 1 << 16
-"""Rows per step: the bytes of a block stay in the processor's cache, and the copies of it stay small."""
+"""Rows per step: the bytes of a block stay in the processor's cache, and copies of it stay small."""
 
 _COLON, _COMMA = ord(":"), ord(",")
 
 
 def plain_strings(values: pa.Array) -> pa.Array:
-    """`values` as a `string` array."""
+    """Convert `values` to a `string` array."""
     return values if values.type == pa.string() else values.cast(pa.string())
 
 
 def raw_bytes(values: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """The bytes of a string array without nulls, and the offsets of its values in them, the first being 0."""
-    # Slices of large ones may begin behind 2 GiB, where a cast refuses them.
+    """Return the bytes of a string array without nulls, and the offsets of its values in them.
+
+    The first offset is 0.
+    """
+    # Slices of large arrays may begin behind 2 GiB, where a cast refuses them.
     is_large = pa.types.is_large_string(values.type)
     values = values if is_large else plain_strings(values)
     _, offsets_buffer, bytes_buffer = values.buffers()
@@ -39,18 +42,24 @@ def raw_bytes(values: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.i
 
 @dataclass(frozen=True, eq=False)
 class _Pieces:
-    """`name:value` pieces of many keys, ascending: the key of each, and the bytes where it begins, splits and ends."""
+    """`name:value` pieces of many keys, in ascending order.
+
+    They hold the key of each piece, and the bytes where it begins, splits and ends.
+    """
 
     owners: npt.NDArray[np.int64]
     begins: npt.NDArray[np.int64]
     splits: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
     is_open: npt.NDArray[np.bool_]
-    """The key's last piece, and its value holds a colon: where Apache Hudi's parser cannot skip a field."""
+    """A colon in the value of the key's last piece: there Apache Hudi's parser cannot skip a field."""
 
 
 def _pieces(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> _Pieces:
-    """Cuts keys that each hold a comma and a colon at every comma that is followed by a colon before the next comma."""
+    """Split keys into pieces.
+
+    Each key holds a comma and a colon. A comma splits when a colon follows it before the next comma.
+    """
     rows = len(offsets) - 1
     marks = np.flatnonzero((data == _COMMA) | (data == _COLON))
     is_colon = data[marks] == _COLON
@@ -74,7 +83,7 @@ def _pieces(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> _Pie
 
 
 def parsed_values(keys: pa.Array, wanted: list[str]) -> tuple[npt.NDArray[np.int64], pa.Array]:
-    """The hash values of keys that each hold a comma and a colon.
+    """Return the hash values of keys that each hold a comma and a colon.
 
     Args:
         keys: a string array without nulls.
@@ -113,7 +122,7 @@ def _parsed_block(keys: pa.Array, wanted: list[str]) -> tuple[npt.NDArray[np.int
             silent = np.flatnonzero(np.bincount(owners, minlength=len(keys)) == 0)
     values = _every_other(data, begins, ends)
     values = pc.if_else(pc.is_in(values, value_set=pa.array(["__null__", "__empty__"])), "", values)
-    if len(silent):  # none of the hash fields is there: the whole key is the one value
+    if len(silent):  # None of the hash fields occurs: the whole key is the one value.
         order = np.argsort(np.concatenate((owners, silent)), kind="stable")
         owners = np.concatenate((owners, silent))[order]
         values = pa.concat_arrays([values, keys.take(pa.array(silent))]).take(pa.array(order))
@@ -122,7 +131,7 @@ def _parsed_block(keys: pa.Array, wanted: list[str]) -> tuple[npt.NDArray[np.int
 
 def _refuse_endless(key: str, field: str, wanted: list[str]) -> NoReturn:
     raise Unsupported(
-        f"Apache Hudi cannot find the hash fields in the record key {key!r}: its parser never ends on it.",
+        f"Apache Hudi's parser never ends on the record key {key!r}: it cannot find the hash fields.",
         expected=f"no colon in the last key field, or that field among the hash fields {', '.join(wanted)}",
         found=f"a colon in the value of {field!r}",
         next_step="Name the last key field in hoodie.bucket.index.hash.field too, or drop that setting.",
@@ -131,7 +140,10 @@ def _refuse_endless(key: str, field: str, wanted: list[str]) -> NoReturn:
 
 
 def _every_other(data: npt.NDArray[np.uint8], begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> pa.Array:
-    """The strings data[begin:end]; ascending and apart, so they and the gaps between them form one Arrow array."""
+    """Return the strings data[begin:end].
+
+    They ascend and do not touch, so they and the gaps between them form one Arrow array.
+    """
     offsets = np.empty(2 * len(begins) + 1, np.int32)
     offsets[0:-1:2], offsets[1::2], offsets[-1] = begins, ends, len(data)
     both = pa.StringArray.from_buffers(2 * len(begins), pa.py_buffer(offsets), pa.py_buffer(data))

@@ -1,4 +1,7 @@
-"""Record keys of one width as values of fixed size, without a copy: joins hash and compare those in three quarters of the time."""
+"""Record keys of one width as fixed-size values without a copy.
+
+Joins hash and compare them in three quarters of the time.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ import pyarrow as pa
 
 
 def narrowed(base: pa.ChunkedArray, incoming: pa.Array) -> tuple[pa.ChunkedArray, pa.Array | pa.ChunkedArray]:
-    """Both sides as fixed-size binary where all their keys are texts of one width, as UUIDs are; else as they are.
+    """Convert both sides to fixed-size binary if all keys have one width, as UUIDs do.
+
+    Otherwise both are returned unchanged.
 
     Args:
-        base: keys of one side; a null among them leaves both as they are.
+        base: keys of one side; a null among them leaves both unchanged.
         incoming: keys of the other side, of the same type.
     """
     width = _width(incoming)
@@ -21,13 +26,13 @@ def narrowed(base: pa.ChunkedArray, incoming: pa.Array) -> tuple[pa.ChunkedArray
 
 
 def _width(keys: pa.Array) -> int | None:
-    """Bytes of each key; None where they differ, or there are no keys to tell."""
+    """Return the bytes of each key, or None if they differ or there are no keys."""
     if keys.type != pa.string() or keys.null_count or not len(keys):
         return None
     offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1]
     width = int(offsets[1] - offsets[0])
     total_bytes = int(offsets[-1]) - int(offsets[0])
-    # Equal steps add up to the whole; only then each of them is worth a look.
+    # Only where equal steps add up to the whole is each step compared.
     is_even = width > 0 and total_bytes == width * len(keys) and bool((np.diff(offsets) == width).all())
     return width if is_even else None
 

@@ -1,4 +1,4 @@
-"""Record keys and partition paths of a batch, byte for byte as Apache Hudi's key generators write them."""
+"""Record keys and partition paths of a batch, byte for byte as Apache Hudi writes them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FOLDER_BYTES_MAX = 255
 
 @dataclass(frozen=True)
 class KeySpec:
-    """How a table's record keys are made.
+    """Rules by which a table's record keys are made.
 
     Attributes:
         fields: the record key fields, in the table's order.
@@ -41,7 +41,7 @@ class KeySpec:
 
 @dataclass(frozen=True)
 class PartitionSpec:
-    """How a table's partition paths are made.
+    """Rules by which a table's partition paths are made.
 
     Attributes:
         fields: the partition fields, one level each; none for a table without partitions.
@@ -57,7 +57,7 @@ class PartitionSpec:
 
 
 def record_keys(data: pa.Table, spec: KeySpec) -> pa.Array:
-    """The record key of every row.
+    """Return the record key of every row.
 
     Args:
         data: rows with the key columns.
@@ -98,7 +98,9 @@ def record_keys(data: pa.Table, spec: KeySpec) -> pa.Array:
 
 
 def partition_paths(data: pa.Table, spec: PartitionSpec) -> pa.DictionaryArray:
-    """The partition path of every row, dictionary-encoded; only distinct values are printed and encoded.
+    """Return the partition path of every row, dictionary-encoded.
+
+    Only distinct values are printed and encoded.
 
     Args:
         data: rows with the partition columns.
@@ -108,8 +110,8 @@ def partition_paths(data: pa.Table, spec: PartitionSpec) -> pa.DictionaryArray:
         int32 indices into distinct paths, which ascend; no nulls.
 
     Raises:
-        InvalidRequest: a partition column is missing; or a value would lead elsewhere than to one folder below its
-            parent (details: `row`, `field`).
+        InvalidRequest: a partition column is missing; or a value does not name one folder below its parent (details: `row`,
+            `field`).
         Unsupported: a field of a type without a safe text. Raised by `key_column`.
 
     Source: docs/format.md §6.6.
@@ -121,8 +123,8 @@ def partition_paths(data: pa.Table, spec: PartitionSpec) -> pa.DictionaryArray:
         folders = _folders(texts, field_codes, field, spec, level)
         codes, left, right = _pair(codes, field_codes, len(folders))
         paths = paths[left] + "/" + folders[right] if level else folders[right]
-    # Different values may print the same (null and empty): the dictionary must hold each path once. Sorted, so that a
-    # path's rank does not hang on the order of rows.
+    # Different values may print the same (null and empty), but the dictionary must hold each path once. It is sorted, so a
+    # path's rank does not depend on the order of rows.
     distinct = pa.array(sorted(set(paths.tolist())), pa.string())
     rank = np.asarray(pc.index_in(pa.array(paths.tolist(), pa.string()), value_set=distinct), np.int32)
     return pa.DictionaryArray.from_arrays(pa.array(rank[codes], pa.int32()), distinct)
@@ -131,23 +133,25 @@ def partition_paths(data: pa.Table, spec: PartitionSpec) -> pa.DictionaryArray:
 def _distinct_texts(
     column: pa.Array, field: str, time: TimePartition | None
 ) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Per row a code, and the text of each code; null gives the default partition, or 1970 where partitions are made of times.
+    """Return a code per row, and the text of each code.
+
+    A null gives the default partition, or 1970 where partitions are made of times.
 
     Raises:
         InvalidRequest: an empty text, or the default partition's own name: Apache Hudi takes a partition column's value from
             the path and would read null for both.
-        Unsupported: a timestamp column: what Apache Hudi reads back from such a path is another value.
+        Unsupported: a timestamp column: Apache Hudi reads another value back from such a path.
     """
     if pa.types.is_timestamp(column.type):
         raise Unsupported(
             f"The timestamp column {field!r} cannot name partitions.",
-            expected="a text, number, boolean or date column",
+            expected="a string, number, boolean or date column",
             found=str(column.type),
-            next_step="Partition by a date column made of it.",
+            next_step="Partition by a date column derived from it.",
             field=field,
         )
     if time is not None:
-        # As many values as rows, a day's folder: the texts are what repeats.
+        # A day's folder may have as many values as rows: only the texts repeat.
         paths = time_paths(column, time, field).dictionary_encode()
         return paths.indices.to_numpy(zero_copy_only=False).astype(np.int64), paths.dictionary.to_pylist()
     encoded = column.dictionary_encode(null_encoding="encode")
@@ -170,7 +174,7 @@ def _distinct_texts(
 def _folders(
     texts: list[str], codes: npt.NDArray[np.int64], field: str, spec: PartitionSpec, level: int
 ) -> npt.NDArray[np.object_]:
-    """The folder name of each distinct text of one field.
+    """Return the folder name of each distinct text of one field.
 
     Raises:
         InvalidRequest: a text that is no folder name.
@@ -180,7 +184,7 @@ def _folders(
     for code, text in enumerate(texts):
         value = _ENCODED.sub(lambda match: f"%{ord(match[0]):02X}", text) if spec.url_encode else text
         folder = f"{field}={value}" if spec.hive_style else value
-        # `.hoodie` at the top is the table's own folder: data there would be taken for its metadata.
+        # `.hoodie` at the top is the table's own folder: data there would be read as metadata.
         if (
             any(char in value for char in forbidden)
             or folder in {".", ".."}
@@ -213,20 +217,23 @@ def _folders(
 
 
 def _forbidden(spec: PartitionSpec) -> tuple[str, ...]:
-    """Characters that a value may not hold: without an escape a reader would take them for something else."""
+    """Return the characters that a value may not hold.
+
+    Without an escape a reader would misread them.
+    """
     if spec.url_encode:
         return ()
-    # A slash in the text of a time is meant: it makes a level. `x=y` without hive style is read as column x.
+    # A slash in the text of a time is intended: it makes a level. `x=y` without hive style is read as column x.
     return (*(() if spec.time else ("/",)), ":", "%", *(() if spec.hive_style else ("=",)))
 
 
 def _pair(
     left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], width: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Codes of the pairs (left, right) that occur, and the two halves of each pair."""
+    """Return codes of the pairs (left, right) that occur, and both halves of each pair."""
     combined = left * max(width, 1) + right
     size = int(combined.max()) + 1 if len(combined) else 0
-    if size <= _DENSE_PAIRS_MAX:  # a table of all pairs is cheaper than sorting the rows
+    if size <= _DENSE_PAIRS_MAX:  # A table of all pairs is cheaper than sorting the rows.
         seen = np.zeros(size, bool)
         seen[combined] = True
         pairs = np.flatnonzero(seen)

@@ -1,7 +1,8 @@
-"""Which log records survive, and what they do to the base rows of their slice: decisions only, as masks and numbers.
+"""Decisions on log records: which survive, and how they change the base rows.
 
-Log records of one key are folded among themselves first, and only the survivor meets the base row: an unconditional delete that is
-followed by a row with a smaller ordering value than the base row's leaves the base row, as in both other readers.
+They are masks and row numbers only. Log records of one key are folded first, and only the survivor is compared with the base
+row: an unconditional delete that is followed by a row with a smaller ordering value than the base row's leaves the base row,
+as in both other readers.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ class LogEntries:
 
     Attributes:
         keys: record keys, no nulls.
-        ordering: ordering values in the table's type; None where nothing is compared.
+        ordering: ordering values in the table's type; None if nothing is compared.
         is_delete: the entry deletes its key.
-        of_delete_block: it is no row at all; only deletes.
-        is_unconditional: it deletes whatever the ordering value of what was before; only those of delete blocks.
+        of_delete_block: the entry comes from a delete block and has no row.
+        is_unconditional: it deletes earlier records whatever their ordering values; only entries of delete blocks.
     """
 
     keys: pa.Array
@@ -42,7 +43,7 @@ class LogEntries:
         return len(self.keys)
 
     def at(self, numbers: Numbers) -> LogEntries:
-        """Some of them, in the order of the numbers."""
+        """Return the entries with these numbers, in their order."""
         places = pa.array(numbers)
         ordering = self.ordering.take(places) if self.ordering is not None else None
         masks = (self.is_delete[numbers], self.of_delete_block[numbers], self.is_unconditional[numbers])
@@ -50,11 +51,11 @@ class LogEntries:
 
     @classmethod
     def joined(cls, parts: Sequence[LogEntries], kind: pa.DataType | None) -> LogEntries:
-        """One after the other.
+        """Concatenate entries.
 
         Args:
             parts: in order.
-            kind: type of the ordering values; None where nothing is compared. A part without them has nulls.
+            kind: type of the ordering values; None if nothing is compared. A part without them gets nulls.
         """
         keys = pa.concat_arrays([pa.array([], pa.string()), *(part.keys for part in parts)])
         ordering = None
@@ -72,16 +73,16 @@ class LogEntries:
 
 
 class Meeting:
-    """Log entries among themselves and against the base rows, which come in runs; the outcome is known after the last run.
+    """Join of log entries with each other and with the base rows, which come in runs.
 
-    Base rows are looked up in a hash table of the entries, never sorted or grouped. Entries that meet the same base row have one
-    key, so only keys that the base does not have are compared with each other.
+    The outcome is known after the last run. Base rows are looked up in a hash table of the entries, never sorted or grouped.
+    Entries that match the same base row have one key, so only keys that the base lacks are compared with each other.
 
-    Should the base hold a key more than once, the entry must win against each of its rows and then replaces them all, as in
+    If the base holds a key more than once, the entry must win against each of its rows and then replaces them all, as in
     `plan_merge`.
 
     Args:
-        entries: of the log side.
+        entries: entries of the log files.
         mode: the table's merge mode.
 
     Source: docs/format.md §11.3.
@@ -96,11 +97,11 @@ class Meeting:
         self._base_ordering: list[pa.Array] = []
 
     def add(self, base_keys: pa.Array | pa.ChunkedArray, base_ordering: pa.Array | pa.ChunkedArray | None) -> None:
-        """The next base rows.
+        """Add the next base rows.
 
         Args:
-            base_keys: their record keys; one that is null meets nothing.
-            base_ordering: their ordering values in the table's type; None where there are none, in all runs alike.
+            base_keys: their record keys; a null matches no entry.
+            base_ordering: their ordering values in the table's type; None if there are none, in all runs alike.
         """
         rows, numbers = pairs(base_keys, self._entries.keys)
         if self._ordering is not None and base_ordering is not None:
@@ -112,7 +113,10 @@ class Meeting:
         self._count += len(base_keys)
 
     def keep_base(self) -> Mask | None:
-        """Which of all base rows stay, in the order in which they were added; None: all of them."""
+        """Return a mask over all base rows, in the order of adding: which are kept.
+
+        None means that all are kept.
+        """
         met, partners, _, loses = self._outcome
         gone = met[~loses[partners]]
         if not len(gone):
@@ -122,7 +126,7 @@ class Meeting:
         return keep
 
     def taken(self) -> Numbers:
-        """Numbers of the entries whose rows are in the slice, ascending."""
+        """Return the numbers of the entries whose rows are in the slice, ascending."""
         _, _, winners, loses = self._outcome
         return np.sort(winners[~self._entries.is_delete[winners] & ~loses[winners]])
 
@@ -155,10 +159,14 @@ class Meeting:
 
     @cached_property
     def _outcome(self) -> tuple[Numbers, Numbers, Numbers, Mask]:
-        """Base rows that meet an entry, ascending, and the one that is left of their key; all that are left; those that lose."""
+        """Base rows that match an entry, their winners, all winners, and the entries that lose.
+
+        The base rows ascend; each winner is the surviving entry of its key.
+        """
         entries, rows, numbers = self._entries, np.concatenate(self._rows), np.concatenate(self._numbers)
         begins = _begins(rows)
-        # The key of an entry goes by the first base row that it meets; keys of the others are told apart by themselves.
+        # An entry's key is identified by the first base row that it matches; keys without a base row are compared with each
+        # other.
         codes = np.full(len(entries), -1, np.int64)
         codes[numbers[::-1]] = (np.cumsum(begins) - 1)[::-1]
         distinct = int(np.count_nonzero(begins))
@@ -180,5 +188,5 @@ class Meeting:
 
 
 def _begins(rows: Numbers) -> Mask:
-    """Where a new number begins in ascending ones."""
+    """Return where a new number begins in ascending numbers."""
     return np.asarray(np.diff(rows, prepend=-1) != 0, bool)

@@ -1,6 +1,7 @@
-"""Which rows survive when a batch meets a base file: decisions only, as masks and row numbers; no row is moved here.
+"""Decisions of a merge: which rows survive when a batch is merged with a base file.
 
-The hash table is always made of the incoming keys, the small side; base rows are looked up, never sorted or grouped.
+They are masks and row numbers; no row is moved here. The hash table is always made of the incoming keys, the small side; base
+rows are looked up, never sorted or grouped.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 class Ordering(enum.Enum):
-    """Which of two rows with one key is the newer (`hoodie.record.merge.mode`)."""
+    """Rule for the newer of two rows with one key (`hoodie.record.merge.mode`)."""
 
     COMMIT_TIME = "COMMIT_TIME_ORDERING"
     EVENT_TIME = "EVENT_TIME_ORDERING"
 
 
 class Operation(enum.Enum):
-    """What a batch does to the table."""
+    """Effect of a batch on the table."""
 
     UPSERT = "upsert"
     INSERT = "insert"
     DELETE = "delete"
     APPEND = "append"
-    """Rows are added beside what is there, whatever their keys."""
+    """Rows are added to the existing ones, whatever their keys."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +66,10 @@ class MergePlan:
 
 
 def combine(keys: pa.Array, ordering: pa.Array | None, mode: Ordering) -> pa.Array:
-    """The one winning row per key inside a batch.
+    """Return the winning row of each key inside a batch.
 
-    By event time the largest ordering value wins, equal ones go to the last row, and a null loses to any value; by
-    commit time, or without an ordering column, the last row wins.
+    By event time the largest ordering value wins, equal ones go to the last row, and a null loses to any value; by commit
+    time, or without an ordering column, the last row wins.
 
     Args:
         keys: record keys without nulls.
@@ -87,7 +88,7 @@ def combine(keys: pa.Array, ordering: pa.Array | None, mode: Ordering) -> pa.Arr
 
 
 def key_codes(keys: pa.Array) -> tuple[Numbers, int]:
-    """A number for each key, from 0 in the order of appearance, and how many there are."""
+    """Return a number for each key, from 0 in order of appearance, and the number of keys."""
     encoded = keys.dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False) if len(keys) else np.empty(0, np.int32)
     return codes.astype(np.int64), len(encoded.dictionary)
@@ -101,18 +102,20 @@ def winners_of(
     deletes: npt.NDArray[np.bool_] | None = None,
     unconditional: npt.NDArray[np.bool_] | None = None,
 ) -> Numbers:
-    """The winner of each key, among rows of a batch or records of a log; rules as in `combine`.
+    """Return the winner of each key among rows of a batch or records of a log.
+
+    The rules are those of `combine`.
 
     Args:
         codes: number of each record's key.
-        distinct: above all of them.
+        distinct: a number above all codes.
         ordering: ordering value of each record, or None.
         mode: the table's merge mode.
         deletes: which are records of delete blocks; None for none.
         unconditional: those of them that win over all before them. They lose to every row after them, and not to deletes.
 
     Returns:
-        The number of each key's winning record; -1 for a key of which there is none.
+        The number of each key's winning record; -1 for a key without a record.
 
     Source: docs/format.md §11.3.
     """
@@ -139,7 +142,7 @@ def winners_of(
 
 
 def _greatest_of_key(codes: Numbers, ranks: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
-    """Which records have the greatest rank of their key; records of one key lie together."""
+    """Return which records have the greatest rank of their key; a key's records are adjacent."""
     begins = np.flatnonzero(np.diff(codes, prepend=-1))
     greatest = np.maximum.reduceat(ranks, begins) if len(begins) else ranks
     return np.asarray(ranks == np.repeat(greatest, np.diff(begins, append=len(codes))), bool)
@@ -148,14 +151,17 @@ def _greatest_of_key(codes: Numbers, ranks: npt.NDArray[np.generic]) -> npt.NDAr
 def _is_left_by_deletes(
     codes: Numbers, distinct: int, deletes: npt.NDArray[np.bool_], unconditional: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Which records may win: of each key the last unconditional delete, and from the first row after it on, all."""
+    """Return which records may win.
+
+    Of each key these are the last unconditional delete, and all records from the first row after it on.
+    """
     rows = np.arange(len(codes), dtype=np.int64)
     cut = np.full(distinct, -1, np.int64)
     cut[codes[unconditional]] = rows[unconditional]
     behind = rows > cut[codes]
     first = np.where(cut < 0, -1, len(codes))
     some = np.flatnonzero(behind & ~deletes & (cut[codes] >= 0))[::-1]
-    first[codes[some]] = some  # in falling order: the smallest number is assigned last
+    first[codes[some]] = some  # In descending order: the smallest number is assigned last.
     return np.asarray((rows == cut[codes]) | (behind & (rows >= first[codes])), bool)
 
 
@@ -167,11 +173,11 @@ def plan_merge(
     incoming_deletes: pa.Array | None,
     mode: Ordering,
 ) -> MergePlan:
-    """Decides, for every key that both sides have, which row survives.
+    """Decide, for every key that both sides have, which row survives.
 
-    By commit time the incoming row wins. By event time it wins when its ordering value is equal or larger; a null is
-    smaller than any value and equal to a null; deletes obey the same rule. Where a side has no ordering column at all,
-    the incoming row wins.
+    By commit time the incoming row wins. By event time it wins when its ordering value is equal or larger; a null is smaller
+    than any value and equal to a null; deletes obey the same rule. Where a side has no ordering column at all, the incoming
+    row wins.
 
     Args:
         base_keys: record keys of the base file, in any order.
@@ -182,8 +188,8 @@ def plan_merge(
         mode: the table's merge mode.
 
     Returns:
-        Masks and counts. Should the base hold a key more than once, the incoming row must win against each of its rows
-        and then replaces them all.
+        Masks and counts. If the base holds a key more than once, the incoming row must win against each of its rows and then
+        replaces them all.
 
     Raises:
         InvalidRequest: the ordering values of both sides cannot be compared. Raised by `comparable_pair`.
@@ -219,14 +225,14 @@ def plan_merge(
 
 
 def plan_append(count: int, deletes: pa.Array | None) -> MergePlan:
-    """Takes every row, whatever its key; rows that delete have nothing to meet, and are passed over.
+    """Take every row, whatever its key; skip rows that delete.
 
     Args:
         count: incoming rows.
         deletes: as in `plan_merge`.
 
     Returns:
-        A plan that leaves the base as it is.
+        A plan that leaves the base unchanged.
     """
     is_new = ~_as_mask(deletes, count)
     taken = np.flatnonzero(is_new).astype(np.int64, copy=False)
@@ -234,7 +240,9 @@ def plan_append(count: int, deletes: pa.Array | None) -> MergePlan:
 
 
 def existing(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which incoming keys the base already has: for `insert`, which must not write a key twice.
+    """Return which incoming keys the base already has.
+
+    `insert` needs it, which must not write a key twice.
 
     Args:
         base_keys: record keys of the base file.
@@ -249,7 +257,11 @@ def existing(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> 
 
 
 def _matches(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> tuple[Numbers, Numbers]:
-    """Base rows whose key is incoming, ascending, and the incoming row each one meets; incoming keys come once."""
+    """Match base rows with incoming rows of the same key.
+
+    Returns:
+        Numbers of base rows, ascending, and of the incoming row of each; incoming keys are unique.
+    """
     rows, numbers = pairs(base_keys, incoming_keys)
     partners = np.full(len(base_keys), -1, np.int64)
     partners[rows] = numbers
@@ -258,7 +270,7 @@ def _matches(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> 
 
 
 def pairs(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> tuple[Numbers, Numbers]:
-    """Base rows and incoming rows with one key, each pair once.
+    """Return all pairs of a base row and an incoming row with one key, each pair once.
 
     Args:
         base_keys: record keys of the base file, in any order; a null has no partner.
@@ -267,7 +279,7 @@ def pairs(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> tup
     Returns:
         Numbers of base rows, ascending, and of incoming ones.
     """
-    from pyarrow import acero  # imports pandas, which the package does without until it works
+    from pyarrow import acero  # Imports pandas, which the package avoids until it is needed.
 
     if pa.types.is_dictionary(base_keys.type):
         base_keys = base_keys.cast(base_keys.type.value_type)
@@ -286,14 +298,14 @@ def pairs(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> tup
     # Measured against `index_in`: as fast for short keys, a quarter faster for UUIDs, a third where few keys come in.
     joined = acero.Declaration("hashjoin", how, sides).to_table(use_threads=False)
     rows, numbers = (joined.column(name).to_numpy().astype(np.int64) for name in ("base", "incoming"))
-    if (np.diff(rows) < 0).any():  # it gives them in the order of the base, but does not promise to
+    if (np.diff(rows) < 0).any():  # The pairs come in the order of the base, but Arrow does not promise it.
         order = np.argsort(rows, kind="stable")
         rows, numbers = rows[order], numbers[order]
     return rows, numbers
 
 
 def is_late(base_ordering: pa.Array | pa.ChunkedArray, incoming_ordering: pa.Array) -> npt.NDArray[np.bool_]:
-    """Per pair, whether the incoming row is older than the base row.
+    """Return for each pair whether the incoming row is older than the base row.
 
     Args:
         base_ordering: ordering values of base rows.

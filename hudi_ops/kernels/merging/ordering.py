@@ -1,4 +1,7 @@
-"""Ordering values made comparable: floating numbers as Java orders them, so that Arrow's NaN decides nothing."""
+"""Comparable ordering values: floating-point numbers in Java's order.
+
+Arrow's own order of NaN would differ from it.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ from hudi_ops.errors import InvalidRequest, Unsupported
 
 
 def comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """`values` as one array of a type whose `<` and `==` are those of Java's `compareTo`; nulls stay null.
+    """Convert `values` to a type whose `<` and `==` are those of Java's `compareTo`.
 
-    Doubles become integers that rank alike: -0.0 before 0.0, and NaN above everything (one NaN, whatever its bits).
-    Strings compare by UTF-8 bytes, as Spark does. Dictionary-encoded values are decoded.
+    Nulls stay null. Doubles become integers of the same order: -0.0 before 0.0, and NaN above everything (one NaN, whatever
+    its bits). Strings compare by UTF-8 bytes, as Spark does. Dictionary-encoded values are decoded.
     """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
@@ -29,7 +32,7 @@ def comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def ranks(values: pa.Array) -> npt.NDArray[np.generic]:
-    """Whole numbers that order as `comparable` values do; that of a null says nothing."""
+    """Return integers in the order of `comparable` values; the integer of a null is arbitrary."""
     is_kind = pa.types
     if is_kind.is_null(values.type):
         return np.zeros(len(values), np.int8)
@@ -45,7 +48,7 @@ def ranks(values: pa.Array) -> npt.NDArray[np.generic]:
 def comparable_pair(
     base: pa.Array | pa.ChunkedArray, incoming: pa.Array | pa.ChunkedArray
 ) -> tuple[pa.Array, pa.Array]:
-    """Both sides in the base's type, made comparable.
+    """Convert both sides to the base's type, made comparable.
 
     Args:
         base: ordering values in the table.
@@ -72,13 +75,12 @@ def comparable_pair(
 
 
 def ordering_of_deletes(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Ordering values of a delete block in the type of the table's column.
+    """Convert ordering values of a delete block to the type of the table's column.
 
-    A delete carries one of few types: times may come as the whole number that they are, and decimals come with 15 digits after
-    the point.
+    A delete carries one of few types: times may come as whole numbers, and decimals come with 15 digits after the point.
 
     Args:
-        values: as the block has them.
+        values: values of the block.
         kind: the column's type.
 
     Raises:
@@ -90,7 +92,7 @@ def ordering_of_deletes(values: pa.Array, kind: pa.DataType) -> pa.Array:
         if pa.types.is_integer(values.type) and pa.types.is_temporal(kind):
             width = pa.int32() if kind.bit_width == 32 else pa.int64()
             return values.cast(width).cast(kind)
-        # A time is given in microseconds whatever the column's unit.
+        # A time is given in microseconds, whatever the column's unit.
         return values.cast(kind, safe=not (pa.types.is_temporal(values.type) and pa.types.is_temporal(kind)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise Unsupported(

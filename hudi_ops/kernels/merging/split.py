@@ -1,4 +1,4 @@
-"""Splits a batch into the rows of each file group: one stable radix sort of a small code, no filter per bucket."""
+"""Split a batch into the rows of each file group by one stable radix sort of a small code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hudi_ops.errors import Internal
 
 @dataclass(frozen=True, eq=False)
 class GroupSlice:
-    """The rows of one file group in a batch.
+    """Rows of one file group in a batch.
 
     Attributes:
         code: index of the partition path in the batch's dictionary.
@@ -26,7 +26,9 @@ class GroupSlice:
 
 
 def split_groups(codes: npt.NDArray[np.integer], buckets: npt.NDArray[np.integer]) -> list[GroupSlice]:
-    """Rows of each (partition code, bucket), groups in ascending order of the pair, rows in their original order.
+    """Return the rows of each (partition code, bucket).
+
+    Groups ascend by the pair; rows keep their order.
 
     Args:
         codes: partition code per row, not negative.
@@ -59,7 +61,10 @@ def split_groups(codes: npt.NDArray[np.integer], buckets: npt.NDArray[np.integer
 
 
 def _stable_order(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """A stable argsort, 16 bits at a time: numpy sorts 16-bit numbers by radix, several times faster than others."""
+    """Return a stable argsort, 16 bits at a time.
+
+    numpy sorts 16-bit numbers by radix, several times faster than others.
+    """
     order = np.argsort((values & 0xFFFF).astype(np.uint16), kind="stable")
     largest = int(values.max())
     shift = 16
