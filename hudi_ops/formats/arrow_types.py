@@ -1,4 +1,4 @@
-"""The Arrow types that a table can hold, and how others become one of them."""
+"""Arrow types that a table can hold, and conversions of other types to them."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ _LISTS: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
 
 
 def normalise(schema: pa.Schema) -> pa.Schema:
-    """Give the schema with which a table holds such data.
+    """Return the schema with which a table stores data of `schema`.
 
     Types that Hudi and Spark lack become the smallest that hold all their values (`int8` to `int32`, `large_string` to
-    `string`); times with a zone become UTC, which moves no instant; seconds become milliseconds and nanoseconds
-    microseconds. Schema and field metadata are dropped.
+    `string`); times with a zone become UTC, which moves no instant; seconds become milliseconds and nanoseconds microseconds.
+    Schema and field metadata are dropped.
 
     Args:
         schema: any Arrow schema.
@@ -74,9 +74,10 @@ def normalise(schema: pa.Schema) -> pa.Schema:
 
 
 def table_columns(schema: pa.Schema) -> pa.Schema:
-    """Give the columns that a table of ours gets from such data: as `normalise`, and times without a zone become UTC at any depth.
+    """Return the columns that a table gets from data of `schema`.
 
-    A reader in wide use fails on every table that has a time without a zone.
+    They are those of `normalise`, and times without a zone become UTC at any depth: a reader in wide use fails on every table
+    that has a time without a zone.
 
     Args:
         schema: any Arrow schema.
@@ -86,7 +87,7 @@ def table_columns(schema: pa.Schema) -> pa.Schema:
 
     Raises:
         Unsupported: a field's type has no counterpart.
-        InvalidRequest: a name that cannot stand in a table, is Apache Hudi's own, or differs from another only in case.
+        InvalidRequest: a name that a table cannot have, is Apache Hudi's own, or differs from another only in case.
 
     Source: docs/format.md §6.3.
     """
@@ -114,10 +115,12 @@ def _zoned(field: pa.Field) -> pa.Field:
 
 
 def _refuse_same_but_for_case(fields: list[pa.Field], parent: str) -> None:
-    """Spark takes names that differ only in case for one, and calls every use of them ambiguous.
+    """Refuse sibling names that differ only in case.
+
+    Spark treats them as equal, and calls every use of them ambiguous.
 
     Raises:
-        InvalidRequest: there are two such names beside each other, at any depth.
+        InvalidRequest: two siblings have such names, at any depth.
     """
     seen: dict[str, str] = {}
     for field in fields:

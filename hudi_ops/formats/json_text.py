@@ -1,4 +1,4 @@
-"""JSON as it lies on storage: a value, or one error that names the file, however the bytes are broken."""
+"""JSON on storage: a value, or one error that names the file, however the bytes are broken."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from hudi_ops.errors import Corrupt
 
 DEPTH_MAX = 200
-"""Levels of nesting. Nothing that is written has more than a tenth; what walks through a value recurses."""
+"""Levels of nesting. Written values have less than a tenth of them; the code that walks a value recurses."""
 
 
 def load_json(data: bytes | str, path: str, expected: str, next_step: str = "restore the file from a copy") -> Any:
-    """The value of JSON text.
+    """Parse JSON text.
 
     Args:
         data: the whole text.
         path: where it came from, for errors.
-        expected: what it should be, for errors.
-        next_step: what to do about a broken one.
+        expected: expected content, for errors.
+        next_step: advice for a broken file.
 
     Raises:
         Corrupt: no JSON, no UTF-8, or nested more deeply than `DEPTH_MAX`.
@@ -33,17 +33,23 @@ def load_json(data: bytes | str, path: str, expected: str, next_step: str = "res
         if not may_be_deep(data) or not is_too_deep(value):
             return value
         found = f"values that are nested more than {DEPTH_MAX} levels deep"
-    raise Corrupt(f"{path} is not JSON that can be read", expected=expected, found=found, next_step=next_step)
+    raise Corrupt(f"{path} is not readable JSON", expected=expected, found=found, next_step=next_step)
 
 
 def may_be_deep(data: bytes | str) -> bool:
-    """Whether JSON text has enough brackets to be nested more deeply than `DEPTH_MAX`; the value decides."""
+    """Return whether JSON text has enough brackets to be nested more deeply than `DEPTH_MAX`.
+
+    Only the parsed value tells whether it is.
+    """
     openings = data.count(b"[") + data.count(b"{") if isinstance(data, bytes) else data.count("[") + data.count("{")
     return openings > DEPTH_MAX
 
 
 def is_too_deep(value: Any) -> bool:
-    """Whether a value of JSON is nested more deeply than `DEPTH_MAX`; found without recursion."""
+    """Return whether a JSON value is nested more deeply than `DEPTH_MAX`.
+
+    It is found without recursion.
+    """
     level = [value]
     for _ in range(DEPTH_MAX):
         level = [

@@ -1,6 +1,7 @@
-"""Texts and bytes that may take 2 GiB and more: Arrow's plain arrays of them have offsets of 32 bits.
+"""Texts and bytes that may take 2 GiB and more.
 
-Arrays stay plain for as long as they fit, and become `large_string` or `large_binary` where they do not.
+Arrow's plain arrays have offsets of 32 bits. Arrays stay plain as long as they fit, and become `large_string` or
+`large_binary` where they do not.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 Longs = npt.NDArray[np.int64]
 
 ARRAY_BYTES_MAX = 2**31 - 1
-"""What the values of a plain array may take together."""
+"""Most bytes that the values of a plain array take together."""
 
 _is = pa.types
 _PLAIN: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
@@ -25,11 +26,11 @@ _LARGE: Final = {plain: large for large, plain in _PLAIN.items()}
 
 
 def joined(arrays: Iterable[pa.Array | pa.ChunkedArray], kind: pa.DataType) -> pa.Array:
-    """All values in one array.
+    """Concatenate arrays.
 
     Args:
         arrays: of texts or bytes.
-        kind: plain type of the result, or of those that do not fit into it.
+        kind: plain type of the result, or of values that do not fit into it.
     """
     flat: list[pa.Array] = []
     for each in arrays:
@@ -41,7 +42,7 @@ def joined(arrays: Iterable[pa.Array | pa.ChunkedArray], kind: pa.DataType) -> p
 
 
 def narrowed(values: pa.Array) -> pa.Array:
-    """The same values, as a plain array where they fit into one."""
+    """Convert values to a plain array if they fit into one."""
     plain = _PLAIN.get(values.type)
     if plain is None or data_bytes(values) > ARRAY_BYTES_MAX:
         return values
@@ -49,7 +50,7 @@ def narrowed(values: pa.Array) -> pa.Array:
 
 
 def places_in(values: pa.Array, others: pa.Array) -> pa.Array:
-    """Where each value stands among others, null for one that does not.
+    """Return the position of each value among others, or null.
 
     Arrow itself casts the others to the type of the values, which fails where they do not fit into it.
     """
@@ -57,17 +58,17 @@ def places_in(values: pa.Array, others: pa.Array) -> pa.Array:
 
 
 def as_bytes(values: pa.Array) -> pa.Array:
-    """Texts as bytes, without copying."""
+    """Convert texts to bytes without copying."""
     return values.cast(pa.large_binary() if values.type in _PLAIN else pa.binary())
 
 
 def as_text(values: pa.Array) -> pa.Array:
-    """Bytes as texts."""
+    """Convert bytes to texts."""
     return values.cast(pa.large_string() if values.type in _PLAIN else pa.string())
 
 
 def decoded(values: pa.Array) -> pa.Array:
-    """Bytes that may come as a dictionary, each by itself."""
+    """Decode bytes that may come as a dictionary."""
     if not _is.is_dictionary(values.type):
         return values
     if data_bytes(values) > ARRAY_BYTES_MAX:
@@ -76,7 +77,7 @@ def decoded(values: pa.Array) -> pa.Array:
 
 
 def byte_lengths(values: pa.Array) -> Longs:
-    """How many bytes each value takes; a null takes none."""
+    """Return the bytes of each value; a null takes none."""
     if _is.is_dictionary(values.type):
         of_each = byte_lengths(values.dictionary)
         return of_each[values.indices.fill_null(0).to_numpy()] if len(of_each) else np.zeros(len(values), np.int64)
@@ -86,7 +87,10 @@ def byte_lengths(values: pa.Array) -> Longs:
 
 
 def data_bytes(values: pa.Array) -> int:
-    """How many bytes the values take together; of texts and bytes the offsets tell."""
+    """Return the bytes that the values take together.
+
+    For texts and bytes the offsets tell it.
+    """
     if _is.is_dictionary(values.type):
         return int(byte_lengths(values).sum())
     if not len(values) or values.buffers()[1] is None:
@@ -96,7 +100,7 @@ def data_bytes(values: pa.Array) -> int:
 
 
 def piece(values: pa.Array, start: int, count: int) -> pa.Array:
-    """Values from a place on as a plain array, which they have to fit into."""
+    """Return `count` values from `start` as a plain array, into which they must fit."""
     part = values.slice(start, count)
     if _is.is_dictionary(part.type):
         return part.cast(pa.binary())
@@ -105,12 +109,12 @@ def piece(values: pa.Array, start: int, count: int) -> pa.Array:
 
 
 def in_pieces(values: pa.Array, bytes_max: int | None = None, each_bytes: int = 0) -> list[pa.Array]:
-    """The values in plain arrays, one after the other; at least one.
+    """Split values into plain arrays; at least one.
 
     Args:
         values: texts or bytes.
-        bytes_max: what the values of one array may take; None: what fits. A value that is longer stands alone.
-        each_bytes: what is counted of each value besides.
+        bytes_max: most bytes of the values of one array; None: all that fit. A longer value is alone in its array.
+        each_bytes: bytes counted for each value besides its own.
     """
     limit = ARRAY_BYTES_MAX if bytes_max is None else bytes_max
     if data_bytes(values) + each_bytes * len(values) <= limit:
@@ -120,7 +124,10 @@ def in_pieces(values: pa.Array, bytes_max: int | None = None, each_bytes: int = 
 
 
 def runs(lengths: Longs, bytes_max: int) -> list[tuple[int, int]]:
-    """Places of values that lie beside each other and take no more than so many bytes together; one that is longer is alone."""
+    """Return ranges of adjacent values that take at most `bytes_max` together.
+
+    A longer value has a range of its own.
+    """
     ends, bounds = np.cumsum(lengths), [0]
     while bounds[-1] < len(ends):
         begin = int(ends[bounds[-1] - 1]) if bounds[-1] else 0
@@ -135,7 +142,10 @@ def _offsets(values: pa.Array) -> npt.NDArray[np.signedinteger]:
 
 
 def _narrow(values: pa.Array, plain: pa.DataType) -> pa.Array:
-    """Arrow's cast refuses a slice that begins behind 2 GiB."""
+    """Cast a large array to a plain one.
+
+    Arrow's cast refuses a slice that begins behind 2 GiB.
+    """
     if not len(values) or values.buffers()[2] is None:
         return values.cast(plain)
     if values.null_count:

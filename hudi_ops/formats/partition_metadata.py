@@ -1,4 +1,7 @@
-"""`.hoodie_partition_metadata`: by this file Apache Hudi finds a partition; its first writer writes it, once."""
+"""`.hoodie_partition_metadata`, the file by which Apache Hudi finds a partition.
+
+The first writer of a partition writes it, once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _DEPTH: Final = "partitionDepth"
 
 @dataclass(frozen=True)
 class PartitionMetadata:
-    """What the file says.
+    """Content of the file.
 
     Attributes:
         commit_time: request time of the instant that created the partition.
@@ -29,7 +32,7 @@ class PartitionMetadata:
 
 
 def dumps(instant: str, depth: int, now_ms: int) -> bytes:
-    """Write the file's bytes.
+    """Encode the file's bytes.
 
     Args:
         instant: request time of the instant that creates the partition.
@@ -53,7 +56,7 @@ def loads(data: bytes, path: str = "") -> PartitionMetadata:
         path: where it came from, for errors.
 
     Returns:
-        What the file says.
+        Content of the file.
 
     Raises:
         Corrupt: not Java Properties text, or one of the two keys is missing or no number.

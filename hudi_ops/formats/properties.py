@@ -1,7 +1,7 @@
-"""Java Properties text, the form of `hoodie.properties` and of every small key-value file of a Hudi table.
+"""Java Properties text, the format of a table's key-value files.
 
-What is written here is pure ASCII with one line a key, since readers outside the JVM do not join continued lines. Keys
-are sorted, so that equal values give equal bytes.
+The written text is pure ASCII with one line a key, since readers outside the JVM do not join continued lines. Keys are
+sorted, so that equal values give equal bytes.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _NEXT_STEP: Final = "restore the file from its `.backup` beside it, or from a co
 def loads(data: bytes, path: str = "") -> dict[str, str]:
     """Read Java Properties text.
 
-    Bytes above 0x7F are taken as UTF-8 where the file is valid UTF-8 (what people's editors write), else as ISO-8859-1
-    (what Java reads). A key that occurs twice has its last value, as in Java.
+    Bytes above 0x7F are read as UTF-8 where the file is valid UTF-8 (as editors write it), else as ISO-8859-1 (as Java reads
+    it). The last value of a repeated key counts, as in Java.
 
     Args:
         data: the whole file.
@@ -96,10 +96,9 @@ def dumps(values: Mapping[str, str], *, comment: str, now_ms: int) -> bytes:
 
 
 def table_checksum(table_name: str, database: str = "") -> str:
-    """Give the value of `hoodie.table.checksum`.
+    """Return the value of `hoodie.table.checksum`.
 
-    >>> table_checksum("v9_txns_cow_simple_meta", "default")
-    '2985977913'
+    >>> table_checksum("v9_txns_cow_simple_meta", "default") '2985977913'
 
     Args:
         table_name: `hoodie.table.name`.
@@ -142,7 +141,7 @@ def _logical_lines(text: str, path: str) -> Iterator[str]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Split one logical line at its first unescaped `=`, `:` or blank, all still escaped."""
+    """Split one logical line at its first unescaped `=`, `:` or blank; both parts stay escaped."""
     key = _KEY.match(line)
     end = key.end() if key is not None else 0
     rest = line[end:].lstrip(_BLANKS)
@@ -200,6 +199,9 @@ def _unicode_escape(char: str, text: str) -> str:
 
 
 def _java_date(now_ms: int) -> str:
-    """`java.util.Date.toString()` in UTC; English whatever the locale, hence not `strftime`."""
+    """Format a time like `java.util.Date.toString()` in UTC.
+
+    It is English whatever the locale, hence not `strftime`.
+    """
     at = datetime.fromtimestamp(now_ms // 1000, UTC)
     return f"{_DAYS[at.weekday()]} {_MONTHS[at.month - 1]} {at:%d %H:%M:%S} UTC {at.year}"

@@ -1,4 +1,4 @@
-"""Avro schemas read as Arrow schemas: what Hudi writes for its tables, and every schema of its own metadata table."""
+"""Conversion of Avro schemas, of tables and of the metadata table, to Arrow schemas."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _LOGICAL: Final = {
 
 
 def to_arrow(avro: Mapping[str, Any] | str, path: str = "") -> pa.Schema:
-    """Give the Arrow schema of an Avro record.
+    """Return the Arrow schema of an Avro record.
 
-    A union of null and one type is a nullable field, in either order; other unions become dense unions. Logical
-    types that are not known are passed over, as Avro asks.
+    A union of null and one type is a nullable field, in either order; other unions become dense unions. Unknown logical types
+    are ignored, as Avro requires.
 
     Args:
         avro: the schema, parsed or as JSON text.
@@ -68,7 +68,7 @@ def to_arrow(avro: Mapping[str, Any] | str, path: str = "") -> pa.Schema:
 
 
 class _Reader:
-    """One walk through a schema; knows the names defined so far."""
+    """Walk through a schema; knows the names defined so far."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -1,7 +1,7 @@
-"""Avro containers as the timeline uses them: one record, codec null, no header key but the schema.
+"""Avro containers of the timeline: one record, codec null, only the schema in the header.
 
-Framing is done here, records by fastavro: a header with `avro.schema` alone, as Hudi writes it, and a sync marker taken
-from the content make equal records equal bytes, so that whoever repeats a step of a protocol writes the same file.
+Framing is done here, records by fastavro. A header with `avro.schema` alone, as Hudi writes it, and a sync marker taken from
+the content make equal records equal bytes: a repeated step of a protocol writes the same file.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def write_one(schema: Mapping[str, Any], record: Mapping[str, Any]) -> bytes:
 
 
 def read_one(data: bytes, path: str = "") -> dict[str, Any]:
-    """Read a container that must hold exactly one record.
+    """Read a container that holds exactly one record.
 
     Args:
         data: the whole file.
@@ -156,7 +156,7 @@ def _read_block(
         raise Corrupt(**_damage(path, f"other bytes after the block at offset {start}", "the header's sync marker"))
     if is_deflated:
         block = zlib.decompress(block, wbits=-15)
-    # Records of no bytes at all exist only for empty schemas; without the limit a broken count would run for ever.
+    # Records of zero bytes exist only for empty schemas; without the limit a broken count would loop without end.
     if not 0 <= count <= len(block):
         raise Corrupt(
             **_damage(path, f"{count} records in {len(block)} bytes at offset {start}", "at least a byte a record")

@@ -1,4 +1,4 @@
-"""Decimals as Avro has them, two's complement with the highest byte first, out of Arrow's and into them."""
+"""Conversion of decimals between Avro (two's complement, highest byte first) and Arrow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hudi_ops.formats.avro.varints import Bytes, Longs, binary, first_invalid
 
 
 def decimals_of(data: Bytes, begin: Longs, lengths: Longs, kind: pa.DataType) -> tuple[pa.Array, int | None]:
-    """Decimals out of the bytes at these positions.
+    """Read the decimals at these positions.
 
     Args:
         data: padded content.
@@ -18,7 +18,7 @@ def decimals_of(data: Bytes, begin: Longs, lengths: Longs, kind: pa.DataType) ->
         kind: decimal128 or decimal256.
 
     Returns:
-        The decimals, and the place of the first that has no bytes or more digits than `kind`, if there is one.
+        The decimals, and the position of the first that has no bytes or more digits than `kind`, or None.
     """
     width = kind.bit_width // 8
     rows = np.zeros((len(begin), width), np.uint8)
@@ -35,7 +35,7 @@ def decimals_of(data: Bytes, begin: Longs, lengths: Longs, kind: pa.DataType) ->
             rows[:, place] = sign
     is_good = lengths > 0
     if shortest >= 1 and widest > width:
-        # Longer ones are good as long as what does not fit repeats the sign.
+        # A longer one is valid if the excess bytes repeat the sign.
         is_good &= (lengths <= width) | ((rows[:, -1] ^ sign) < 0x80)
         for place in range(width, min(widest, width + 64)):
             is_good &= (place >= lengths) | (data[np.maximum(last - place, 0)] == sign)
@@ -47,14 +47,14 @@ def decimals_of(data: Bytes, begin: Longs, lengths: Longs, kind: pa.DataType) ->
 
 
 def fixed_rows(values: pa.Array, size_bytes: int) -> tuple[Bytes, int | None]:
-    """Decimals in so many bytes each.
+    """Encode decimals in a fixed number of bytes.
 
     Args:
-        values: decimals; what stands at a null is not told.
-        size_bytes: of each.
+        values: decimals; the bytes of a null are arbitrary.
+        size_bytes: bytes of each.
 
     Returns:
-        A matrix with a row for each, and the place of the first that does not fit, if there is one.
+        A matrix with a row for each, and the position of the first that does not fit, or None.
     """
     rows = _rows(values)
     width = rows.shape[1]
@@ -70,14 +70,14 @@ def fixed_rows(values: pa.Array, size_bytes: int) -> tuple[Bytes, int | None]:
 
 
 def minimal_pieces(values: pa.Array) -> pa.BinaryArray:
-    """Decimals in as few bytes as they take, as Java writes them; nulls stay null."""
+    """Encode decimals in as few bytes as they take, as Java writes them; nulls stay null."""
     rows = _rows(values)
     count, width = rows.shape
     sign = np.where(rows[:, 0] & 0x80, np.uint8(0xFF), np.uint8(0))
     is_idle = np.ones(count, bool)
     begin = np.zeros(count, np.int64)
     for place in range(width - 1):
-        # A byte is idle while it and all before it repeat the sign that the byte behind it still shows.
+        # A byte is redundant if it and all bytes before it repeat the sign that the next byte shows.
         is_idle &= (rows[:, place] == sign) & ((rows[:, place + 1] ^ sign) < 0x80)
         begin += is_idle
     offsets = np.zeros(count + 1, np.int64)
@@ -90,7 +90,7 @@ def minimal_pieces(values: pa.Array) -> pa.BinaryArray:
 
 
 def _rows(values: pa.Array) -> Bytes:
-    """A row of bytes for each, highest first."""
+    """Return a row of bytes for each decimal, highest first."""
     width = values.type.bit_width // 8
     held = np.frombuffer(values.buffers()[1], np.uint8, len(values) * width, values.offset * width)
     return held.reshape(len(values), width)[:, ::-1]

@@ -1,7 +1,8 @@
-"""Avro values read into Arrow arrays: one column of all records at a time.
+"""Decoder of Avro values to Arrow arrays, one column of all records at a time.
 
-A lane is one value's place in the bytes: each record has one, each item of a list has one of its own. A step reads the same part
-of the schema in every lane at once and moves all of them on, so the work in Python follows the schema, not the rows.
+A lane is one value's position in the bytes: each record has one, each item of a list has one of its own. A step reads the
+same part of the schema in every lane at once and advances all of them, so the work in Python follows the schema, not the
+rows.
 """
 
 from __future__ import annotations
@@ -21,19 +22,23 @@ from hudi_ops.formats.avro.varints import Bytes, Longs, as_text, first_invalid, 
 
 _INT_RANGE: Final = (-(2**31), 2**31 - 1)
 _IDLE_ITEMS_MAX: Final = 1 << 20
-"""Items that take no bytes, such as those of lists of nulls, in all records together: nothing in the file bounds their number."""
+"""Bound of items that take no bytes, such as those of lists of nulls, in all records together: nothing in the file bounds their
+number.
+"""
 
 _BLOCKS_MAX, _TURNS_MAX = 1 << 12, 1 << 17
-"""Steps in Python that one list may ask for: each takes some 100 microseconds. Writers make one block of it."""
+"""Most steps in Python for one list: each takes some 100 microseconds. Writers put a list into one block."""
 
 _FEW_LANES: Final = 16
 _TURNS_BEFORE_LEAPS: Final = 16
-"""Items are found turn by turn in all lists together, until no more than a few lists are left, and this number of turns went by for
-each of them: a turn takes about 100 microseconds for all lists, a leap about as long for 10 to 20 items of one."""
+"""Bound of turns per list. Items are found turn by turn in all lists together, until only a few lists remain and this number of
+turns has passed for each of them: a turn takes about 100 microseconds for all lists, a leap about as long for 10 to 20 items
+of one.
+"""
 
 
 class Lanes:
-    """Places in the bytes, ascending and apart from each other.
+    """Positions in the bytes, ascending and disjoint.
 
     Attributes:
         at: where each lane is.
@@ -50,12 +55,12 @@ class Lanes:
         return len(self.at)
 
     def some(self, which: npt.NDArray[np.int64]) -> Lanes:
-        """A copy of these lanes alone."""
+        """Return a copy of only these lanes."""
         return Lanes(self.at[which], self.end[which], self.record[which])
 
 
 class Decoder:
-    """Reads records of one schema out of one piece of bytes.
+    """Decoder of records of one schema in one piece of bytes.
 
     Args:
         data: padded content.
@@ -66,11 +71,13 @@ class Decoder:
         self._data, self._path = data, path
 
     def records(self, node: Node, lanes: Lanes, wanted: Collection[str] | None) -> tuple[list[str], list[pa.Array]]:
-        """The wanted columns, in the schema's order; every record must end where its length says.
+        """Return the wanted columns, in the schema's order.
+
+        Every record must end where its length says.
 
         Raises:
             Corrupt: a record does not follow its schema; names the record.
-            Unsupported: a list consists of more parts than any writer makes.
+            Unsupported: a list consists of more blocks than any writer makes.
         """
         names, arrays = [], []
         for name, child in zip(node.names, node.children, strict=True):
@@ -79,11 +86,14 @@ class Decoder:
             if is_wanted and array is not None:
                 names.append(name)
                 arrays.append(array)
-        self._check(lanes.at == lanes.end, lanes, "other bytes behind its last value", "values that fill it")
+        self._check(lanes.at == lanes.end, lanes, "other bytes after its last value", "values that fill it")
         return names, arrays
 
     def read(self, node: Node, lanes: Lanes, wanted: bool) -> pa.Array | None:
-        """The value in each lane; lanes move behind it. None when it is not wanted: then lanes just move."""
+        """Read the value in each lane, and move the lanes behind it.
+
+        None when it is not wanted: then the lanes only move.
+        """
         if node.form is Form.NULL:
             return pa.nulls(len(lanes), node.arrow) if wanted else None
         if node.form is Form.UNION:
@@ -201,7 +211,10 @@ class Decoder:
         return _spread(values, is_valid) if wanted and values is not None else None
 
     def _dense(self, node: Node, lanes: Lanes, branch: Longs, wanted: bool) -> pa.Array | None:
-        """A union of several types; a null lies, as a null, among the values of the first of them."""
+        """Read a union of several types.
+
+        A null is stored, as a null, among the values of the first type.
+        """
         codes = np.zeros(len(lanes), np.int8)
         offsets = np.zeros(len(lanes), np.int32)
         children: list[pa.Array] = []
@@ -227,7 +240,10 @@ class Decoder:
         return pa.UnionArray.from_dense(pa.array(codes), pa.array(offsets), children, names)
 
     def _repeated(self, node: Node, lanes: Lanes, wanted: bool) -> pa.Array | None:
-        """Lists and maps: blocks of items, each with their number in front, until one of none."""
+        """Read lists and maps.
+
+        They are blocks of items, each with its number of items in front, up to a block of none.
+        """
         totals = np.zeros(len(lanes), np.int64)
         found: list[list[pa.Array]] = []
         owners: list[Longs] = []
@@ -263,7 +279,10 @@ class Decoder:
         return pa.ListArray.from_arrays(places, columns[0], type=node.arrow)
 
     def _sized_block(self, lanes: Lanes, sized: Longs, counts: Longs) -> Longs:
-        """A negative number says that the block's size in bytes follows; both must be sound."""
+        """Read sizes of blocks and check them.
+
+        A negative number of items says that the block's size in bytes follows; both must be sound.
+        """
         inner = lanes.some(sized)
         size = self._varint(inner)
         is_good = (size >= 0) & (size <= inner.end - inner.at) & (counts > -(2**62))
@@ -272,7 +291,10 @@ class Decoder:
         return -counts
 
     def _items(self, node: Node, lanes: Lanes, counts: Longs, wanted: bool) -> list[pa.Array]:
-        """`counts` items in each lane, those of a lane together: one array for each child."""
+        """Read `counts` items in each lane, the items of a lane together.
+
+        One array for each child.
+        """
         least = sum(child.min_bytes for child in node.children)
         limit = (lanes.end - lanes.at) // least if least else np.full(len(lanes), _IDLE_ITEMS_MAX // len(lanes))
         self._check(counts <= limit, lanes, "more items than it has bytes for", "items within the record")
@@ -283,7 +305,7 @@ class Decoder:
         return columns
 
     def _item_starts(self, node: Node, lanes: Lanes, counts: Longs) -> Longs:
-        """Where each item begins, those of a lane together."""
+        """Return where each item begins, the items of a lane together."""
         first = np.cumsum(counts) - counts
         widths = [0 if child.form is Form.NULL else child.fixed_bytes for child in node.children]
         sizes = [width for width in widths if width is not None]
@@ -319,7 +341,7 @@ class Decoder:
             )
 
     def _leap(self, node: Node, walker: Lanes, active: Longs, starts: Longs, first: Longs, left: Longs) -> None:
-        """The rest of a few long lists, a list at a time."""
+        """Find the remaining items of a few long lists, one list at a time."""
         for lane in active:
             at, end = int(walker.at[lane]), int(walker.end[lane])
             chain, behind = ItemChain(node.children, self._data, end).follow(at, int(left[lane]))
@@ -327,7 +349,7 @@ class Decoder:
                 damaged = Lanes(np.array([behind]), walker.end[lane : lane + 1], walker.record[lane : lane + 1])
                 self._check(np.array([behind < end]), damaged, "fewer items than it says", f"{left[lane]} items more")
                 for child in node.children:
-                    self.read(child, damaged, wanted=False)  # says what is wrong
+                    self.read(child, damaged, wanted=False)  # raises the error that names the cause
                 self._refuse(damaged, 0, "a broken item", "an item of the list")
             starts[first[lane] : first[lane] + len(chain)] = chain
 
@@ -347,7 +369,7 @@ class Decoder:
 
 
 def _spread(values: pa.Array, is_valid: npt.NDArray[np.bool_]) -> pa.Array:
-    """Values in the places of true, null in the others."""
+    """Place values where the mask is true, and nulls elsewhere."""
     places = np.cumsum(is_valid) - 1
     return (
         values.take(pa.array(np.maximum(places, 0), mask=~is_valid))

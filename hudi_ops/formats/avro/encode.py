@@ -1,7 +1,7 @@
-"""Arrow arrays written as Avro values, by column.
+"""Encoder of Arrow arrays as Avro values, by column.
 
-A column gives its bytes as a row of pieces, each an Arrow array of bytes with one value a row; joined piece by piece they are the
-records. Text goes in as it is, with its length as the piece before it.
+A column gives its bytes as a row of pieces, each an Arrow array of bytes with one value a row; joined piece by piece they are
+the records. Text is copied unchanged, with its length as the piece before it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from hudi_ops.formats.avro.nodes import Form, Node
 from hudi_ops.formats.avro.varints import Bytes, Longs, binary, pieces, varint_rows, zigzag
 
 Piece: TypeAlias = pa.Array | bytes
-"""Bytes for each row, where null is none, or the same ones for all."""
+"""Bytes for each row without nulls, or the same bytes for all."""
 
 _END: Final = b"\x00"
 
 
 def encode_column(node: Node, column: pa.ChunkedArray | pa.Array, where: str) -> list[Piece]:
-    """The bytes of one field in every record.
+    """Encode one field of every record.
 
     Args:
         node: its type.
@@ -46,7 +46,7 @@ def encode_column(node: Node, column: pa.ChunkedArray | pa.Array, where: str) ->
     if len(distinct) == 0 or len(values) < len(distinct) or distinct.null_count:
         return _encode(node, _cast(node, values.cast(values.type.value_type), where), where)
     if values.null_count:
-        # Null is one more value to take from: the last.
+        # Null is one more value to take: the last.
         places = values.indices.fill_null(len(distinct)).cast(pa.int64())
         distinct = pa.concat_arrays([distinct, pa.nulls(1, distinct.type)])
     else:
@@ -56,7 +56,7 @@ def encode_column(node: Node, column: pa.ChunkedArray | pa.Array, where: str) ->
 
 
 def join(parts: list[Piece], rows: int) -> pa.BinaryArray:
-    """The bytes of each row in one array."""
+    """Join the pieces of each row in one array."""
     arrays = [part for part in parts if isinstance(part, pa.Array)]
     if len(parts) == 1 and arrays:
         return arrays[0].fill_null(b"") if arrays[0].null_count else arrays[0]
@@ -68,7 +68,7 @@ def join(parts: list[Piece], rows: int) -> pa.BinaryArray:
 
 
 def byte_lengths(parts: list[Piece], rows: int) -> Longs:
-    """How many bytes each row has."""
+    """Return the number of bytes of each row."""
     total = np.zeros(rows, np.int64)
     for part in parts:
         if isinstance(part, pa.Array):
@@ -94,9 +94,9 @@ def _cast(node: Node, values: pa.Array, where: str) -> pa.Array:
 
 
 def _encode(node: Node, values: pa.Array, where: str, head: Bytes | None = None) -> list[Piece]:
-    """Pieces of values without null, or of a union's branch: then `head` has the branch's number for each row.
+    """Encode values without null, or the values of a union's branch.
 
-    Where there is a head, a null value has no bytes but that.
+    For a branch `head` has its number for each row, and a null value has no bytes but that.
     """
     if node.form is Form.UNION:
         return _union(node, values, where)
@@ -107,7 +107,7 @@ def _encode(node: Node, values: pa.Array, where: str, head: Bytes | None = None)
     if node.form in _WRITERS:
         return _WRITERS[node.form](node, values, where, head)
     if head is not None and values.null_count:
-        # What is inside of a null has no bytes at all: only what is there is written, then spread.
+        # A null's content has no bytes at all: only present values are written, then spread.
         present = values.drop_null()
         inner = join(_encode(node, present, where), len(present))
         mask = values.is_null().to_numpy(zero_copy_only=False)
@@ -138,7 +138,10 @@ def _union(node: Node, values: pa.Array, where: str) -> list[Piece]:
 
 
 def _dense(node: Node, values: pa.UnionArray, where: str, null_at: int | None) -> list[Piece]:
-    """A union of several types: each type's values are written on their own, then put in the rows' order."""
+    """Encode a union of several types.
+
+    Each type's values are written on their own, then put in the rows' order.
+    """
     codes = values.type_codes.to_numpy()
     offsets = values.offsets.to_numpy()
     valued = [at for at, child in enumerate(node.children) if child.form is not Form.NULL]
@@ -164,7 +167,10 @@ def _dense(node: Node, values: pa.UnionArray, where: str, null_at: int | None) -
 
 
 def _repeated(node: Node, values: pa.Array, where: str) -> list[Piece]:
-    """Lists and maps: one block of all items, then the end; an empty one is the end alone."""
+    """Encode lists and maps.
+
+    Each is one block of all items, then the end; an empty one is the end alone.
+    """
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
     if len(values) == 0:
         return [_END]
@@ -205,7 +211,7 @@ def _long(_node: Node, values: pa.Array, _where: str, head: Bytes | None) -> lis
 
 
 def _floating(node: Node, values: pa.Array, _where: str, head: Bytes | None) -> list[Piece]:
-    # As integers: a conversion would lose which NaN it is.
+    # As integers: a conversion would lose the bits of a NaN.
     width = node.fixed_bytes or 0
     numbers = values.view(pa.int32() if width == 4 else pa.int64())
     numbers = numbers.fill_null(0) if numbers.null_count else numbers
@@ -240,7 +246,7 @@ def _sized(node: Node, values: pa.Array, _where: str, head: Bytes | None) -> lis
 
 
 def _headed(head: Bytes | None, rows: Bytes, lengths: Longs | None, values: pa.Array) -> pa.BinaryArray:
-    """The rows with the branch's number before each; of a null that number alone."""
+    """Put the branch's number before each row; a null is that number alone."""
     if head is None:
         return pieces(rows, lengths)
     rows = np.concatenate([head.reshape(-1, 1), rows], axis=1)

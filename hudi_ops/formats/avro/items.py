@@ -1,4 +1,7 @@
-"""Where the items of one long Avro list begin: read from every byte at once, then followed from the first one."""
+"""Positions of the items of one long Avro list.
+
+An item's end is computed for every byte at once, then followed from the first item.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ WINDOW_BYTES: Final = 1 << 16
 
 
 def can_leap(node: Node) -> bool:
-    """Whether an item's end can be told from any byte: not that of lists and maps, which must be read in turn."""
+    """Return whether an item's end can be computed from any byte.
+
+    Those of lists and maps cannot: they must be read in turn.
+    """
     return node.form not in {Form.ARRAY, Form.MAP} and all(can_leap(child) for child in node.children)
 
 
@@ -22,11 +28,11 @@ class ItemChain:
     """Follow the items of a list from one to the next; one window of bytes is read at a time.
 
     Args:
-        nodes: what an item consists of.
+        nodes: the parts of an item; `can_leap` holds for each.
         data: padded content.
         end: where the record ends.
-        window_bytes: bytes that are read at once.
-        first_byte: the byte that every item begins with, where there is one: then others need not be read.
+        window_bytes: bytes that are read at a time.
+        first_byte: the byte that every item begins with; places with other bytes are skipped. None: any byte.
     """
 
     def __init__(
@@ -43,11 +49,11 @@ class ItemChain:
         self._start = self._stop = 0
 
     def follow(self, at: int, count: int) -> tuple[Longs, int]:
-        """Follow so many items.
+        """Follow `count` items.
 
         Args:
-            at: where the first one begins.
-            count: how many there are.
+            at: where the first item begins.
+            count: number of items.
 
         Returns:
             Where the items begin, as far as they can be followed, and the place behind the last of them. There are fewer than
@@ -84,7 +90,7 @@ class ItemChain:
 
 
 def leap_all(nodes: tuple[Node, ...], data: Bytes, at: Longs, end: int) -> Longs:
-    """The places behind values that begin at these places, one after the other; -1 where none can be there."""
+    """Return the positions behind sequences of values; -1 where none is possible."""
     for node in nodes:
         at = _leap(node, data, at, end)
     return at

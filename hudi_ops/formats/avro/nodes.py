@@ -1,4 +1,4 @@
-"""Avro schemas as trees that say how each value lies in bytes, beside the Arrow type that it is read as."""
+"""Avro schemas as trees: the layout of each value in bytes and its Arrow type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hudi_ops.formats.avro.arrow_schema import to_arrow
 
 
 class Form(Enum):
-    """How a value lies in bytes."""
+    """Layout of a value in bytes."""
 
     NULL = "null"
     BOOLEAN = "boolean"
@@ -37,21 +37,21 @@ class Form(Enum):
 
 _PRIMITIVE: Final = {form.value: form for form in Form if form not in {Form.FIXED, Form.ENUM, Form.RECORD, Form.UNION}}
 COLUMNS_MAX: Final = 1 << 16
-"""Values that a record may consist of: names that stand for records make them many in few bytes of schema."""
+"""Most values of a record: names that stand for records make a schema of few bytes describe many."""
 _MIN_BYTES: Final = {Form.NULL: 0, Form.FLOAT: 4, Form.DOUBLE: 8}
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One type of a schema.
+    """Type of a schema.
 
     Attributes:
-        form: how a value lies in bytes.
-        arrow: how it is read.
+        form: layout of a value in bytes.
+        arrow: Arrow type of the values.
         children: fields of a record, branches of a union, the one item of an array; key and value of a map.
         names: of a record's fields; symbols of an enum.
         size_bytes: of a fixed value.
-        min_bytes: the least that a value takes.
+        min_bytes: the minimum that a value takes.
     """
 
     form: Form
@@ -63,19 +63,19 @@ class Node:
 
     @property
     def fixed_bytes(self) -> int | None:
-        """What every value takes, where it is always the same; None elsewhere."""
+        """Bytes of every value if they are always the same, else None."""
         if self.form is Form.FIXED:
             return self.size_bytes
         return {Form.BOOLEAN: 1, Form.FLOAT: 4, Form.DOUBLE: 8}.get(self.form)
 
     @property
     def is_decimal(self) -> bool:
-        """Whether bytes or fixed stand for a decimal."""
+        """Whether bytes or fixed represent a decimal."""
         return bool(pa.types.is_decimal(self.arrow))
 
 
 def record_of(schema: str, path: str) -> Node:
-    """The tree of a record's schema.
+    """Return the tree of a record's schema.
 
     Args:
         schema: Avro JSON.
@@ -94,13 +94,13 @@ def record_of(schema: str, path: str) -> Node:
         error.what = f"{error.what}, in {path}"
         raise
     except RecursionError as error:
-        damage = _damage(f"a schema too deep to read, in {path}", "one of some levels")
+        damage = _damage(f"a schema too deep to read, in {path}", "one of fewer levels")
         raise damage from error
 
 
 @lru_cache(maxsize=64)
 def _compiled(schema: str) -> Node:
-    to_arrow(schema)  # whatever is wrong with a schema is said there
+    to_arrow(schema)  # reports every error of the schema
     node = _Builder().build(json.loads(schema), "")
     if (columns := _columns(node, {})) > COLUMNS_MAX:
         raise Unsupported(
@@ -113,14 +113,17 @@ def _compiled(schema: str) -> Node:
 
 
 def _columns(node: Node, known: dict[int, int]) -> int:
-    """Values that are no records, each time that they occur; a node that occurs again is not walked again."""
+    """Count values that are not records, at each occurrence.
+
+    A node that occurs again is not walked again.
+    """
     if id(node) not in known:
         known[id(node)] = max(1, sum(_columns(child, known) for child in node.children))
     return known[id(node)]
 
 
 class _Builder:
-    """One walk through a schema that has been checked; knows the names defined so far."""
+    """Walk through a schema that has been checked; knows the names defined so far."""
 
     def __init__(self) -> None:
         self._named: dict[str, Node] = {}

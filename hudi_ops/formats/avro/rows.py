@@ -1,4 +1,4 @@
-"""Contents of AVRO_DATA blocks, version 3, to Arrow and back."""
+"""Conversion of AVRO_DATA blocks, version 3, to Arrow and back."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CHUNK_ROWS: Final = 1 << 16
 """Rows that are read or written at a time; between 16k and 1M it makes no difference (measured)."""
 
 _CHUNK_BYTES: Final = 1 << 25
-"""Bytes of records that are read or written at a time, one record at least: what each item of a list takes is several of them."""
+"""Bytes of records that are read or written at a time, one record at least: each item of a list takes several of them."""
 
 
 class AvroRows:
-    """The rows of one block.
+    """Rows of one block.
 
     Args:
         content: of the block.
@@ -37,7 +37,7 @@ class AvroRows:
         path: file it came from, for errors.
 
     Raises:
-        Corrupt: the records do not fill the content, or the schema is none.
+        Corrupt: the records do not fill the content, or the schema is invalid.
         Unsupported: an older version of the block.
 
     Source: docs/format.md §6.9.
@@ -60,7 +60,7 @@ class AvroRows:
         return len(self._ends)
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """All rows.
+        """Return all rows.
 
         Args:
             columns: wanted ones, None for all; those that the schema lacks are left out.
@@ -71,7 +71,7 @@ class AvroRows:
         return pa.Table.from_batches(list(self.batches(CHUNK_ROWS, columns)) or [self._read(0, 0, columns)])
 
     def batches(self, rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows, at most `rows` at a time.
+        """Yield the rows, at most `rows` at a time.
 
         Args:
             rows: of a batch.
@@ -105,7 +105,10 @@ class AvroRows:
 
 
 def _record_ends(raw: bytes, count: int, path: str) -> np.ndarray:
-    """Where each record ends, followed from length to length: one pass in C, through the position of a stream."""
+    """Return where each record ends, followed from length to length.
+
+    It is one pass in C, through the position of a stream.
+    """
     size = len(raw) - PADDING
     if not 0 <= count <= (size - _HEAD.size) // _LENGTH_BYTES:
         _fail(path, f"{count} records in {size} bytes", "at least 4 bytes a record")
@@ -118,15 +121,15 @@ def _record_ends(raw: bytes, count: int, path: str) -> np.ndarray:
     is_bad |= begins[: len(ends)] > size
     if len(ends) < count or is_bad.any():
         record = int(np.argmax(is_bad)) if is_bad.any() else len(ends)
-        _fail(path, f"record {record} with a length that leads out of the block", "a record within it")
+        _fail(path, f"record {record} with a length that ends after the block", "a record within it")
     behind = int(ends[-1]) if count else _HEAD.size
     if behind != size:
-        _fail(path, f"{size - behind} bytes behind {count} records", "none")
+        _fail(path, f"{size - behind} bytes after {count} records", "none")
     return ends
 
 
 def encode_rows(rows: pa.Table, schema: str) -> bytes:
-    """The content of an AVRO_DATA block; equal arguments give equal bytes.
+    """Encode the content of an AVRO_DATA block; equal arguments give equal bytes.
 
     Args:
         rows: a column for each field of the schema, found by its name; cast where the type is another.
@@ -137,7 +140,7 @@ def encode_rows(rows: pa.Table, schema: str) -> bytes:
 
     Raises:
         InvalidRequest: a value does not fit its field, or a column is missing.
-        Corrupt: the schema is none.
+        Corrupt: the schema is invalid.
         Unsupported: a record in the schema contains itself.
 
     Source: docs/format.md §6.9.

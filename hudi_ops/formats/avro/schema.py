@@ -1,7 +1,7 @@
 """Table schemas: Arrow to the Avro JSON that commits and footers carry, and back.
 
-Written schemas have the form that Hudi's Spark writer gives them, down to the names of nested records and decimals:
-Avro resolves both by full name, so another name is another type.
+Written schemas have the form that Hudi's Spark writer gives them, including the names of nested records and decimals: Avro
+resolves both by full name, so another name is another type.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PLAIN: Final[dict[pa.DataType, str | dict[str, str]]] = {
 
 
 def to_avro(schema: pa.Schema, table_name: str) -> dict[str, Any]:
-    """Give the Avro schema of a table.
+    """Return the Avro schema of a table.
 
     Args:
         schema: Arrow schema, with or without meta columns; it is normalised first.
@@ -61,10 +61,9 @@ def to_avro(schema: pa.Schema, table_name: str) -> dict[str, Any]:
 
 
 def record_name(table_name: str) -> tuple[str, str]:
-    """Give name and namespace of a table's Avro record.
+    """Return name and namespace of a table's Avro record.
 
-    >>> record_name("2-sales")
-    ('____sales_record', 'hoodie.____sales')
+    >>> record_name("2-sales") ('____sales_record', 'hoodie.____sales')
 
     Args:
         table_name: `hoodie.table.name`.
@@ -77,7 +76,7 @@ def record_name(table_name: str) -> tuple[str, str]:
 
 
 def decimal_size_bytes(precision: int) -> int:
-    """Bytes of the smallest two's complement number that holds `precision` decimal digits."""
+    """Return the bytes of the smallest two's complement integer of `precision` decimal digits."""
     return int(10**precision - 1).bit_length() // 8 + 1
 
 

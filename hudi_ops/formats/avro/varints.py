@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 PADDING: Final = 16
-"""Bytes behind the content that may be looked at, though never taken."""
+"""Bytes behind the content that may be read, but are never used."""
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Longs: TypeAlias = npt.NDArray[np.int64]
@@ -21,7 +21,7 @@ _SEVEN: Final = np.uint64(7)
 
 
 def padded(content: bytes | pa.Buffer) -> Bytes:
-    """A copy of the content with `PADDING` zeros behind it."""
+    """Copy the content and append `PADDING` zeros."""
     held = np.frombuffer(content, np.uint8)
     data = np.zeros(len(held) + PADDING, np.uint8)
     data[: len(held)] = held
@@ -29,22 +29,22 @@ def padded(content: bytes | pa.Buffer) -> Bytes:
 
 
 def fixed_at(data: Bytes, at: Longs, dtype: str) -> npt.NDArray[np.generic]:
-    """The fixed-width values that begin at these positions, aligned or not."""
+    """Read the fixed-width values that begin at these positions, aligned or not."""
     width = np.dtype(dtype).itemsize
     overlapping: npt.NDArray[np.generic] = np.ndarray((len(data) - width + 1,), dtype, data, strides=(1,))
     return overlapping[at]
 
 
 def read_varints(data: Bytes, at: Longs) -> tuple[Words, Longs]:
-    """Unsigned integers of 7 bits a byte, lowest first.
+    """Read unsigned integers of 7 bits a byte, lowest first.
 
     Args:
         data: padded content.
         at: where each begins, within the content.
 
     Returns:
-        The values, and the positions behind them. A position that has not moved says that no integer of 64 bits is there;
-        one beyond the content that the integer was cut off.
+        The values, and the positions behind them. An unmoved position means that there is no integer of 64 bits; one behind
+        the content means that the integer was cut off.
     """
     first = data[at]
     if not len(first) or first.max() < 0x80:
@@ -53,7 +53,7 @@ def read_varints(data: Bytes, at: Longs) -> tuple[Words, Longs]:
     words = fixed_at(data, at, "<u8").astype(np.uint64, copy=False)
     ends = ~words & _TOPS
     lowest = ends & (~ends + _ONE)
-    words &= (lowest << _ONE) - _ONE  # of no end at all: every bit stays
+    words &= (lowest << _ONE) - _ONE  # without an end: every bit stays
     after = at + (np.bitwise_count((lowest << _ONE) - _ONE).astype(np.int64) >> 3)
     words &= ~_TOPS
     words = (words & np.uint64(0x007F007F007F007F)) | ((words & np.uint64(0x7F007F007F007F00)) >> _ONE)
@@ -70,17 +70,21 @@ def read_varints(data: Bytes, at: Longs) -> tuple[Words, Longs]:
 
 
 def unzigzag(values: Words) -> Longs:
-    """Signed integers out of Avro's order 0, -1, 1, -2."""
+    """Decode signed integers from Avro's order 0, -1, 1, -2."""
     return ((values >> _ONE) ^ (~(values & _ONE) + _ONE)).view(np.int64)
 
 
 def zigzag(values: Longs) -> Words:
-    """Unsigned integers in Avro's order 0, -1, 1, -2; small ones of either sign take few bytes."""
+    """Encode signed integers in Avro's order 0, -1, 1, -2."""
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
 def varint_rows(values: Words) -> tuple[Bytes, Longs]:
-    """Integers in 7 bits a byte: a matrix with a row for each, and how many bytes of the row count."""
+    """Encode integers in 7 bits a byte.
+
+    Returns:
+        A matrix with a row for each, and the number of bytes of the row that count.
+    """
     width = max(1, -(-int(values.max(initial=0)).bit_length() // 7))
     lengths = np.ones(len(values), np.int64)
     rows = np.empty((len(values), width), np.uint8)
@@ -97,7 +101,10 @@ def varint_rows(values: Words) -> tuple[Bytes, Longs]:
 
 
 def pieces(rows: Bytes, lengths: Longs | None = None) -> pa.BinaryArray:
-    """The first bytes of each row of a matrix, as many as `lengths` says (all without it), as an Arrow array of bytes."""
+    """Return the first bytes of each row of a matrix as an Arrow array of bytes.
+
+    `lengths` gives their number; without it all bytes are taken.
+    """
     count, width = rows.shape
     if lengths is None:
         return binary(np.arange(0, count * width + 1, width) if width else np.zeros(count + 1), rows)
@@ -107,13 +114,16 @@ def pieces(rows: Bytes, lengths: Longs | None = None) -> pa.BinaryArray:
 
 
 def binary(offsets: npt.NDArray[np.number], data: Bytes | pa.Buffer) -> pa.BinaryArray:
-    """An Arrow array of bytes over offsets (one more than values) and data."""
+    """Make an Arrow array of bytes from offsets (one more than values) and data."""
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
 def spans(data: Bytes, starts: Longs, lengths: Longs) -> pa.BinaryArray:
-    """The bytes at these positions, which ascend without overlap: what lies between two is taken for a value too, and left out."""
+    """Return the bytes at these positions, which ascend without overlap.
+
+    The gap between two is a value of the inner array too, and left out.
+    """
     offsets = np.empty(2 * len(starts) + 1, np.int32)
     offsets[0:-1:2] = starts
     offsets[1::2] = starts + lengths
@@ -123,17 +133,20 @@ def spans(data: Bytes, starts: Longs, lengths: Longs) -> pa.BinaryArray:
 
 
 def as_text(values: pa.BinaryArray) -> tuple[pa.StringArray, int | None]:
-    """Bytes as text, without copying.
+    """Convert bytes to text without copying.
 
     Returns:
-        The text, and the place of the first value that is no UTF-8, if there is one.
+        The text, and the position of the first value that is not UTF-8, or None.
     """
     text = pa.Array.from_buffers(pa.string(), len(values), values.buffers(), offset=values.offset)
     return text, first_invalid(text)
 
 
 def first_invalid(values: pa.Array) -> int | None:
-    """The place of the first value that its type does not allow: text that is no UTF-8, a decimal of too many digits."""
+    """Return the position of the first value that its type does not allow, or None.
+
+    Such values are text that is not UTF-8, and a decimal of too many digits.
+    """
     if _is_valid(values):
         return None
     low, high = 0, len(values)  # the first bad one lies in [low, high)

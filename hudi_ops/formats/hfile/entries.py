@@ -1,4 +1,7 @@
-"""What the blocks of an HFile hold: keys with their values in data blocks, first keys and places of those in the index."""
+"""Contents of HFile blocks.
+
+Data blocks hold keys with their values, and the index holds their first keys and positions.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from hudi_ops.formats.avro.varints import PADDING, Bytes, Longs, fixed_at, piece
 from hudi_ops.formats.hfile.frame import HEADER_BYTES, fail
 
 KEY_SUFFIX: Final = b"\x00" + struct.pack(">q", 2**63 - 1) + b"\x04"
-"""Behind the row of each key: no family, the latest time, and that something was put."""
+"""Bytes after the row of each key: no family, the latest time, and the type `put`."""
 _ROW_LENGTH: Final = struct.Struct(">H")
 KEY_BYTES: Final = _ROW_LENGTH.size + len(KEY_SUFFIX)
 """Bytes of a key beside its row."""
@@ -31,7 +34,7 @@ _PLACE: Final = struct.Struct(">qi")
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Where the entries of one data block or of several lie: rows (that is, record keys) and values."""
+    """Positions of the entries of data blocks: rows (that is, record keys) and values."""
 
     data: Bytes
     row_at: Longs
@@ -39,17 +42,17 @@ class Entries:
     value_at: Longs
     value_bytes: Longs
     behind: Longs
-    """For each block the number of the entries in it and in those before it."""
+    """For each block, the number of entries up to its end."""
 
     def __len__(self) -> int:
         return len(self.row_at)
 
     def keys(self) -> pa.BinaryArray:
-        """The rows."""
+        """Return the rows."""
         return spans(self.data, self.row_at, self.row_bytes)
 
     def values(self, wanted: np.ndarray | None = None) -> pa.BinaryArray:
-        """The values, or those of the wanted places, which ascend."""
+        """Return all values, or those at the wanted positions, which ascend."""
         if wanted is None:
             return spans(self.data, self.value_at, self.value_bytes)
         return spans(self.data, self.value_at[wanted], self.value_bytes[wanted])
@@ -89,7 +92,7 @@ def split_entries(payloads: Sequence[bytes], offsets: Sequence[int], path: str) 
         if not is_bad.any() and (ends[last] == blocks).all():
             row_at = starts + (_HEAD_BYTES + _ROW_LENGTH.size)
             return Entries(data, row_at, row_bytes, suffix_at + len(KEY_SUFFIX), value_bytes, last + 1)
-    # The first entry with any fault: behind it nothing is where it seems to be.
+    # The first entry with any fault: positions after it are meaningless.
     is_bad |= (data[np.minimum(ends, size) - 1] != 0) | (ends > blocks[np.searchsorted(blocks, starts, side="right")])
     start = int(starts[np.argmax(is_bad)])
     block = int(np.searchsorted(blocks, start, side="right"))
@@ -103,10 +106,11 @@ def split_entries(payloads: Sequence[bytes], offsets: Sequence[int], path: str) 
 
 
 def _entry_ends(raw: bytes) -> Longs:
-    """Where each entry ends, followed from length to length: one pass in C, through the position of a stream.
+    """Return where each entry ends, followed from length to length.
 
-    What is read of an entry is the byte before it (0, the last of the entry before) and two lengths of four bytes. As one number,
-    modulo 2³² - 1, that is their sum: how far the last byte of the entry is away.
+    It is one pass in C, through the position of a stream. Each step reads the byte before the entry (0, the last of the entry
+    before) and two lengths of four bytes. As one number, modulo 2³² - 1, that is their sum: the distance to the last byte of
+    the entry.
     """
     stream = io.BytesIO(raw)
     heads = map(int.from_bytes, iter(partial(stream.read, _HEAD_BYTES + 1), b""))
@@ -115,7 +119,7 @@ def _entry_ends(raw: bytes) -> Longs:
 
 
 def join_entries(keys: pa.BinaryArray, values: pa.BinaryArray, row_bytes: Longs, value_bytes: Longs) -> memoryview:
-    """The bytes of entries, one after the other.
+    """Join the bytes of entries.
 
     Args:
         keys: rows.
@@ -131,7 +135,7 @@ def join_entries(keys: pa.BinaryArray, values: pa.BinaryArray, row_bytes: Longs,
     heads[:, 4:8] = value_bytes.astype(">i4").view(np.uint8).reshape(count, 4)
     heads[:, 8:] = row_bytes.astype(">u2").view(np.uint8).reshape(count, 2)
     constants = pa.array([KEY_SUFFIX, b"\x00"], pa.binary())
-    # One gather out of all parts: several times faster than to join strings.
+    # One gather from all parts: several times faster than joining strings.
     parts = pa.concat_arrays([pieces(heads), keys, values, constants])
     row = np.arange(count, dtype=np.int32)
     order = np.empty((count, 5), np.int32)
@@ -143,7 +147,7 @@ def join_entries(keys: pa.BinaryArray, values: pa.BinaryArray, row_bytes: Longs,
 
 @dataclass(frozen=True, slots=True)
 class DataBlock:
-    """One data block, as the index has it: no key in it is less than `key`."""
+    """Data block as the index describes it: no key in it is less than `key`."""
 
     key: bytes
     offset: int
@@ -156,7 +160,7 @@ class DataBlock:
 
 
 def encode_index(blocks: Sequence[DataBlock]) -> bytes:
-    """Payload of the root index.
+    """Encode the payload of the root index.
 
     Source: docs/format.md §13.4.
     """
@@ -168,12 +172,15 @@ def encode_index(blocks: Sequence[DataBlock]) -> bytes:
 
 
 def index_key(row: bytes) -> bytes:
-    """A key as it stands in index and file info: as in an entry."""
+    """Encode a key for index and file info, in the form of an entry."""
     return _ROW_LENGTH.pack(len(row)) + row + KEY_SUFFIX
 
 
 def row_of(key: bytes, offset: int, path: str) -> bytes:
-    """The row of a key out of index or file info; the writer of Hudi 1.1 leaves away what is behind the row."""
+    """Return the row of a key from index or file info.
+
+    Hudi 1.1 omits the bytes after the row.
+    """
     (length,) = _ROW_LENGTH.unpack_from(key) if len(key) >= _ROW_LENGTH.size else (-1,)
     end = _ROW_LENGTH.size + length
     if length < 0 or len(key) - end not in {0, len(KEY_SUFFIX)}:
@@ -186,7 +193,7 @@ def decode_index(payload: bytes, count: int, offset: int, path: str) -> list[Dat
 
     Args:
         payload: of the block.
-        count: how many data blocks there are.
+        count: number of data blocks.
         offset: of the block, behind all data blocks.
         path: of the file, for errors.
 
@@ -199,7 +206,7 @@ def decode_index(payload: bytes, count: int, offset: int, path: str) -> list[Dat
     at = free = 0
     for number in range(count):
         if at + _PLACE.size >= len(payload):
-            fail(path, offset, f"{number} places in the index", f"{count} data blocks")
+            fail(path, offset, f"{number} entries in the index", f"{count} data blocks")
         begin, size_bytes = _PLACE.unpack_from(payload, at)
         length, at = _read_hadoop_varint(payload, at + _PLACE.size, offset, path)
         if not 0 <= length <= len(payload) - at:
@@ -208,11 +215,11 @@ def decode_index(payload: bytes, count: int, offset: int, path: str) -> list[Dat
             fail(path, offset, f"a block of {size_bytes} bytes at {begin}", f"one between {free} and {offset}")
         row = row_of(payload[at : at + length], offset, path)
         if blocks and row <= blocks[-1].key:
-            fail(path, offset, f"{row!r} behind {blocks[-1].key!r} in the index", "keys that ascend")
+            fail(path, offset, f"{row!r} after {blocks[-1].key!r} in the index", "keys that ascend")
         blocks.append(DataBlock(row, begin, size_bytes))
         at, free = at + length, begin + size_bytes
     if at != len(payload):
-        fail(path, offset, f"{len(payload) - at} bytes behind {count} places of the index", "none")
+        fail(path, offset, f"{len(payload) - at} bytes after {count} entries of the index", "none")
     return blocks
 
 
@@ -229,13 +236,13 @@ def _read_hadoop_varint(data: bytes, at: int, offset: int, path: str) -> tuple[i
         return first, at + 1
     width = 0x90 - first
     if not 1 <= width <= 4:
-        # Also what the writer of Hudi 1.1.1 makes of long keys; neither Hudi nor the `hudi` package can read them.
+        # The writer of Hudi 1.1.1 makes these of long keys, too; neither Hudi nor the `hudi` package can read them.
         fail(path, offset, f"a length that begins with byte {first}", "a Hadoop integer of at most four bytes")
     return int.from_bytes(data[at + 1 : at + 1 + width]), at + 1 + width
 
 
 def is_ascending(keys: pa.BinaryArray | pa.LargeBinaryArray, *, strictly: bool) -> bool:
-    """Whether the keys ascend by unsigned bytes."""
+    """Return whether the keys ascend by unsigned bytes."""
     if len(keys) < 2:
         return True
     compare = pc.less if strictly else pc.less_equal

@@ -1,4 +1,4 @@
-"""Blocks of an HFile: 33 bytes of header, a payload that may be compressed, room for checksums."""
+"""Blocks of an HFile: a header of 33 bytes, a payload, and checksums."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ FILE_INFO: Final = b"FILEINF2"
 _HEADER: Final = struct.Struct(">8siiqBii")
 HEADER_BYTES: Final = _HEADER.size
 _GZIP: Final = 31
-"""Window bits of zlib for the gzip form, which Java's codec of the name GZ writes."""
+"""Window bits of zlib for the gzip form, which Java's codec GZ writes."""
 _NO_CHECKSUM: Final = 0
 _CHECKSUM_CHUNK: Final = 16384
-"""Bytes for which a checksum has room. HBase's reader divides by it, so it is never 0."""
+"""Bytes covered by one checksum. HBase's reader divides by it, so it is never 0."""
 _CHECKSUM_BYTES: Final = 4
 PAYLOAD_BYTES_MAX: Final = 1 << 28
 _INFLATION_MAX: Final = 1032
-"""Bytes out of one byte of deflate, at the very most."""
+"""Upper bound of the bytes that one byte of deflate expands to."""
 
 
 class Codec(IntEnum):
-    """How payloads are compressed, by its number in the trailer; the two that every reader of Hudi's HFiles knows."""
+    """Compression of payloads by its number in the trailer; all HFile readers know both."""
 
     GZ = 1
     NONE = 2
 
 
 def encode_block(kind: bytes, payload: bytes | memoryview, previous: int, level: int) -> bytes:
-    """The bytes of one block, compressed by GZ; equal arguments give equal bytes.
+    """Encode one block, compressed by GZ; equal arguments give equal bytes.
 
     Args:
         kind: its magic.
-        payload: what it holds.
+        payload: its content.
         previous: offset of the block of this kind before it, -1 for the first.
         level: of compression, 1 to 9.
 
@@ -53,11 +53,11 @@ def encode_block(kind: bytes, payload: bytes | memoryview, previous: int, level:
 
 
 def decode_block(data: memoryview, offset: int, kind: bytes, codec: Codec, path: str) -> tuple[bytes, int]:
-    """The payload of the block that these bytes begin with.
+    """Decode the block at the beginning of these bytes.
 
     Args:
-        data: the block, and whatever follows it.
-        offset: where it lies in the file, for errors.
+        data: the block, and any bytes after it.
+        offset: offset in the file, for errors.
         kind: its magic.
         codec: of the file.
         path: of the file, for errors.
@@ -66,7 +66,7 @@ def decode_block(data: memoryview, offset: int, kind: bytes, codec: Codec, path:
         The payload, and the size of the whole block.
 
     Raises:
-        Corrupt: the block does not follow the format, runs past the data, or its payload is another than its header says.
+        Corrupt: the block does not follow the format, runs past the data, or its payload contradicts its header.
 
     Source: docs/format.md §13.2.
     """
@@ -81,7 +81,12 @@ def decode_block(data: memoryview, offset: int, kind: bytes, codec: Codec, path:
         fail(path, offset, f"a payload that ends at byte {data_bytes}", f"one within {HEADER_BYTES + on_disk} bytes")
     packed = data[HEADER_BYTES:data_bytes]
     if not 0 <= unpacked <= min(PAYLOAD_BYTES_MAX, len(packed) * _INFLATION_MAX):
-        fail(path, offset, f"{unpacked} bytes in a payload of {len(packed)} bytes", "so many as may be in it")
+        fail(
+            path,
+            offset,
+            f"{unpacked} bytes in a payload of {len(packed)} bytes",
+            "at most the bytes that it can expand to",
+        )
     payload = _inflate(packed, unpacked, offset, path) if codec is Codec.GZ else bytes(packed)
     if len(payload) != unpacked:
         fail(path, offset, f"{len(payload)} bytes in the payload", f"{unpacked} bytes")
@@ -93,7 +98,7 @@ def _inflate(packed: memoryview, unpacked: int, offset: int, path: str) -> bytes
     try:
         payload = inflater.decompress(
             packed, unpacked + 1
-        )  # one more: so the end is reached, and the checksum compared
+        )  # One byte more: so the end is reached, and the checksum compared.
     except zlib.error as error:
         fail(path, offset, str(error), "gzip")
     if not inflater.eof or inflater.unused_data:
@@ -102,15 +107,16 @@ def _inflate(packed: memoryview, unpacked: int, offset: int, path: str) -> bytes
 
 
 def fail(path: str, offset: int, found: str, expected: str, error: type[HudiOpsError] = Corrupt) -> NoReturn:
-    """Refuse a file, for what is at an offset of it."""
+    """Refuse a file because of the bytes at an offset."""
     is_damage = error is Corrupt
     raise error(
         f"The HFile {path} {'is damaged' if is_damage else 'is not understood'} at offset {offset}",
         expected=expected,
         found=found,
-        next_step="run `hudi-ops verify`; drop the metadata table and build it anew: all of it follows from the data files"
+        next_step=" run `hudi-ops verify`; drop the metadata table and build it again: all of it follows from the data "
+        "files"
         if is_damage
-        else "read the table with the Apache Hudi that wrote it; if none wrote that, the file is damaged",
+        else " read the table with the Apache Hudi that wrote it; if no Apache Hudi wrote it, the file is damaged",
         path=path,
         offset=offset,
     )

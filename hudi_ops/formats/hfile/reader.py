@@ -1,4 +1,4 @@
-"""HFiles, the sorted keys and values of the metadata table: read whole, by keys, or by the beginnings of keys."""
+"""Reader of HFiles, the sorted entries of the metadata table: whole, by keys, or by prefixes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from hudi_ops.formats.large_arrays import as_bytes, joined
 __all__ = ["HFile", "HFileReader", "read_hfile", "write_hfile"]
 
 _TAIL_BYTES: Final = 1 << 16
-"""Read first: trailer, file info and index, and all of a small file."""
+"""Bytes read first: trailer, file info and index, and all of a small file."""
 _GAP_BYTES: Final = 1 << 16
-"""Read along with what is wanted, rather than to ask twice."""
+"""Largest gap that is read along, rather than splitting a request."""
 _READ_BYTES: Final = 1 << 23
 _CHUNK_BYTES: Final = 1 << 25
 
@@ -35,7 +35,7 @@ class HFile:
     Attributes:
         keys: sorted by unsigned bytes; `large_binary` where they take 2 GiB or more.
         values: one for each key, likewise.
-        info: what the writer says of the file, by key.
+        info: the writer's file info, by key.
     """
 
     keys: pa.BinaryArray | pa.LargeBinaryArray
@@ -63,17 +63,17 @@ def read_hfile(data: bytes | pa.Buffer, path: str) -> HFile:
 
 
 class HFileReader:
-    """An HFile of which only what is asked for is read; trailer, index and file info at once.
+    """HFile of which only requested blocks are read; trailer, index and file info at once.
 
     Args:
-        source: that holds the file.
-        path: where it lies, for errors.
+        source: source that holds the file.
+        path: location of the file, for errors.
         start: where the file begins in the source; it is not 0 in a log block.
         size_bytes: of the file; None: up to the source's end.
 
     Attributes:
-        entries: how many there are.
-        info: what the writer says of the file, by key.
+        entries: number of entries.
+        info: the writer's file info, by key.
 
     Raises:
         Corrupt: the file does not follow the format; names the offset.
@@ -98,17 +98,17 @@ class HFileReader:
         at = end.load_on_open
         opened = self._bytes(at, trailer_at - at)
         index, index_bytes = decode_block(opened, at, INDEX, self._codec, path)
-        # The index of meta blocks: nothing of it is used, but no reader does without.
+        # The index of meta blocks is not used here, but every reader requires it.
         decode_block(opened[index_bytes : end.file_info - at], at + index_bytes, INDEX, self._codec, path)
         info, _ = decode_block(opened[end.file_info - at :], end.file_info, FILE_INFO, self._codec, path)
         self.info: Mapping[str, bytes] = MappingProxyType(decode_info(info, end.file_info, path))
         self._blocks = decode_index(index, end.data_blocks, at, path)
         self._firsts = [block.key for block in self._blocks]
         if last := self.info.get(LAST_KEY):  # empty in an empty file
-            row_of(last, end.file_info, path)  # a file that contradicts itself is not read
+            row_of(last, end.file_info, path)  # A file that contradicts itself is not read.
 
     def read(self) -> HFile:
-        """All entries.
+        """Read all entries.
 
         Raises:
             Corrupt: a data block does not follow the format.
@@ -120,7 +120,9 @@ class HFileReader:
         return found
 
     def lookup(self, keys: pa.Array) -> HFile:
-        """The entries with these keys; only data blocks that may hold one are read.
+        """Read the entries with these keys.
+
+        Only data blocks that may hold one are read.
 
         Args:
             keys: text or bytes, sorted by bytes, unique.
@@ -138,7 +140,9 @@ class HFileReader:
         return self._gather(self._blocks_of(wanted), found)
 
     def prefixes(self, prefixes: Sequence[bytes]) -> HFile:
-        """The entries whose keys begin with one of these; only data blocks that may hold one are read.
+        """Read the entries whose keys begin with one of these prefixes.
+
+        Only data blocks that may hold one are read.
 
         Args:
             prefixes: in any order; one may begin another.
@@ -161,7 +165,7 @@ class HFileReader:
         return self._gather(np.flatnonzero(needed).tolist(), found)
 
     def _blocks_of(self, wanted: pa.BinaryArray) -> Sequence[int]:
-        """Numbers of the data blocks whose range of keys holds a wanted one."""
+        """Return the numbers of the data blocks whose key range holds a wanted key."""
         if len(wanted) <= len(self._firsts):
             places = {bisect_right(self._firsts, key) - 1 for key in wanted.to_pylist()}
             return sorted(places - {-1})
@@ -169,7 +173,10 @@ class HFileReader:
         return np.flatnonzero(np.diff(edges)).tolist() if self._firsts else []
 
     def _gather(self, numbers: Sequence[int], pick: Callable[[pa.BinaryArray], np.ndarray | None]) -> HFile:
-        """Entries of these data blocks: those whose places `pick` gives of some sorted keys, or all where it gives None."""
+        """Return entries of these data blocks.
+
+        `pick` gives the wanted positions in the sorted keys, or None for all.
+        """
         keys: list[pa.Array] = []
         values: list[pa.Array] = []
         for some, payloads in self._payloads(numbers):
@@ -183,7 +190,7 @@ class HFileReader:
         blocks = [self._blocks[number] for number in numbers]
         entries = split_entries(payloads, [block.offset for block in blocks], self._path)
         keys = entries.keys()
-        # A key elsewhere than where the index leads would be there for `read`, and not for `lookup`.
+        # `read` would find a key that lies in another block than the index says, and `lookup` would not.
         starts = np.concatenate([np.zeros(1, np.int64), entries.behind[:-1]])
         least, greatest = keys.take(pa.array(starts)), keys.take(pa.array(entries.behind - 1))
         limits = [self._firsts[number + 1] if number + 1 < len(self._firsts) else None for number in numbers]
@@ -193,11 +200,11 @@ class HFileReader:
             at = blocks[is_good.index(False).as_py()].offset
             fail(self._path, at, "a key that is not where the index says", "keys between those of the index")
         if not is_ascending(keys, strictly=False):
-            fail(self._path, blocks[0].offset, "keys that do not ascend, here or in the blocks behind", "sorted keys")
+            fail(self._path, blocks[0].offset, "keys that do not ascend, here or in later blocks", "sorted keys")
         return entries, keys
 
     def _payloads(self, numbers: Sequence[int]) -> Iterator[tuple[list[int], list[bytes]]]:
-        """Data blocks without their frames, some megabytes at a time."""
+        """Yield data blocks without their frames, some megabytes at a time."""
         held: list[int] = []
         payloads: list[bytes] = []
         size_bytes = 0
@@ -221,7 +228,7 @@ class HFileReader:
             yield held, payloads
 
     def _runs(self, numbers: Sequence[int]) -> Iterator[list[int]]:
-        """Numbers of data blocks that are read together."""
+        """Yield the numbers of data blocks that are read together."""
         run: list[int] = []
         for number in numbers:
             block = self._blocks[number]
@@ -247,11 +254,11 @@ class HFileReader:
 
 
 def _place(keys: pa.BinaryArray, key: bytes) -> int:
-    """How many of the sorted keys are less."""
+    """Return how many of the sorted keys are less."""
     return bisect_left(range(len(keys)), key, key=lambda place: keys[place].as_py())
 
 
 def _behind(prefix: bytes) -> bytes | None:
-    """The least of the keys that are greater than all with this prefix; None when there is no such."""
+    """Return the smallest key above all keys with this prefix, or None."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

@@ -1,4 +1,7 @@
-"""What an HFile says of itself, in protocol buffers: the trailer at its end, and the file info with a writer's own keys."""
+"""Self-description of an HFile in protocol buffers.
+
+It consists of the trailer at the file's end, and the file info with a writer's own keys.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ SCHEMA: Final = "schema"
 
 @dataclass(frozen=True, slots=True)
 class Trailer:
-    """Where the parts of the file lie, and how many there are.
+    """Offsets of the file's parts, and their numbers.
 
     Source: docs/format.md §13.5.
     """
@@ -50,7 +53,7 @@ class Trailer:
     codec: Codec = Codec.GZ
 
     def encode(self) -> bytes:
-        """The last 4096 bytes of the file."""
+        """Encode the last 4096 bytes of the file."""
         numbers = {
             1: self.file_info,
             2: self.load_on_open,
@@ -75,11 +78,11 @@ def decode_trailer(data: memoryview, offset: int, path: str) -> Trailer:
 
     Args:
         data: the last 4096 bytes of the file.
-        offset: where they lie in it, for errors and as the limit of what it says.
+        offset: their offset in the file, for errors and as the limit of the offsets that they name.
         path: of the file, for errors.
 
     Raises:
-        Corrupt: it is none, or says what cannot be.
+        Corrupt: it is not a trailer, or contradicts itself.
         Unsupported: another major version, codec, an index of several levels, or an encrypted file.
 
     Source: docs/format.md §13.5.
@@ -110,7 +113,9 @@ def decode_trailer(data: memoryview, offset: int, path: str) -> Trailer:
 
 
 def encode_info(info: Mapping[str, bytes]) -> bytes:
-    """Payload of the file info block, sorted by key; equal arguments give equal bytes.
+    """Encode the payload of the file info block, sorted by key.
+
+    Equal arguments give equal bytes.
 
     Source: docs/format.md §13.5.
     """
@@ -129,7 +134,7 @@ def decode_info(payload: bytes, offset: int, path: str) -> dict[str, bytes]:
 
     Raises:
         Corrupt: it does not follow the format.
-        Unsupported: entries are of another version, or have numbers of changes behind their values.
+        Unsupported: entries are of another version, or have numbers of changes after their values.
 
     Source: docs/format.md §13.5.
     """
@@ -148,7 +153,7 @@ def decode_info(payload: bytes, offset: int, path: str) -> dict[str, bytes]:
     if version is not None and int.from_bytes(version) != 1:
         fail(path, offset, f"entries of version {int.from_bytes(version)}", "version 1", Unsupported)
     if any(info.get(MAX_MEMSTORE_TS, b"")):
-        fail(path, offset, "numbers of changes behind the values", "none: 0 behind each", Unsupported)
+        fail(path, offset, "numbers of changes after the values", "none: 0 after each", Unsupported)
     return info
 
 
@@ -182,7 +187,10 @@ def _message(data: memoryview, at: int, offset: int, path: str) -> memoryview:
 
 
 def _fields(data: memoryview, offset: int, path: str) -> Iterator[tuple[int, int | memoryview]]:
-    """Numbers and values; those of a fixed width, which nothing here has, as their bytes."""
+    """Yield numbers and values.
+
+    Values of a fixed width, which no message here has, are returned as their bytes.
+    """
     at = 0
     while at < len(data):
         tag, at = _read_varint(data, at, offset, path)

@@ -1,4 +1,7 @@
-"""HFiles as all of Hudi's readers take them: entries in blocks of 64 KiB, an index of one level, file info, trailer."""
+"""HFiles that all of Hudi's readers accept.
+
+They hold entries in blocks of 64 KiB, an index of one level, file info and trailer.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,10 @@ from hudi_ops.formats.hfile.frame import DATA, FILE_INFO, HEADER_BYTES, INDEX, P
 from hudi_ops.formats.large_arrays import as_bytes, byte_lengths, piece
 
 BLOCK_BYTES: Final = 1 << 16
-"""Bytes of a data block before compression, one entry at least. Much larger ones lose entries to readers up to 1.1."""
+"""Bytes of a data block before compression, one entry at least. In much larger blocks readers up to 1.1 lose entries."""
 LEVEL: Final = 1
-"""Of gzip. A million entries of a record index: 0.9 CPU seconds and 33 MB at level 1, 1.7 and 30 MB at level 6 (measured)."""
+"""Level of gzip. A million entries of a record index: 0.9 CPU seconds and 33 MB at level 1, 1.7 and 30 MB at level 6 (measured).
+"""
 _ROW_BYTES_MAX: Final = 2**15 - 1
 _CHUNK_BYTES: Final = 1 << 25
 
@@ -35,7 +39,7 @@ _CHUNK_BYTES: Final = 1 << 25
 def write_hfile(
     keys: pa.Array, values: pa.Array, *, schema: str | None, block_bytes: int = BLOCK_BYTES, level: int = LEVEL
 ) -> bytes:
-    """A whole HFile; equal arguments give equal bytes.
+    """Encode a whole HFile; equal arguments give equal bytes.
 
     Args:
         keys: record keys, text or bytes, strictly ascending by unsigned bytes.
@@ -75,7 +79,7 @@ def write_hfile(
 
 
 def _checked(keys: pa.Array, values: pa.Array) -> tuple[Longs, Longs]:
-    """Lengths of keys and values, which are as `write_hfile` wants them.
+    """Return the lengths of keys and values after checking them.
 
     Raises:
         Internal: nulls, or keys that do not ascend.
@@ -102,7 +106,7 @@ def _checked(keys: pa.Array, values: pa.Array) -> tuple[Longs, Longs]:
 
 
 def _block_bounds(ends: Longs, block_bytes: int) -> Longs:
-    """The entry with which each block begins, and the number of all."""
+    """Return the first entry of each block, and the number of all entries."""
     bounds, begin = [0], 0
     while bounds[-1] < len(ends):
         behind = int(np.searchsorted(ends, begin + block_bytes, side="right"))
@@ -118,9 +122,9 @@ def _info(keys: pa.Array, row_bytes: Longs, value_bytes: Longs, schema: str | No
         trailer.MAX_MEMSTORE_TS: bytes(8),
         trailer.AVG_KEY_LEN: struct.pack(">i", int(row_bytes.sum() + KEY_BYTES * len(keys)) // count),
         trailer.AVG_VALUE_LEN: struct.pack(">i", int(value_bytes.sum()) // count),
-        trailer.CREATE_TIME: bytes(8),  # as HBase's writer has it: the same entries are the same file
+        trailer.CREATE_TIME: bytes(8),  # as in HBase's writer: the same entries make the same file
     }
-    # All three are empty in an empty file, as Apache Hudi has it.
+    # All three are empty in an empty file, as in Apache Hudi.
     first, last = (keys[0].as_py(), keys[-1].as_py()) if len(keys) else (b"", b"")
     info[trailer.LAST_KEY] = index_key(last) if len(keys) else b""
     if schema is not None:
@@ -131,13 +135,13 @@ def _info(keys: pa.Array, row_bytes: Longs, value_bytes: Longs, schema: str | No
 def _finish(body: _Body, blocks: list[DataBlock], info: dict[str, bytes], entries: int) -> bytes:
     index = encode_index(blocks)
     index_at, _ = body.add(INDEX, index)
-    body.add(INDEX, b"")  # of meta blocks: no reader does without it
+    body.add(INDEX, b"")  # index of meta blocks: every reader requires it
     info_at, _ = body.add(FILE_INFO, trailer.encode_info(info))
     end = trailer.Trailer(
         file_info=info_at,
         load_on_open=index_at,
         index_bytes=len(index),
-        total_bytes=body.unpacked_bytes - HEADER_BYTES - len(index) + trailer.TRAILER_BYTES,  # as HBase counts them
+        total_bytes=body.unpacked_bytes - HEADER_BYTES - len(index) + trailer.TRAILER_BYTES,  # counted as HBase does
         data_blocks=len(blocks),
         entries=entries,
         first_block=blocks[0].offset if blocks else -1,
@@ -147,7 +151,7 @@ def _finish(body: _Body, blocks: list[DataBlock], info: dict[str, bytes], entrie
 
 
 class _Body:
-    """The blocks so far."""
+    """Blocks written so far."""
 
     def __init__(self, level: int) -> None:
         self._level = level
@@ -157,7 +161,7 @@ class _Body:
         self.unpacked_bytes = 0
 
     def add(self, kind: bytes, payload: bytes | memoryview) -> tuple[int, int]:
-        """Append a block; its offset and size."""
+        """Append a block and return its offset and size."""
         offset = self._size_bytes
         block = encode_block(kind, payload, self._last.get(kind, -1), self._level)
         self._last[kind] = offset

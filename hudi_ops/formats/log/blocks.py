@@ -1,4 +1,7 @@
-"""Framing of log files: where each block lies, its headers, and which stretches are damaged. Contents are not read."""
+"""Framing of log files: positions of blocks, their headers, and damaged stretches.
+
+Contents are not read.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,15 @@ _SMALLEST_BLOCK: Final = 2 * _HEAD.size + 2 * _SIZE.size
 """Version and type, two empty maps, content length and reverse pointer."""
 _NEAR_BYTES: Final = 16 << 10
 _DOUBTFUL_BYTES: Final = 32
-"""What is read at the end of a block that begins in a damaged stretch, where many false ones may point anywhere."""
+"""Bytes read at the end of a block that begins in a damaged stretch, where many false blocks may point anywhere."""
 _SCAN_BYTES: Final = 1 << 20
 
 
 class BlockKind(IntEnum):
-    """Type of a block, by its number on disk; CORRUPT is a reader's name for a damaged stretch and never written."""
+    """Type of a block, by its number on disk.
+
+    CORRUPT is a reader's name for a damaged stretch and never written.
+    """
 
     COMMAND = 0
     DELETE = 1
@@ -55,7 +61,10 @@ class HeaderKey(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BlockSpan:
-    """Where a block lies. Of a damaged stretch (CORRUPT) only offset and size are known; its content is the whole stretch."""
+    """Position of a block.
+
+    Of a damaged stretch (CORRUPT) only offset and size are known; its content is the whole stretch.
+    """
 
     kind: BlockKind
     headers: Mapping[HeaderKey, str]
@@ -68,20 +77,20 @@ class BlockSpan:
 def scan_blocks(source: pa.NativeFile, path: str) -> list[BlockSpan]:
     """Find the blocks of a log file, in file order.
 
-    A block is damaged, as for Apache Hudi, when it runs past the end, when its last eight bytes do not repeat its size, or when
-    neither the end nor another block follows it: half an append of a writer that died. Such a stretch ends at the next magic;
-    stretches that touch are one.
+    A block is damaged, as for Apache Hudi, when it runs past the end, when its last eight bytes do not repeat its size, or
+    when neither the end nor another block follows it: half an append of a writer that died. Such a stretch ends at the next
+    magic; adjacent stretches are one.
 
     Args:
-        source: the whole file, read at random.
-        path: where it lies, for errors.
+        source: the whole file, for random access.
+        path: its location, for errors.
 
     Returns:
         Blocks and damaged stretches; together they cover the file.
 
     Raises:
         Corrupt: the file does not begin with a block, or a block that is whole does not follow the format.
-        Unsupported: a block has a type, a header or a version that is not known.
+        Unsupported: a block has an unknown type, header or version.
 
     Source: docs/format.md §6.8.
     """
@@ -105,12 +114,12 @@ def scan_blocks(source: pa.NativeFile, path: str) -> list[BlockSpan]:
 
 
 def encode_block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: bytes | pa.Buffer) -> bytes:
-    """The bytes of one block; equal arguments give equal bytes.
+    """Encode one block; equal arguments give equal bytes.
 
     Args:
         kind: any but CORRUPT.
         headers: written in the order of their numbers.
-        content: as its kind asks.
+        content: in the format of its kind.
 
     Source: docs/format.md §6.8.
     """
@@ -125,7 +134,10 @@ def encode_block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: byt
 
 
 def _end_of_block(window: _Window, at: int, ahead_bytes: int) -> int | None:
-    """Offset behind the block that begins here; None for half a block. Looks only where Apache Hudi looks."""
+    """Return the offset behind the block that begins here; None for half a block.
+
+    Only the positions that Apache Hudi checks are checked.
+    """
     if at + _PROLOGUE_BYTES > window.size_bytes:
         return None
     (size_bytes,) = _SIZE.unpack_from(window.at(at, _PROLOGUE_BYTES), len(MAGIC))
@@ -136,7 +148,7 @@ def _end_of_block(window: _Window, at: int, ahead_bytes: int) -> int | None:
     tail = window.ahead(end - _SIZE.size, _SIZE.size + behind, ahead_bytes)
     if _SIZE.unpack_from(tail)[0] != size_bytes + len(MAGIC):
         return None
-    # Fewer bytes than a magic are the end for Apache Hudi: a writer died after the first bytes of its append.
+    # Apache Hudi takes fewer bytes than a magic for the end: a writer died after the first bytes of its append.
     return end if behind < len(MAGIC) or tail[_SIZE.size :] == MAGIC else None
 
 
@@ -161,13 +173,16 @@ def _read_block(window: _Window, at: int, end: int) -> BlockSpan:
     if footer_end != last:
         _fail(path, at, f"{last - footer_end} bytes between footer and end", "none")
     if HeaderKey.INSTANT_TIME not in headers:
-        # Apache Hudi fails on it or passes it over, depending on the reader; rows would be missing in silence.
+        # Apache Hudi fails on it or skips it, depending on the reader; rows would be missing silently.
         _fail(path, at, "no header INSTANT_TIME", "the instant of the writer")
     return BlockSpan(BlockKind(number), MappingProxyType(headers), at, end - at, content_offset, content_bytes)
 
 
 def _read_headers(window: _Window, block_at: int, at: int, last: int) -> tuple[dict[HeaderKey, str], int]:
-    """The map at `at` and the offset behind it; no byte at or behind `last` is part of it."""
+    """Read the map at `at`, and return it with the offset behind it.
+
+    No byte at or behind `last` is part of it.
+    """
     path, headers = window.path, dict[HeaderKey, str]()
     if at + _COUNT.size > last:
         _fail(path, block_at, "a map of headers that runs past the block's end", "one within the block")
@@ -201,9 +216,10 @@ def _add_damage(spans: list[BlockSpan], start: int, end: int) -> None:
 
 
 class _Window:
-    """Two pieces of the file in memory: one around the block that is read, one around its end, where the next one begins.
+    """Two pieces of the file in memory.
 
-    Offsets only grow, so nothing is read twice, however many false beginnings there are.
+    One is around the block that is read, one around its end, where the next one begins. Offsets only grow, so nothing is read
+    twice, however many false beginnings there are.
     """
 
     def __init__(self, source: pa.NativeFile, path: str) -> None:
@@ -223,7 +239,7 @@ class _Window:
     def ahead(self, offset: int, length: int, piece_bytes: int) -> bytes:
         held = self._held(offset, length)
         if held is None:
-            start = offset - _COUNT.size  # with the footer, which comes before
+            start = offset - _COUNT.size  # with the footer, which comes before it
             self._ahead = start, self._read(start, piece_bytes)
             held = self._ahead[1][offset - start : offset - start + length]
         return held
@@ -235,12 +251,12 @@ class _Window:
         return None
 
     def move_on(self) -> None:
-        """The end that was looked at becomes the beginning of what is read next."""
+        """Use the piece at the end of the block as the piece of the next block."""
         if self._ahead[0] > self._near[0]:
             self._near = self._ahead
 
     def find_magic(self, offset: int) -> int:
-        """Offset of the next magic at or behind `offset`; the file's size when there is none."""
+        """Return the offset of the next magic at or behind `offset`, or the file's size."""
         while offset + len(MAGIC) <= self.size_bytes:
             start, held = self._near
             if not (start <= offset and offset + len(MAGIC) <= start + len(held)):
@@ -267,7 +283,7 @@ def _fail(path: str, offset: int, found: str, expected: str, error: type[HudiOps
         found=found,
         next_step="run `hudi-ops verify`; restore the file from a copy"
         if is_damage
-        else "read the table with the Apache Hudi that wrote it; if none wrote that, the file is damaged",
+        else " read the table with the Apache Hudi that wrote it; if no Apache Hudi wrote it, the file is damaged",
         path=path,
         offset=offset,
     )

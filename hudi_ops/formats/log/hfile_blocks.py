@@ -1,4 +1,7 @@
-"""Log files of the metadata table: an HFile of new values, deleted keys, and the empty block that begins a file group."""
+"""Log files of the metadata table.
+
+Their blocks are an HFile of new values, deleted keys, or the empty block that begins a file group.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from hudi_ops.formats.log.deletes import Deletes, decode_deletes, encode_deletes
 Bytes: TypeAlias = bytes | pa.Buffer
 
 DELETE_BYTES: Final = 16
-"""Of a deleted key in a block, at most, besides key and partition."""
+"""Bound of a deleted key's bytes in a block, besides key and partition."""
 
 
 def encode_metadata_log(
@@ -30,7 +33,9 @@ def encode_metadata_log(
     schema: str,
     partition: str,
 ) -> bytes:
-    """A log file of the metadata table; equal arguments give equal bytes.
+    """Encode a log file of the metadata table; equal arguments give equal bytes.
+
+    Content of 2 GiB or more before compression becomes several blocks.
 
     Args:
         keys: record keys, text or bytes, strictly ascending by unsigned bytes.
@@ -39,8 +44,6 @@ def encode_metadata_log(
         instant: request time of the delta commit that writes the file.
         schema: Avro JSON of the values.
         partition: of the metadata table, which deletes name.
-
-    What takes 2 GiB or more before compression becomes several blocks.
 
     Raises:
         Internal: nulls, keys that do not ascend, or neither keys nor deletes.
@@ -69,7 +72,10 @@ def encode_metadata_log(
 
 
 def _of_one_block(keys: pa.Array, values: pa.Array) -> list[tuple[int, int]]:
-    """Places of entries that go to one block each: Java's readers take a block for an array, which holds less than 2 GiB."""
+    """Return ranges of entries that go to one block each.
+
+    Java's readers load a block as an array, which holds less than 2 GiB.
+    """
     if not len(keys):
         return []
     if data_bytes(keys) + data_bytes(values) <= large_arrays.ARRAY_BYTES_MAX:
@@ -78,7 +84,9 @@ def _of_one_block(keys: pa.Array, values: pa.Array) -> list[tuple[int, int]]:
 
 
 def encode_empty_init_log(instant: str) -> bytes:
-    """The log file with which a file group of the metadata table begins: a list of deletes without any.
+    """Encode the first log file of a file group of the metadata table.
+
+    It is a list of deletes without entries.
 
     Source: docs/format.md §13.6.
     """
@@ -93,12 +101,12 @@ def read_metadata_log(
 
     Args:
         data: its bytes.
-        path: where it lies, for errors.
-        visible: whether the blocks of an instant count; others are not looked into.
+        path: its location, for errors.
+        visible: whether the blocks of an instant count; others are not decoded.
 
     Returns:
-        Instant and entries, or instant and deleted keys, of the blocks in their order. Damaged stretches are left out, as Apache
-        Hudi leaves them out.
+        Instant and entries, or instant and deleted keys, of the blocks in their order. Damaged stretches are left out, as by
+        Apache Hudi.
 
     Raises:
         Corrupt: a block that is whole does not follow the format.
@@ -112,12 +120,12 @@ def read_metadata_log(
 
 @dataclass(frozen=True)
 class MetadataBlock:
-    """A block of a metadata table's log file.
+    """Block of a metadata table's log file.
 
     Attributes:
         instant: of the delta commit that wrote it.
         headers: of the block; SCHEMA among them is that of the values.
-        held: an HFile that is opened only, or deleted keys.
+        held: an opened HFile, or deleted keys.
     """
 
     instant: str
@@ -126,7 +134,7 @@ class MetadataBlock:
 
 
 def open_metadata_log(source: pa.NativeFile, path: str, visible: Callable[[str], bool]) -> list[MetadataBlock]:
-    """As `read_metadata_log`, with HFiles that are opened only: for lookups in large ones."""
+    """Open the blocks that `read_metadata_log` reads, for lookups in large HFiles."""
     found = []
     for block in scan_blocks(source, path):
         if block.kind is BlockKind.CORRUPT or not visible(block.headers[HeaderKey.INSTANT_TIME]):

@@ -1,4 +1,4 @@
-"""Ordering values of deletes: the branches of their union, and how Arrow's values are written as them."""
+"""Ordering values of deletes: the branches of their union and their encoding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ DECIMAL: Final = pa.decimal128(30, 15)
 
 
 class Branch(IntEnum):
-    """What an ordering value is, by its place in the union; the block does not hold the schema."""
+    """Type of an ordering value, by its position in the union.
+
+    The block does not hold the schema.
+    """
 
     NULL = 0
     BOOLEAN = 1
@@ -53,7 +56,7 @@ TYPES: Final = {
 
 
 def branch_of(kind: pa.DataType) -> Branch:
-    """The branch that ordering values of this type are written as.
+    """Return the branch in which ordering values of this type are written.
 
     Raises:
         Unsupported: no branch fits.
@@ -85,7 +88,9 @@ def branch_of(kind: pa.DataType) -> Branch:
 
 
 def ordering_pieces(ordering: pa.Array | None, rows: int) -> list[Piece]:
-    """The bytes of each ordering value, its branch in front; unconditional deletes as Apache Hudi writes them.
+    """Encode each ordering value, with its branch in front.
+
+    Unconditional deletes are written as Apache Hudi writes them.
 
     Raises:
         Unsupported: no branch fits the type, or a value does not fit its branch.
@@ -127,10 +132,10 @@ def ordering_pieces(ordering: pa.Array | None, rows: int) -> list[Piece]:
 
 
 def _headed(heads: Bytes, rows: Bytes, lengths: Longs, is_null: np.ndarray) -> pa.BinaryArray:
-    """A byte before each row; of a null one that byte alone."""
+    """Put a byte before each row; a null is that byte alone."""
     return pieces(np.concatenate([heads.reshape(-1, 1), rows], axis=1), np.where(is_null, 0, lengths) + 1)
 
 
 def length_rows(values: pa.Array) -> tuple[Bytes, Longs]:
-    """The number of bytes of each text, in variable length; 0 of null."""
+    """Encode the number of bytes of each text, in variable length; 0 for null."""
     return varint_rows(zigzag(pc.binary_length(values).fill_null(0).to_numpy().astype(np.int64)))

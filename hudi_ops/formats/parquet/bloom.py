@@ -1,7 +1,7 @@
-"""Hudi's bloom filter over record keys, as it stands in the footer of a base file.
+"""Hudi's bloom filter over record keys, in the footer of a base file.
 
-Written filters are SIMPLE and sized for the file's own keys; filters of both kinds that Hudi knows are read, probed,
-added to and written back byte for byte.
+Written filters are SIMPLE and sized for the file's own keys; filters of both kinds that Hudi knows are read, probed, added to
+and written back byte for byte.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class BloomFilter:
         """
         if not 0.0 < fpp < 1.0:
             raise InvalidRequest(
-                f"{fpp} is no false-positive rate",
+                f"{fpp} is not a false-positive rate",
                 expected="more than 0 and less than 1",
                 next_step="set hoodie.index.bloom.fpp to a rate such as 0.001",
             )
@@ -95,8 +95,8 @@ class BloomFilter:
     def count(self) -> int:
         """Number of keys the filter is sized for.
 
-        Exact for DYNAMIC_V0. SIMPLE stores no such number: this is the largest number of keys for which its hashes are
-        not too many, a few in a thousand below the `capacity` it was built with at the default rate.
+        Exact for DYNAMIC_V0. SIMPLE stores no such number: this is the largest number of keys for which its hashes are not
+        too many, a few in a thousand below the `capacity` it was built with at the default rate.
         """
         if self.type_code == DYNAMIC_V0:
             return self.row_capacity * len(self.rows)
@@ -133,7 +133,7 @@ class BloomFilter:
         return grown
 
     def might_contain(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-        """Ask for each key whether it may be in.
+        """Return for each key whether it may be in.
 
         Args:
             keys: string array, length n, no nulls.
@@ -148,7 +148,7 @@ class BloomFilter:
         return np.concatenate(answers) if answers else np.zeros(0, np.bool_)
 
     def encode(self) -> tuple[str, str]:
-        """Give the two footer values: the type code, and the filter's bytes in base64."""
+        """Encode the two footer values: the type code, and the filter's bytes in base64."""
         header = _HEADER.pack(_VERSION, self.hashes, _MURMUR, self.bits)
         parts = [header, self.rows[0].tobytes()]
         if self.type_code == DYNAMIC_V0:
@@ -215,7 +215,7 @@ def _decode_dynamic(data: bytes, path: str) -> BloomFilter:
         raise Corrupt(**_damage(path, f"{len(data)} bytes", f"{start} bytes before the first row"))
     row_capacity, last_row_keys, count = _GROWTH.unpack_from(data, _HEADER.size)
     size_bytes = _HEADER.size + _row_bytes(bits)
-    # Hudi counts on beyond a full row once the filter may not grow any more, so that number has no upper bound.
+    # Hudi counts on beyond a full row once the filter must not grow any more, so that number has no upper bound.
     if row_capacity < 1 or last_row_keys < 0 or count < 1 or len(data) - start != count * size_bytes:
         found = f"{count} rows of {bits} bits for {row_capacity} keys each in {len(data)} bytes"
         raise Corrupt(**_damage(path, found, "numbers that fit the length"))

@@ -1,4 +1,4 @@
-"""What Hudi keeps in the footer of a base file: bloom filter, key range and Avro schema."""
+"""Hudi's entries in the footer of a base file: bloom filter, key range and Avro schema."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BaseFileFooter:
     avro_schema: str | None
 
     def might_hold(self, keys: pa.Array | pa.ChunkedArray) -> bool:
-        """Whether any of these record keys may be in the file: False is certain.
+        """Return whether any of these record keys may be in the file: False is certain.
 
         Args:
             keys: record keys without nulls.
@@ -54,7 +54,9 @@ class BaseFileFooter:
         return bool(self.bloom.might_contain(keys).any())
 
     def in_range(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-        """Which record keys lie in the footer's key range; all of them where it says none, or none that can be relied upon.
+        """Return which record keys lie in the footer's key range.
+
+        All of them do if the footer has no range, or none that is reliable.
 
         Args:
             keys: record keys without nulls.
@@ -68,7 +70,7 @@ class BaseFileFooter:
 
 
 def encode(footer: BaseFileFooter) -> dict[str, str]:
-    """Give the footer's keys and values, to be written as Parquet key-value metadata.
+    """Encode the footer as Parquet key-value metadata.
 
     Args:
         footer: what to write; None is left out.
@@ -92,7 +94,7 @@ def encode(footer: BaseFileFooter) -> dict[str, str]:
 
 
 def decode(metadata: Mapping[bytes, bytes] | None, path: str = "") -> BaseFileFooter:
-    """Read Hudi's part of a footer; other keys are passed over.
+    """Read Hudi's part of a footer; other keys are ignored.
 
     Args:
         metadata: the Parquet file's key-value metadata; None when it has none.
@@ -115,7 +117,7 @@ def decode(metadata: Mapping[bytes, bytes] | None, path: str = "") -> BaseFileFo
 
 
 def filter_text(metadata: Mapping[bytes, bytes] | None, path: str = "") -> tuple[str, str] | None:
-    """The bloom filter as it is written: its type code and its text, not looked into; None in a file without one.
+    """Return type code and text of the bloom filter, undecoded; None without a filter.
 
     Args:
         metadata: as in `decode`.
@@ -128,7 +130,7 @@ def filter_text(metadata: Mapping[bytes, bytes] | None, path: str = "") -> tuple
     """
     values = metadata or {}
     text = _text(values, _BLOOM if _BLOOM.encode() in values else _BLOOM_BEFORE_APACHE, path)
-    # Files from before there were kinds of filters have no type code.
+    # Files that are older than the kinds of filters have no type code.
     return None if text is None else (_text(values, _BLOOM_TYPE, path) or bloom.SIMPLE, text)
 
 

@@ -1,8 +1,8 @@
-"""Bit positions of record keys in a bloom filter: Hadoop's chained 32-bit murmur2, over whole Arrow arrays.
+"""Bit positions of record keys in a bloom filter: Hadoop's chained 32-bit murmur2.
 
-The hash of a key seeds the next hash of the same key. What does not depend on the seed (the mixed words, the tail) is
-computed once a key; what is left is two operations a word and hash. Keys are walked in chunks that fit a processor's
-cache, longest first, so that the keys which still have a word at some position are always the first of the chunk.
+The hash of a key seeds the next hash of the same key. The parts that do not depend on the seed (the mixed words, the tail)
+are computed once a key; the rest is two operations a word and hash. Keys are walked in chunks that fit a processor's cache,
+longest first, so that the keys which still have a word at some position are always the first of the chunk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_ROWS: Final = 8192
 
 
 def text_chunks(keys: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
-    """Give the keys as plain arrays of type large_string, without nulls.
+    """Yield the keys as plain arrays of type large_string, without nulls.
 
     Args:
         keys: string array of any layout (string, large_string, string_view, dictionary).
@@ -61,7 +61,7 @@ def text_chunks(keys: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
 
 
 def positions(keys: pa.Array, bits: int, hashes: int) -> Iterator[tuple[npt.NDArray[Any], list[U32]]]:
-    """Give the bits that stand for each key, a cache-sized chunk at a time.
+    """Yield the bits of each key, a cache-sized chunk at a time.
 
     Args:
         keys: large_string array without nulls.

@@ -1,4 +1,4 @@
-"""Building blocks of the timeline's Avro schemas: types, fields and records, spelt as Apache Hudi does."""
+"""Building blocks of the timeline's Avro schemas, spelt as Apache Hudi does."""
 
 from __future__ import annotations
 
@@ -18,49 +18,51 @@ _NO_DEFAULT: Final = object()
 
 
 def array(items: Schema) -> Schema:
-    """An array of `items`."""
+    """Return the type of an array of `items`."""
     return {"type": "array", "items": items}
 
 
 def mapping(values: Schema) -> Schema:
-    """A map with the JVM's own strings as keys."""
+    """Return the type of a map with the JVM's own strings as keys."""
     return {"type": "map", "values": values, "avro.java.string": "String"}
 
 
 def record(name: str, *fields: Field) -> Schema:
-    """A record inside another one, or the input of `root`."""
+    """Return a record inside another one, or the input of `root`."""
     return {"type": "record", "name": name, "fields": list(fields)}
 
 
 def field(name: str, type_: Schema, default: Any = _NO_DEFAULT) -> Field:
-    """A field, by default without a default."""
+    """Return a field, without a default unless one is given."""
     plain: Field = {"name": name, "type": type_}
     return plain if default is _NO_DEFAULT else {**plain, "default": default}
 
 
 def nullable(name: str, type_: Schema) -> Field:
-    """A field that may be null, and is by default."""
+    """Return a field that may be null, and is by default."""
     return field(name, ["null", type_], None)
 
 
 def required(table: Iterable[tuple[str, Schema]]) -> list[Field]:
-    """Fields without null and default, from (name, type)."""
+    """Return fields without null and default, from (name, type)."""
     return [field(name, type_) for name, type_ in table]
 
 
 def optional(table: Iterable[tuple[str, Schema]]) -> list[Field]:
-    """Fields that may be null, and are by default, from (name, type)."""
+    """Return fields that may be null, and are by default, from (name, type)."""
     return [nullable(name, type_) for name, type_ in table]
 
 
 def root(outermost: Schema) -> Mapping[str, Any]:
-    """Make a record a whole schema: give it the namespace, and define each record inside it only where it occurs first.
+    """Make a record a whole schema.
+
+    It gets the namespace, and each record inside it is defined only where it occurs first.
 
     Args:
         outermost: a record, with every record inside it spelt out.
 
     Returns:
-        The schema, in which later occurrences of a record are references by name, as Avro demands.
+        The schema, in which later occurrences of a record are references by name, as Avro requires.
     """
     seen: set[str] = set()
 

@@ -1,6 +1,6 @@
 """Avro schemas of cleaning, rollback, restore, savepoint and index builds.
 
-`timeline_schemas` has these and the rest under one roof.
+`timeline_schemas` exports these and all others.
 
 
 Source: docs/format.md §3.2; the `avro.schema` headers of tables written by Apache Hudi.

@@ -48,7 +48,7 @@ def test_payloads_of_another_size_are_refused():
         refusal(block(packed, size))
         refusal(block(PAYLOAD, size), Codec.NONE)
     for size in (-1, 1032 * len(packed) + 1, 2**31 - 1):
-        assert "so many as may be in it" in refusal(block(packed, size)).expected
+        assert "at most the bytes that it can expand to" in refusal(block(packed, size)).expected
 
 
 def test_a_trailer_comes_back():
