@@ -1,7 +1,7 @@
-"""Which values of a source become values of a table's column: an allow-list, and none that loses anything.
+"""Lossless casts of a source's values to a table's column types, by an allow-list.
 
-Arrow casts far more than it should here: a number to a time, a nested field that the table lacks to nothing, a large number to
-infinity. What is not listed below is refused with both types named.
+Arrow casts more than it should here: a number to a time, a nested field that the table lacks to nothing, a large number to
+infinity. Casts that are not listed below are refused, and the error names both types.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 class _Misfit(Exception):
-    """Why a column does not fit; never leaves this module."""
+    """Reason why a column does not fit; never leaves this module."""
 
     def __init__(self, field: str, why: str, expected: str, found: str) -> None:
         super().__init__(why)
@@ -31,27 +31,27 @@ class _Misfit(Exception):
 
 
 def is_read_as(source: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether flat values of one type may be read as another, if each of them fits."""
+    """Return whether flat values of one type may be read as another, if each of them fits."""
     return source == kind or any(from_kind(source) and to_kind(kind) for from_kind, to_kind, _ in _ALLOWED)
 
 
 def fit_column(column: pa.ChunkedArray, field: pa.Field, where: str, *, fill: bool = False) -> pa.ChunkedArray:
-    """The column in the type of `field`, value for value the same.
+    """Convert a column to the type of `field` without changing a value.
 
-    Integers, floats and decimals become wider ones, and narrower ones if every value survives; a float whose way back gives
-    another value is refused. Texts become dates, times and decimals (ISO), dates become times, and times other units without
-    loss; a time without a zone is UTC. Bytes become text if they are UTF-8. Encodings (dictionary, view, large) do not
-    matter. Nested values are compared field by field, by name.
+    Integers, floats and decimals become wider ones, and narrower ones if every value survives; a float is refused if
+    converting it back gives another value. Texts become dates, times and decimals (ISO), dates become times, and times other
+    units without loss; a time without a zone is UTC. Bytes become text if they are UTF-8. Encodings (dictionary, view, large)
+    do not matter. Nested values are compared field by field, by name.
 
     Args:
         column: as it was read or given.
         field: the table's column.
-        where: the file or other place that it comes from, for errors.
+        where: the file or other origin, for errors.
         fill: a missing nested field that may be null is null, and an unknown one of type null is left out.
 
     Raises:
-        InvalidRequest: a type that is not read as the table's, a value that does not fit, text that is not UTF-8, an unknown or
-            missing nested field, or a null where none may be (details: `file`, `field` with its dotted path).
+        InvalidRequest: a type that is not read as the table's, a value that does not fit, text that is not UTF-8, an unknown
+            or missing nested field, or a null where none may be (details: `file`, `field` with its dotted path).
     """
     try:
         return _fit_chunks(column, field, fill)
@@ -67,7 +67,10 @@ def fit_column(column: pa.ChunkedArray, field: pa.Field, where: str, *, fill: bo
 
 
 def first_infinite(column: pa.ChunkedArray, name: str) -> str | None:
-    """The dotted path of a floating field that holds an infinity, at any depth; None when there is none."""
+    """Return the dotted path of a floating-point field that holds an infinity, or None.
+
+    Fields at any depth are checked.
+    """
     kind = column.type
     if _is.is_floating(kind):
         return name if pc.any(pc.is_inf(column)).as_py() else None
@@ -109,7 +112,7 @@ def _fit(array: pa.Array, kind: pa.DataType, path: str, fill: bool) -> pa.Array:
         return _fit_map(array, kind, path, fill)
     cast = next((c for from_kind, to_kind, c in _ALLOWED if from_kind(source) and to_kind(kind)), None)
     if cast is None:
-        raise _Misfit(path, f"{source} is not read as {kind}", str(kind), str(source))
+        raise _Misfit(path, f"{source} cannot be converted to {kind}", str(kind), str(source))
     try:
         return cast(array, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -117,7 +120,7 @@ def _fit(array: pa.Array, kind: pa.DataType, path: str, fill: bool) -> pa.Array:
 
 
 def _decoded(array: pa.DictionaryArray) -> pa.Array:
-    # Arrow cannot take from views, which is how the categories of Polars come.
+    # Arrow cannot take from views, the form of Polars categories.
     values = array.dictionary
     if _is.is_string_view(values.type) or _is.is_binary_view(values.type):
         plain = pa.large_string() if _is.is_string_view(values.type) else pa.large_binary()
@@ -139,7 +142,7 @@ def _fit_struct(array: pa.StructArray, kind: pa.StructType, path: str, fill: boo
     if missing is not None:
         why = "this nested field is missing"
         raise _Misfit(f"{path}.{missing}", why, ", ".join(names), ", ".join(given))
-    children = array.flatten()  # what lies under a null struct is not looked at
+    children = array.flatten()  # The content of a null struct is ignored.
     fitted = []
     for field in wanted:
         if field.name not in given:
@@ -153,7 +156,7 @@ def _fit_struct(array: pa.StructArray, kind: pa.StructType, path: str, fill: boo
 
 
 def _fit_list(array: pa.Array, kind: pa.ListType, path: str, fill: bool) -> pa.Array:
-    # Not Arrow's cast: of a list view it makes empty lists.
+    # Not Arrow's cast: it turns a list view into empty lists.
     values = _fit(array.flatten(), kind.value_type, f"{path}[]", fill)
     _refuse_nulls(values, kind.value_field, f"{path}[]")
     counts = np.asarray(pc.fill_null(pc.list_value_length(array), 0), np.int64)
@@ -183,7 +186,7 @@ def _safe(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _whole_to_decimal(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    # Straight to the decimal, Arrow would ask for room for every number of the integer's type.
+    # Cast straight to the decimal, Arrow would require digits for every number of the integer's type.
     digits = 20 if array.type == pa.uint64() else 19
     return array.cast(pa.decimal128(digits, 0)).cast(kind)
 
@@ -199,7 +202,9 @@ def _same_on_return(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _rounded(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Floating point as floating point: rounding is what such a column is for, infinity for a finite value is not.
+    """Cast floating-point values to another floating-point type.
+
+    Rounding is allowed, but a finite value must not become infinite.
 
     Raises:
         ArrowInvalid: a finite value would become infinite.
@@ -213,7 +218,7 @@ def _rounded(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """ISO texts as times; where a text names no zone, it is UTC, as in every other source."""
+    """Parse ISO texts as times; a text without a zone is UTC, as in every other source."""
     texts = texts.cast(pa.string())
     if kind.tz is None:
         return texts.cast(pa.timestamp("us")).cast(kind)
@@ -233,7 +238,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def _is_bytes(kind: pa.DataType) -> bool:
     variants = (_is.is_binary, _is.is_large_binary, _is.is_binary_view, _is.is_fixed_size_binary)
-    # A decimal is a fixed number of bytes to Arrow.
+    # Arrow stores a decimal in a fixed number of bytes.
     return not _is.is_decimal(kind) and any(is_kind(kind) for is_kind in variants)
 
 
@@ -246,7 +251,7 @@ _ALLOWED: Final[tuple[tuple[_Is, _Is, _Cast], ...]] = (
     (_is.is_integer, _is.is_integer, _safe),
     (_is.is_integer, _is.is_floating, _safe),
     (_is.is_integer, _is.is_decimal, _whole_to_decimal),
-    (_is.is_floating, _is.is_integer, _safe),  # whole numbers with nulls come as floats from pandas
+    (_is.is_floating, _is.is_integer, _safe),  # pandas delivers integers with nulls as floats
     (_is.is_floating, _is.is_floating, _rounded),
     (_is.is_floating, _is.is_decimal, _same_on_return),
     (_is.is_decimal, _is.is_decimal, _safe),
@@ -288,7 +293,7 @@ def _is_sound(array: pa.Array) -> bool:
 
 
 def _first_unsound(texts: pa.Array) -> int:
-    """The first row that is not UTF-8, by halving."""
+    """Return the first row that is not UTF-8, by bisection."""
     first, count = 0, len(texts)
     while count > 1:
         half = count // 2

@@ -1,4 +1,7 @@
-"""Checking the quotes of CSV, block by block: Arrow's reader takes text after a closing quote and a quote that never closes."""
+"""Check of the quotes of CSV, block by block.
+
+Arrow's reader accepts text after a closing quote and a quote that never closes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _BETWEEN_VALUES_OR_QUOTE[_QUOTE] = True
 
 
 class BadQuote(NamedTuple):
-    """A quoted value that is malformed, as offsets in the file's bytes, uncompressed.
+    """Malformed quoted value, as offsets in the file's bytes, uncompressed.
 
     Attributes:
         opened_at: the value's opening quote.
@@ -31,28 +34,28 @@ class BadQuote(NamedTuple):
 
 
 class QuoteCheck:
-    """Follows the quotes of one CSV file from its start, by the rules of Arrow's reader.
+    """Check of the quotes of one CSV file from its start, by the rules of Arrow's reader.
 
-    A quote opens a value at its start only; elsewhere in a value that is not quoted it is text. Within a quoted value two quotes
-    are one, and a single one closes it; a delimiter, the end of the line or the end of the file must follow.
+    A quote opens a value only at its start; elsewhere in an unquoted value it is text. Within a quoted value two quotes mean
+    one, and a single one closes it; a delimiter, the end of the line or the end of the file must follow.
     """
 
     def __init__(self) -> None:
         self._is_open = False
         self._opened_at = 0
         self._is_at_start = True
-        """Whether a value begins behind the last byte that is decided."""
+        """Whether a value begins after the last decided byte."""
         self._held = b""
-        """Quotes at the end of the last block, shortened to one or two: what they mean depends on the byte behind them."""
+        """Quotes at the end of the last block, reduced to one or two: their meaning depends on the next byte."""
         self._held_at = 0
         self._end = 0
         self._has_begun = False
 
     def feed(self, block: bytes) -> BadQuote | None:
-        """Take the next bytes.
+        """Check the next bytes.
 
         Args:
-            block: the bytes behind those of the last call; empty: the file ends here.
+            block: the bytes after those of the last call; empty at the end of the file.
 
         Returns:
             The first malformed value that is known so far, or None.
@@ -80,14 +83,17 @@ class QuoteCheck:
         return found
 
     def _last(self) -> BadQuote | None:
-        # The end of the file ends a value, as a line's end does.
+        # The end of the file ends a value, as the end of a line does.
         if self._held and (bad := self._follow(self._held + b"\n", self._end)) is not None:
             return bad
         self._held = b""
         return BadQuote(self._opened_at, None) if self._is_open else None
 
     def _follow(self, body: bytes, start: int) -> BadQuote | None:
-        """Follow the quotes in `body`: the held ones and the bytes from the offset `start`, which end with another byte."""
+        """Check the quotes in `body`: the held ones and the bytes from the offset `start`.
+
+        These bytes end with a byte that is not a quote.
+        """
         data = np.frombuffer(body, np.uint8)
         quotes = np.flatnonzero(data == _QUOTE)
         if not quotes.size:
@@ -96,10 +102,13 @@ class QuoteCheck:
         return None if self._alternates(data, quotes, shift) else self._follow_runs(data, quotes, shift)
 
     def _alternates(self, data: npt.NDArray[np.uint8], quotes: npt.NDArray[np.int64], shift: int) -> bool:
-        """Take the quotes if they open and close values in turn, which is quick to check; False: they may be text, too."""
+        """Process the quotes if they open and close values in turn, which is quick to check.
+
+        False: they may be text, too.
+        """
         was_open = int(self._is_open)
         opening, closing = quotes[was_open::2], quotes[1 - was_open :: 2]
-        # Of a doubled quote one half counts as closing, the other as opening again.
+        # The first half of a doubled quote counts as closing, the second as opening again.
         begins = _BETWEEN_VALUES_OR_QUOTE[data[opening - 1]]
         if opening.size and opening[0] == 0:
             begins[0] = self._is_at_start
@@ -114,7 +123,10 @@ class QuoteCheck:
         return True
 
     def _follow_runs(self, data: npt.NDArray[np.uint8], quotes: npt.NDArray[np.int64], shift: int) -> BadQuote | None:
-        """Take the quotes as runs of neighbours: a run acts as one, since an odd number of quotes opens, closes, or is text."""
+        """Process the quotes as runs of neighbours.
+
+        A run acts as one, since an odd number of quotes opens, closes, or is text.
+        """
         is_first = np.diff(quotes, prepend=-2) > 1
         starts = np.flatnonzero(is_first)
         lengths = np.diff(starts, append=quotes.size)
@@ -137,13 +149,13 @@ class QuoteCheck:
         return None
 
     def _offset(self, at: int, shift: int) -> int:
-        # Held quotes may have been shortened: where they began is known.
+        # Held quotes may have been reduced; their first position is known.
         return self._held_at if at < len(self._held) else shift + at
 
     def _states(self, opens: npt.NDArray[np.bool_], is_odd: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Whether a quoted value is open behind each run."""
-        # At a value's start an odd run opens or, where one is open, closes: it toggles. Elsewhere it closes or is text: closed.
-        # An even run changes nothing: an empty value, doubled quotes, or text.
+        """Return whether a quoted value is open after each run."""
+        # At a value's start an odd run opens a value, or closes an open one: it toggles. Elsewhere it closes a value or is
+        # text: no value is open after it. An even run changes nothing: it is an empty value, doubled quotes, or text.
         toggles = np.cumsum(is_odd & opens)
         closed_at = np.maximum.accumulate(np.where(is_odd & ~opens, np.arange(is_odd.size), -1))
         before = np.where(closed_at >= 0, toggles[closed_at], -int(self._is_open))
@@ -151,7 +163,10 @@ class QuoteCheck:
 
 
 class CheckedBody:
-    """The bytes of a CSV file, for Arrow's reader, which gets none behind a malformed value."""
+    """Bytes of a CSV file for Arrow's reader.
+
+    The reader gets no bytes after a malformed value.
+    """
 
     def __init__(self, body: pa.NativeFile) -> None:
         self._body = body
@@ -159,7 +174,7 @@ class CheckedBody:
         self.closed = False
 
     def read(self, size_bytes: int = -1) -> bytes:
-        """The next bytes.
+        """Return the next bytes.
 
         Raises:
             ArrowInvalid: they hold or end a malformed value.
@@ -176,7 +191,7 @@ class CheckedBody:
 
 
 def refuse_bad_quotes(open_body: Callable[[], pa.NativeFile]) -> None:
-    """Look for a malformed value, from the start of the file.
+    """Raise an error for the first malformed value of a file.
 
     Args:
         open_body: opens the file's bytes, uncompressed.
@@ -195,7 +210,7 @@ def refuse_bad_quotes(open_body: Callable[[], pa.NativeFile]) -> None:
         return
     opened = _line_of(open_body, bad.opened_at)
     if bad.closed_at is None:
-        raise pa.ArrowInvalid(f"line {opened}: a quote opens a value and none closes it before the file ends")
+        raise pa.ArrowInvalid(f"line {opened}: a quote opens a value, and no quote closes it before the file ends")
     line = _line_of(open_body, bad.closed_at)
     since = "" if line == opened else f" that began in line {opened}"
     raise pa.ArrowInvalid(f"line {line}: text follows the closing quote of a value{since}")

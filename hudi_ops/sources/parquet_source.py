@@ -1,4 +1,7 @@
-"""Reading a Parquet source by row groups, so that neither a file nor a row group is in memory as a whole."""
+"""Reader of Parquet sources by row groups.
+
+Neither a file nor a row group is in memory as a whole.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ _READ_BYTES = 1 << 20
 
 
 def parquet_runs(source: pa.NativeFile, part: tuple[int, int], run_bytes: int) -> Iterator[Run]:
-    """The rows of some row groups of a file.
+    """Yield the rows of some row groups of a file.
 
     Args:
         source: the file.
         part: (i, n): the i-th of n parts, about equal in bytes; each row group belongs to one, parts in the order of rows.
         run_bytes: size of a run.
     """
-    # Pages are read as they are decoded; reading ahead would hold a whole row group's.
+    # Pages are read when they are decoded; reading ahead would hold a whole row group's.
     file = pq.ParquetFile(source, pre_buffer=False, buffer_size=_READ_BYTES)
     groups, first = groups_of_part(file.metadata, part)
     if not groups and part[0]:
@@ -36,7 +39,10 @@ def parquet_runs(source: pa.NativeFile, part: tuple[int, int], run_bytes: int) -
 
 
 def groups_of_part(metadata: pq.FileMetaData, part: tuple[int, int]) -> tuple[list[int], int]:
-    """Row groups of a part, and the number of the first one's first row. By their own sizes, in their own order."""
+    """Return the row groups of a part, and the number of the first one's first row.
+
+    The parts are divided by the sizes of row groups, in their order.
+    """
     number, parts = part
     sizes = [max(1, metadata.row_group(group).total_byte_size) for group in range(metadata.num_row_groups)]
     total, before, first, rows, found = sum(sizes), 0, 0, 0, list[int]()

@@ -1,4 +1,7 @@
-"""Rows that a program hands over, in whatever shape, as one stream of record batches: never the whole of them at once."""
+"""Rows given by a caller, in any supported form, as one stream of record batches.
+
+They are never in memory as a whole.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ _EXPECTED = "a pyarrow.Table, anything with the Arrow C stream interface, or rec
 
 @dataclass(frozen=True)
 class RowStream:
-    """Record batches of one schema, read once, or again and again where `table` holds them.
+    """Record batches of one schema, read once, or repeatedly if `table` holds them.
 
     Attributes:
         schema: of every batch; None when an iterable gave none.
         batches: the stream; to be used when there is no `table`.
-        table: the rows, where they were in memory anyway.
+        table: the rows, if they were in memory anyway.
     """
 
     schema: pa.Schema | None
@@ -33,22 +36,25 @@ class RowStream:
 
     @property
     def size_bytes(self) -> int | None:
-        """Arrow bytes; None when only reading them could tell."""
+        """Arrow bytes; None if they are unknown before reading."""
         return self.table.nbytes if self.table is not None else None
 
     def runs(self, run_bytes: int) -> Iterator[Run]:
-        """The rows in runs. A stream that breaks off raises `InvalidRequest`; errors of a generator come as they are."""
+        """Yield the rows in runs.
+
+        A stream that breaks off raises `InvalidRequest`; errors of a generator are not changed.
+        """
         batches = self.table.to_batches() if self.table is not None else self.batches
         return runs_of(batches, self.schema or pa.schema([]), run_bytes)
 
 
 def open_rows(data: Any) -> RowStream:
-    """A stream over rows that are handed over.
+    """Open a stream of the given rows.
 
     Args:
-        data: a `pyarrow.Table`, `RecordBatch` or `RecordBatchReader`, a data frame of pandas or Polars (also a lazy one), a DuckDB
-            relation, a scan of a table, anything else with the Arrow C stream interface; columns by name; or an iterable
-            of record batches (or tables) of one schema.
+        data: a `pyarrow.Table`, `RecordBatch` or `RecordBatchReader`, a data frame of pandas or Polars (also a lazy one), a
+            DuckDB relation, a scan of a table, anything else with the Arrow C stream interface; columns by name; or an
+            iterable of record batches (or tables) of one schema.
 
     Raises:
         InvalidRequest: it is none of these, or one of its columns mixes types.
@@ -57,21 +63,21 @@ def open_rows(data: Any) -> RowStream:
         opened = _open(data)
     except (TypeError, ValueError, AttributeError, pa.ArrowException) as error:
         raise InvalidRequest(
-            f"the rows given are no Arrow data: {error}",
+            f"the given rows are not Arrow data: {error}",
             expected=_EXPECTED,
             found=f"{type(data).__module__}.{type(data).__qualname__}",
-            next_step="make them a table, for example with pyarrow.Table.from_pylist or pyarrow.Table.from_pandas",
+            next_step="convert them to a table, for example with pyarrow.Table.from_pylist or pyarrow.Table.from_pandas",
         ) from error
     return opened if isinstance(opened, RowStream) else _joined(opened)
 
 
 def _open(data: Any) -> RowStream | Iterable[Any]:
-    """The stream; or, of an iterable, what is to be iterated."""
+    """Return the stream, or the iterable itself."""
     if isinstance(data, pa.RecordBatchReader):
         return RowStream(data.schema, _read(data))
     package = type(data).__module__.partition(".")[0]
     if isinstance(data, pa.Table | pa.RecordBatch | dict) or package == "pandas":
-        # A data frame of pandas lies in memory, and its types show only when all of a column is seen.
+        # A data frame of pandas is in memory, and its types are known only from a whole column.
         table = data if isinstance(data, pa.Table) else _of_pandas(data) if package == "pandas" else pa.table(data)
         return RowStream(table.schema, table=table)
     if package == "polars" and hasattr(data, "collect_batches"):
@@ -89,10 +95,13 @@ def _open(data: Any) -> RowStream | Iterable[Any]:
 
 
 def _of_pandas(frame: Any) -> pa.Table:
-    """The columns of a data frame, and those levels of its index that have a name of their own; others only number the rows."""
+    """Convert the columns of a data frame and the named levels of its index.
+
+    Unnamed levels only number the rows.
+    """
     if not hasattr(frame, "columns"):
         return pa.table(frame)
-    # Left to itself, Arrow writes an unnamed index as a column and leaves out a named one that counts evenly.
+    # By default, Arrow writes an unnamed index as a column and leaves out a named one that counts evenly.
     has_names = any(name is not None for name in frame.index.names)
     table = pa.Table.from_pandas(frame, preserve_index=has_names)
     given = set(map(str, frame.columns))
@@ -107,17 +116,17 @@ def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
             done += batch.num_rows
     except (pa.ArrowException, OSError) as error:
         raise InvalidRequest(
-            f"the stream given broke off after {done} rows: {error}",
+            f"the given stream broke off after {done} rows: {error}",
             expected="a stream that can be read to its end",
-            next_step="correct what makes it; nothing was written",
+            next_step="correct the code that produces it; nothing was written",
         ) from error
 
 
 def _joined(parts: Iterable[Any]) -> RowStream:
-    """The batches of an iterable, whose first one says what columns all have.
+    """Return the batches of an iterable; the first one defines the columns of all.
 
     Raises:
-        InvalidRequest: the first one is no Arrow data.
+        InvalidRequest: the first one is not Arrow data.
     """
     rest = iter(parts)
     first = next(rest, None)
@@ -132,7 +141,7 @@ def _batches(parts: Iterable[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch
         rows = _part(part, number)
         if rows.schema != schema:
             raise InvalidRequest(
-                f"batch {number} of the rows given has other columns than batch 0",
+                f"batch {number} of the given rows has other columns than batch 0",
                 expected=_columns(schema),
                 found=_columns(rows.schema),
                 next_step="give batches of one schema, types included",
@@ -148,10 +157,10 @@ def _part(part: Any, number: int) -> pa.Table:
         return part
     if not (hasattr(part, "__arrow_c_stream__") or hasattr(part, "__arrow_c_array__")):
         raise InvalidRequest(
-            f"the rows given are no Arrow data: item {number} of the iterable is {type(part).__qualname__}",
+            f"the given rows are not Arrow data: item {number} of the iterable is {type(part).__qualname__}",
             expected=_EXPECTED,
             found=f"{type(part).__module__}.{type(part).__qualname__}",
-            next_step="yield record batches; pyarrow.RecordBatch.from_pylist makes one of rows",
+            next_step="yield record batches; pyarrow.RecordBatch.from_pylist converts rows to one",
             batch=number,
         )
     return pa.table(part)

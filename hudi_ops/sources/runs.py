@@ -1,4 +1,7 @@
-"""Cuts a stream of record batches into runs of bounded size: what is read, checked and routed in one go."""
+"""Split a stream of record batches into runs of bounded size.
+
+A run is the unit of reading, checking and routing.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,21 @@ import numpy as np
 import pyarrow as pa
 
 RUN_BYTES = 32 << 20
-"""Arrow bytes of one run. Several threads hold a few runs each; what is written does not depend on where runs end."""
+"""Arrow bytes of one run. Several threads hold a few runs each; the written files do not depend on the ends of runs."""
 
 Run: TypeAlias = tuple[int, pa.Table]
 """Number of the first row in its source, from 0, and the rows."""
 
 
 def runs_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema, run_bytes: int = RUN_BYTES) -> Iterator[Run]:
-    """Small batches are joined, large ones sliced; a stream without rows gives one run without rows, for its columns.
+    """Join small batches and slice large ones.
+
+    A stream without rows gives one run without rows, for its columns.
 
     Args:
         batches: all of one schema.
         schema: that schema.
-        run_bytes: about how large a run is; a single row may be larger.
+        run_bytes: approximate size of a run; a single row may be larger.
     """
     held: list[pa.RecordBatch] = []
     first, held_bytes = 0, 0
@@ -40,7 +45,10 @@ def runs_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema, run_bytes: int
 
 
 def joined(tables: list[pa.Table]) -> pa.Table:
-    """Tables of one schema as one without gaps; takes them out of the list, so that their memory goes column by column."""
+    """Concatenate tables of one schema without gaps.
+
+    The tables are taken out of the list, so that their memory is released column by column.
+    """
     whole = pa.concat_tables(tables)
     schema, columns = whole.schema, whole.columns
     tables.clear()
@@ -51,15 +59,15 @@ def joined(tables: list[pa.Table]) -> pa.Table:
         try:
             arrays.append(
                 pa.table({"": column}).combine_chunks().column(0)
-            )  # of text of 2 GiB and more: in several pieces
+            )  # text of 2 GiB and more: in several pieces
         except pa.ArrowInvalid:
-            arrays.append(column)  # nested text of such a size stays as it came
+            arrays.append(column)  # nested text of such a size is not changed
         del column
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def picked(rows: pa.Table, numbers: pa.Array) -> pa.Table:
-    """The rows of these numbers, which ascend, each once.
+    """Return the rows with these numbers, which ascend without repetition.
 
     Arrow's take joins the pieces of a column first, and fails where they hold 2 GiB of text together; a filter does not.
     """

@@ -1,6 +1,7 @@
-"""How the columns of a table may change: added, or widened without loss. Every other difference is refused, both types named.
+"""Permitted changes of a table's columns: additions, and widening without loss.
 
-The rules are those under which Apache Hudi and the `hudi` package read old files beside new ones (docs/format.md §6.7).
+Every other difference is refused, and the error names both types. The rules are those under which Apache Hudi and the `hudi`
+package read old files beside new ones (docs/format.md §6.7).
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from hudi_ops.sources.casts import is_read_as
 
 _is = pa.types
 _NARROWER: Final = {pa.int64(): {pa.int32()}, pa.float64(): {pa.int32(), pa.float32()}}
-"""Per type, those that it holds without loss; decimals aside."""
+"""Types that each type holds without loss, decimals aside."""
 
 _FOR_NEW: Final = {**_NARROWER, pa.float64(): {pa.int32(), pa.int64(), pa.float32()}}
-"""The same for columns without stored values: whole numbers of one source beside fractions of another, checked value by value."""
+"""The same for columns without stored values: integers of one source beside fractions of another, checked value by value."""
 
 _NESTED: Final = "nested"
 
@@ -27,24 +28,24 @@ _NESTED: Final = "nested"
 def merge_schemas(
     table: pa.Schema, sources: Sequence[tuple[str, pa.Schema]], roles: Mapping[str, str] | None = None
 ) -> pa.Schema:
-    """Give the columns of a table once it takes these sources.
+    """Return the columns of a table after an ingest of these sources.
 
-    Columns are matched by name. What the table lacks is added at its end, or at the end of its nested record, nullable. A column
-    becomes wider where the source's type holds every value of the table's; otherwise the table's type stays, and the values
-    must fit it. A column of which a source knows no type (all null) says nothing.
+    Columns are matched by name. Missing columns are added at the end of the table, or of their nested record, as nullable. A
+    column becomes wider where the source's type holds every value of the table's; otherwise the table's type stays, and the
+    values must fit it. A source column without a type (all null) changes nothing.
 
     Args:
         table: the table's columns, without meta columns.
-        sources: (where it comes from, its columns) of each source; their order decides only the order of added columns.
-        roles: what a column is for (`key`, `partition`, `ordering`); such columns keep their type.
+        sources: (origin, columns) of each source; their order decides only the order of added columns.
+        roles: purpose of a column (`key`, `partition`, `ordering`); such columns keep their type.
 
     Returns:
         The table's columns in their order, then the added ones; equal to `table` when nothing changes, so applying it again
         changes nothing.
 
     Raises:
-        InvalidRequest: a change that readers of old files would not survive, or that looks like a rename; names column, both
-            types and what to do.
+        InvalidRequest: a change with which readers fail on old files, or that looks like a rename; names column, both types
+            and what to do.
         Unsupported: an added column has a type that a table cannot hold.
 
     Source: docs/format.md §6.7.
@@ -67,7 +68,10 @@ def merge_schemas(
 
 
 def schema_changes(old: pa.Schema, new: pa.Schema) -> tuple[str, ...]:
-    """What changed from one schema to the next, one phrase a column: `added fare: double`, `widened seats: int32 to int64`."""
+    """Describe the changes from one schema to the next, one phrase a column.
+
+    For example `added fare: double`, `widened seats: int32 to int64`.
+    """
     return tuple(_changes(list(old), list(new), ""))
 
 
@@ -88,14 +92,14 @@ def _changes(old: list[pa.Field], new: list[pa.Field], parent: str) -> Iterator[
 
 
 def _typed(schema: pa.Schema, table: pa.Schema, where: str) -> Iterator[pa.Field]:
-    """A source's columns as a table would hold them; those of no type are left out.
+    """Yield a source's columns as a table would hold them, without those of no type.
 
     Raises:
         InvalidRequest: a new column is declared not null.
         HudiOpsError: a table cannot have such a column.
     """
     known = {field.name: field.type for field in table}
-    # No table has unsigned 64 bits, but numbers of that type may fit a column that is there.
+    # No table has unsigned 64 bits, but numbers of that type may fit an existing column.
     same = {field.name for field in schema if field.name in known and field.type in {known[field.name], pa.uint64()}}
     other = [_without_nulls(field) for field in schema if field.name not in same]
     yield from (field for field in schema if field.name in same)
@@ -111,14 +115,14 @@ def _typed(schema: pa.Schema, table: pa.Schema, where: str) -> Iterator[pa.Field
 
 
 def _refuse_not_null(where: str, field: pa.Field, path: str) -> None:
-    """Rows that are there have no value for what is added.
+    """Refuse an added field that is declared not null: existing rows have no value for it.
 
     Raises:
         InvalidRequest: the source declares it not null.
     """
     if not field.nullable:
         raise InvalidRequest(
-            f"{where}: column {path} is new and declared not null, but the rows that are there have no value for it",
+            f"{where}: column {path} is new and declared not null, but existing rows have no value for it",
             expected=f"{path}: {field.type}",
             found=f"{path}: {field.type} not null",
             next_step="declare it nullable in the source",
@@ -128,7 +132,7 @@ def _refuse_not_null(where: str, field: pa.Field, path: str) -> None:
 
 
 def _without_nulls(field: pa.Field) -> pa.Field | None:
-    """The field without nested fields of type null; None when nothing is left of it."""
+    """Return the field without nested fields of type null; None if no field remains."""
     kind = field.type
     if _is.is_null(kind):
         return None
@@ -141,10 +145,10 @@ def _without_nulls(field: pa.Field) -> pa.Field | None:
 
 
 def _wider(field: pa.Field, where: str, kind: pa.DataType, path: str, role: str = "") -> pa.DataType:
-    """The table's type after one source's; `role` says what forbids a wider one.
+    """Return the table's type after one source's; `role` forbids a wider one.
 
     Raises:
-        InvalidRequest: they do not go together.
+        InvalidRequest: the types are incompatible.
     """
     table = field.type
     if kind == table:
@@ -161,7 +165,7 @@ def _wider(field: pa.Field, where: str, kind: pa.DataType, path: str, role: str 
         next_step = "correct the source, or give it as a column of another name"
         _refuse(where, path, table, kind, f"is {table} in the table and cannot become {kind}", next_step)
     if role == _NESTED:
-        return table  # Apache Hudi fails on old files of a widened nested field: the values decide
+        return table  # Apache Hudi fails on old files of a widened nested field, so the values must fit the old type.
     if role:
         what = f"is the table's {role} column, {table}, and cannot become {kind}"
         _refuse(where, path, table, kind, what, f"cast it to {table} in the source")
@@ -181,7 +185,7 @@ def _wider_record(table: pa.StructType, where: str, kind: pa.StructType, path: s
 
 
 def _joined(name: str, given: Sequence[tuple[str, pa.DataType]]) -> pa.DataType:
-    """The type that holds what all sources have.
+    """Return the type that holds the values of all sources.
 
     Raises:
         InvalidRequest: there is none.
@@ -197,7 +201,7 @@ def _joined(name: str, given: Sequence[tuple[str, pa.DataType]]) -> pa.DataType:
 
 
 def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type that holds the values of both, where there is one; records get the fields of both."""
+    """Return a type that holds the values of both, or None; records get the fields of both."""
     if _is.is_struct(one) and _is.is_struct(other):
         return _common_record(one, other)
     if (_is.is_list(one) and _is.is_list(other)) or (_is.is_map(one) and _is.is_map(other)):
@@ -226,7 +230,7 @@ def _common_record(one: pa.StructType, other: pa.StructType) -> pa.DataType | No
 
 
 def _holds(wide: pa.DataType, narrow: pa.DataType, narrower: Mapping[pa.DataType, set[pa.DataType]]) -> bool:
-    """Whether a type holds every value of another one, and more."""
+    """Return whether a type holds every value of another one, and more."""
     if _is.is_decimal(wide) and _is.is_decimal(narrow):
         whole = wide.precision - wide.scale >= narrow.precision - narrow.scale
         return bool(wide != narrow and whole and wide.scale >= narrow.scale)
@@ -234,7 +238,9 @@ def _holds(wide: pa.DataType, narrow: pa.DataType, narrower: Mapping[pa.DataType
 
 
 def _refuse_names(table: pa.Schema, merged: pa.Schema) -> None:
-    """What is there may have been made by another program, under other rules: only what changes is held to ours.
+    """Check the names of added columns.
+
+    Existing names may come from a foreign writer with other rules, so only changes are checked.
 
     Raises:
         InvalidRequest: an added name differs from another only in case.
@@ -253,7 +259,10 @@ def _refuse_names(table: pa.Schema, merged: pa.Schema) -> None:
 
 
 def _refuse_rename(table: pa.Schema, added: Sequence[pa.Field], sources: Sequence[tuple[str, pa.Schema]]) -> None:
-    """A column that vanishes while one of its type appears has most likely a new name: taking it would null the old one.
+    """Refuse changes that look like a rename.
+
+    If a column vanishes while one of its type appears, it was most likely renamed: accepting the change would null the old
+    one.
 
     Raises:
         InvalidRequest: there are such columns.
@@ -266,8 +275,8 @@ def _refuse_rename(table: pa.Schema, added: Sequence[pa.Field], sources: Sequenc
                 f"column {field.name} is new while {old}, of the same type, is missing: this looks like a rename",
                 expected=f"{old}: {field.type}",
                 found=f"{field.name}: {field.type}",
-                next_step=f"give the column its name in the table, {old}; or, if both are meant, add {field.name} first by an "
-                "ingest of no rows that has all columns",
+                next_step=f"give the column its name in the table, {old}; or, if both are intended, add {field.name} first by an"
+                " ingest of no rows that has all columns",
                 field=field.name,
             )
 

@@ -1,4 +1,7 @@
-"""Reading source files (CSV, JSON lines, Parquet) in the table's schema. What does not fit is an error, never a null."""
+"""Reader of source files (CSV, JSON lines, Parquet) in the table's schema.
+
+A value that does not fit is an error, never a null.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ _ROW = re.compile(r"\b([Rr]ow )(\d+):")
 
 
 def source_format(name: str) -> str | None:
-    """`csv`, `json` or `parquet` by the name's ending (`.gz` after the first two is understood); None for others."""
+    """Return `csv`, `json` or `parquet` by the name's ending; None for others.
+
+    `.gz` may follow the first two.
+    """
     lower = name.lower()
     plain = lower if lower.endswith(".parquet.gz") else lower.removesuffix(".gz")
     return _READERS.get("." + plain.rpartition(".")[2])
@@ -49,7 +55,7 @@ def read_runs(
     *,
     fill: bool = False,
 ) -> Iterator[Run]:
-    """One source file, or a part of it, run by run, with the columns of `schema`, in its order.
+    """Yield the runs of a source file or a part of it, with the columns of `schema`.
 
     Args:
         storage: where the source lies.
@@ -61,10 +67,10 @@ def read_runs(
         fill: as in `fit_rows`.
 
     Raises:
-        InvalidRequest: the file cannot be parsed, has a column the table does not know, lacks a required one, holds a value that
-            does not fit its column, or changed while it was read. Names the file and, where they can be told, field and row.
-        Unavailable: the disk or store did not give it.
-        NotFound: the store says now that the file is there, now that it is not.
+        InvalidRequest: the file cannot be parsed, has a column the table does not know, lacks a required one, holds a value
+            that does not fit its column, or changed while it was read. Names the file and, if known, field and row.
+        Unavailable: the disk or store did not deliver it.
+        NotFound: the store contradicts itself on whether the file exists.
     """
     where = f"{storage.uri}/{file.path}"
     done = 0
@@ -86,10 +92,10 @@ def read_runs(
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
         refuse_changed(
             storage, file, where
-        )  # half of another file is seldom well-formed: say what happened, not how it shows
+        )  # half of another file is seldom well-formed: the error names the change, not its symptom
         if getattr(error, "errno", None) is not None:
             raise Unavailable(
-                f"{where} could not be read: {error}", next_step="see to the disk, then try again"
+                f"{where} could not be read: {error}", next_step="check the disk, then try again"
             ) from error
         raise InvalidRequest(
             f"{where} cannot be parsed{f', in row {done} or later' if done else ''}: {error}",
@@ -103,14 +109,17 @@ def read_runs(
 
 
 def parts_of(file: FileInfo) -> int:
-    """Into how many parts a file is cut, so that several tasks share it: by its size alone, without opening it."""
+    """Return the number of parts of a file, which several tasks share.
+
+    It depends on the size alone; the file is not opened.
+    """
     if source_format(file.name) != "parquet":
         return 1
     return max(1, -(-file.size_bytes // PART_BYTES))
 
 
 def count_from(error: InvalidRequest, first: int) -> None:
-    """Make an error about a run one about its source: rows are counted from the start of the source.
+    """Change the row numbers of an error about a run to count from the start of the source.
 
     Args:
         error: names a row of the run in its details, in its text (`row 5:`), in both or not at all.
@@ -124,13 +133,15 @@ def count_from(error: InvalidRequest, first: int) -> None:
 
 
 def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: str, *, fill: bool = False) -> pa.Table:
-    """Rows in the columns, order and types of `schema`; missing columns that are not required stay out.
+    """Convert rows to the columns, order and types of `schema`.
+
+    Missing columns that are not required stay out.
 
     Args:
         rows: as they were read or given.
         schema: the table's columns, without meta columns.
         required: columns that must be there.
-        where: the file or other place that they come from, for errors.
+        where: the file or other origin, for errors.
         fill: missing columns that are not required, and nested fields, are null; unknown ones of type null are left out.
 
     Raises:
@@ -142,7 +153,7 @@ def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: 
     unknown = [name for name in rows.column_names if name not in schema.names]
     if unknown:
         raise InvalidRequest(
-            f"{where} has a column that the table does not: {unknown[0]}",
+            f"{where} has a column that the table lacks: {unknown[0]}",
             expected=f"columns {', '.join(schema.names)}",
             found=", ".join(rows.column_names),
             next_step=f"leave the column out, or {_EVOLVE}",
@@ -186,7 +197,7 @@ def _body_runs(
 
 
 def open_text(storage: Storage, file: FileInfo) -> pa.NativeFile:
-    """The bytes of a CSV or JSON lines file, uncompressed."""
+    """Open the bytes of a CSV or JSON lines file, uncompressed."""
     body: pa.NativeFile
     if file.size_bytes <= _WHOLE_BYTES_MAX:
         body = pa.BufferReader(storage.get(file.path))
@@ -205,8 +216,8 @@ def refuse_changed(storage: Storage, file: FileInfo, where: str) -> None:
     if now is None or (now.size_bytes, now.modified_ms) != (file.size_bytes, file.modified_ms):
         raise InvalidRequest(
             f"{where} was {'deleted' if now is None else 'changed'} while it was read",
-            expected="files that stay as they are once they are in the source folder",
+            expected="files that do not change once they are in the source folder",
             found="nothing" if now is None else f"{now.size_bytes} bytes instead of {file.size_bytes}",
-            next_step="write files elsewhere and move them in when they are whole; then run the ingest again",
+            next_step="write files elsewhere and move them in when they are complete; then run the ingest again",
             file=where,
         )

@@ -1,4 +1,7 @@
-"""The columns of a source file, for tables that take new ones: Parquet says its types, JSON shows them, CSV has only names."""
+"""Columns of a source file, for tables that accept new ones.
+
+Parquet names its types, JSON shows them, CSV has only names.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ _is = pa.types
 
 @dataclass(frozen=True)
 class SchemaTask:
-    """One file to look at; `table` holds the table's columns, whose types CSV and JSON take over."""
+    """One file to inspect.
+
+    CSV and JSON take over the types of the columns in `table`.
+    """
 
     storage: Storage
     file: FileInfo
@@ -34,14 +40,14 @@ class SchemaTask:
 
 
 def source_schema(task: SchemaTask) -> pa.Schema:
-    """Columns of one source file as Arrow types.
+    """Return the columns of one source file as Arrow types.
 
-    New columns of CSV are text: its numbers may be codes with leading zeros. New fields of JSON have the type that their values
-    show, and its texts stay texts. What only nulls are known of has the type null.
+    New columns of CSV are text: its numbers may be codes with leading zeros. New fields of JSON have the type that their
+    values show, and its texts stay texts. A field with nulls only has the type null.
 
     Raises:
         InvalidRequest: the file cannot be read, or changed since it was listed.
-        NotFound: the store says now that the file is there, now that it is not.
+        NotFound: the store contradicts itself on whether the file exists.
     """
     kind = source_format(task.file.name)
     try:
@@ -95,7 +101,10 @@ def _json_schema(body: pa.NativeFile, table: pa.Schema, block_bytes: int | None)
 
 
 def _seen(kind: pa.DataType, known: pa.DataType | None) -> pa.DataType:
-    """An inferred type with the table's where it has one, and without the times that were guessed from text."""
+    """Replace an inferred type by the table's where it has one.
+
+    Times that were guessed from text become text again.
+    """
     if _is.is_struct(kind):
         inner = {one.name: one.type for one in known} if known is not None and _is.is_struct(known) else {}
         fields = [kind.field(at) for at in range(kind.num_fields)]

@@ -1,4 +1,7 @@
-"""Reading CSV and JSON lines as a stream of record batches, and telling numbers that became infinite from infinities."""
+"""Reader of CSV and JSON lines as a stream of record batches.
+
+It distinguishes numbers that became infinite from infinities.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from hudi_ops.sources.csv_quotes import CheckedBody, refuse_bad_quotes
 from hudi_ops.sources.runs import Run, runs_of
 
 _BLOCKS_BYTES = (1 << 20, 1 << 24, 1 << 28, 2**31 - 1)
-"""How much the readers look at in one go. A row larger than a block is no error of the source: the next size is tried."""
+"""Block sizes of the readers. A row larger than a block is no error of the source: the next size is tried."""
 
 _JSON_INFINITY = re.compile(rb"[:,\[]\s*-?Inf")
 _OVERLAP_BYTES = 256
@@ -26,11 +29,11 @@ class TextSource:
     """One CSV or JSON lines file.
 
     Args:
-        open_body: opens its bytes, uncompressed, from the start; called again where something has to be looked up.
+        open_body: opens its bytes, uncompressed, from the start; called again for each further look-up.
         kind: `csv` or `json`.
         schema: the table's columns.
-        takes_unknown: fields of JSON that the schema does not have are passed over: it was made from this very file, and they
-            are null in every line.
+        takes_unknown: ignore fields of JSON that the schema does not have: it was made from this very file, and they are null
+            in every line.
     """
 
     def __init__(
@@ -43,7 +46,7 @@ class TextSource:
         self._in_words: dict[str, bool] = {}
 
     def runs(self, run_bytes: int) -> Iterator[Run]:
-        """All rows, as far parsed as the reader does it.
+        """Yield all rows, parsed as far as the reader does it.
 
         Raises:
             ArrowInvalid: they cannot be parsed, or a quoted value of CSV is malformed.
@@ -61,19 +64,24 @@ class TextSource:
                     raise
 
     def _explain_quotes(self) -> None:
-        """What Arrow says of a malformed value is seldom the cause, and a quote that never closes looks like a long row to it."""
+        """Raise an error that names a malformed quoted value.
+
+        Arrow's own error seldom names the cause, and a quote that never closes looks like a long row to it.
+        """
         if self._kind == "csv":
             refuse_bad_quotes(self._open_body)
 
     def refuse_overflow(self, rows: pa.Table, where: str) -> None:
-        """Both readers turn numbers that are too large into infinity.
+        """Refuse numbers that are too large.
+
+        Both readers turn them into infinity.
 
         Args:
             rows: some of the file's rows, in the table's types.
             where: the file, for errors.
 
         Raises:
-            InvalidRequest: that happened.
+            InvalidRequest: a number became infinite.
         """
         for name in rows.column_names:
             path = first_infinite(rows.column(name), name)
@@ -98,15 +106,18 @@ class TextSource:
                 yield skipped + first, rows
 
     def _is_in_words(self, name: str) -> bool:
-        """Whether the infinities of a column are written so, as Python and Spark do: looked up in the file, once."""
-        # In JSON one such word anywhere will do: a number that is too large beside it goes unnoticed.
+        """Return whether the infinities of a column are written in words, as Python and Spark do.
+
+        The file is searched once.
+        """
+        # In JSON one such word anywhere is enough: a number that is too large beside it is not detected.
         key = name if self._kind == "csv" else ""
         if key not in self._in_words:
             self._in_words[key] = self._spells_infinity(name) if self._kind == "csv" else self._has_infinity()
         return self._in_words[key]
 
     def _spells_infinity(self, name: str) -> bool:
-        """Whether no number of a CSV column is too large, words for infinity aside.
+        """Return whether no number of a CSV column is too large; words for infinity do not count.
 
         Raises:
             ArrowInvalid: the file cannot be parsed, or a quoted value is malformed.
@@ -188,8 +199,8 @@ def _open_json(body: pa.NativeFile, schema: pa.Schema, block_bytes: int, unexpec
 
 
 def json_type(kind: pa.DataType) -> pa.DataType:
-    """The type in which Arrow's JSON reader takes values of a table's type."""
-    # The JSON reader takes a date for a number of days only: ISO text becomes one by the cast later.
+    """Return the type in which Arrow's JSON reader parses values of a table's type."""
+    # The JSON reader takes a date for a number of days only: the cast parses ISO text later.
     if pa.types.is_date(kind):
         return pa.string()
     # Zeros after the milliseconds are no reason to refuse a time; the cast refuses other digits there.

@@ -76,8 +76,8 @@ def read(folder: Path, body: bytes, name: str = "a.csv") -> list[dict[str, objec
 
 
 MALFORMED = [
-    (b'id,text\n1,"never closed\n2,b\n', "line 2: a quote opens a value and none closes it"),
-    (b'id,text\n1,a\n2,"cut o', "line 3: a quote opens a value and none closes it"),
+    (b'id,text\n1,"never closed\n2,b\n', "line 2: a quote opens a value, and no quote closes it"),
+    (b'id,text\n1,a\n2,"cut o', "line 3: a quote opens a value, and no quote closes it"),
     (b'id,text\n1,"a"b\n', "line 2: text follows the closing quote of a value"),
     (b'id,text\n1,"a" \n', "line 2: text follows"),
     (b'id,text\r\n1,"a\r\n2,"b"\r\n', "line 3: text follows the closing quote of a value that began in line 2"),

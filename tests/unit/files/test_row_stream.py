@@ -55,7 +55,7 @@ def test_every_shape_gives_the_same_rows(shape: str) -> None:
 
 @pytest.mark.parametrize("given", [5, None, "text", {"id": [1, "x"]}, pl.Series([1])])
 def test_what_is_no_arrow_data_is_refused_by_its_type(given: Any) -> None:
-    with pytest.raises(InvalidRequest, match="no Arrow data") as caught:
+    with pytest.raises(InvalidRequest, match="not Arrow data") as caught:
         open_rows(given)
     assert type(given).__name__ in caught.value.found
 

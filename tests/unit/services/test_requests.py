@@ -38,7 +38,7 @@ def test_no_columns_do_not_mean_all(table: Table) -> None:
 
 
 def test_what_is_no_arrow_data_is_refused(table: Table) -> None:
-    with pytest.raises(InvalidRequest, match="no Arrow data"):
+    with pytest.raises(InvalidRequest, match="not Arrow data"):
         table.ingest(5)
 
 
