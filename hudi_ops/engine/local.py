@@ -1,4 +1,4 @@
-"""The engine of one process: threads over pyarrow, which releases the interpreter lock while it works."""
+"""Engine of one process: threads over pyarrow, which releases the interpreter lock."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MEMORY_SHARE = 4
 
 
 class LocalEngine:
-    """Runs tasks in threads of this process.
+    """Engine that runs tasks in threads of this process.
 
     Args:
         threads: tasks at a time; 1 runs them one after the other in the calling thread, which simulations need.
-        memory_bytes: incoming rows of a step up to so many bytes stay in memory, beyond it they go to disk; None: a quarter of
-            what this process may use.
-        spill_folder: where they go; None: the system's folder for temporary files (`TMPDIR`).
+        memory_bytes: incoming rows of a step that stay in memory; more go to disk. None: a quarter of what this process may
+            use.
+        spill_folder: folder on that disk; None: the system's folder for temporary files (`TMPDIR`).
     """
 
     name = "local"
@@ -41,11 +41,14 @@ class LocalEngine:
 
     @cached_property
     def memory_bytes(self) -> int:
-        """Incoming rows up to so many bytes stay in memory."""
+        """Bytes of incoming rows that stay in memory."""
         return self._given_bytes if self._given_bytes is not None else memory_limit_bytes() // _MEMORY_SHARE
 
     def map(self, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
-        """Results in the order of the inputs; the first error stops the tasks that have not begun."""
+        """Run the tasks and return their results in the order of the inputs.
+
+        The first error stops the tasks that have not begun.
+        """
         if self.threads == 1 or len(inputs) < 2:
             return [task(one) for one in inputs]
         pool = ThreadPoolExecutor(max_workers=min(self.threads, len(inputs)))
@@ -59,12 +62,14 @@ class LocalEngine:
     def scatter(
         self, produce: Callable[[I], Iterable[Produced]], inputs: Iterable[I], *, held_bytes: int = 0
     ) -> Iterator[LocalScattered]:
-        """Chunks stay in this process's memory, or beyond `memory_bytes` in a temporary file, until the context ends.
+        """Run the first step and hold its chunks until the context ends.
+
+        They are held in this process's memory, or beyond `memory_bytes` in a temporary file.
 
         Args:
             produce: makes the chunks of one input.
             inputs: may be a stream.
-            held_bytes: so much of `memory_bytes` is taken already.
+            held_bytes: part of `memory_bytes` that is already taken.
         """
         store = ChunkStore(max(0, self.memory_bytes - held_bytes), self._spill_folder)
 
@@ -84,7 +89,10 @@ class LocalEngine:
             store.close()
 
     def _stream(self, task: Callable[[I], R], inputs: Iterable[I]) -> Iterator[R]:
-        """As `map`, for inputs that are made while it runs: one more than there are threads is in hand at a time."""
+        """Run tasks as `map` does, for inputs that are made at the same time.
+
+        At most one input more than there are threads is held.
+        """
         if self.threads == 1:
             yield from map(task, inputs)
             return
@@ -111,11 +119,14 @@ class LocalScattered:
 
     @property
     def spilled_bytes(self) -> int:
-        """Bytes of chunks that lie on disk."""
+        """Bytes of chunks on disk."""
         return self._store.spilled_bytes
 
     def gather(self, consume: Callable[[I, list[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
-        """Run the second step, one task a key: only the chunks of as many keys as there are threads are in memory again."""
+        """Run the second step, one task a key.
+
+        Only the chunks of as many keys as there are threads are in memory again.
+        """
 
         def run(task: tuple[str, I]) -> R:
             key, value = task
@@ -126,7 +137,10 @@ class LocalScattered:
     def regroup(
         self, produce: Callable[[I, list[pa.Table]], Iterable[Produced]], tasks: Sequence[tuple[str, I]]
     ) -> AbstractContextManager[LocalScattered]:
-        """A step between the two; together both hold no more in memory than one step may."""
+        """Run a step between the two.
+
+        Both together hold no more in memory than one step may.
+        """
 
         def run(task: tuple[str, I]) -> Iterable[Produced]:
             key, value = task

@@ -1,4 +1,7 @@
-"""How much memory this process may use: the machine's, unless its container or its own limits allow less."""
+"""Memory limit of this process.
+
+It is the machine's memory, unless the container or the process's own limits allow less.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def memory_limit_bytes() -> int:
-    """The least of physical memory, the limits of the control groups (both versions) and those set by `ulimit`."""
+    """Return the memory limit in bytes.
+
+    It is the minimum of physical memory, the limits of the control groups (both versions) and those set by `ulimit`.
+    """
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_cgroup_limits()]
     for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         soft = resource.getrlimit(kind)[0]
@@ -20,7 +26,7 @@ def memory_limit_bytes() -> int:
 
 
 def _cgroup_limits() -> list[int]:
-    # A container sees its own group at the top; elsewhere the group is some folder below, and its parents' limits hold too.
+    # A container sees its own group at the top; elsewhere the group is a folder below, and its parents' limits apply too.
     own = next((line[3:] for line in _lines(Path("/proc/self/cgroup")) if line.startswith("0::")), "/")
     folder = _CGROUPS / own.strip("/")
     files = [place / "memory.max" for place in (folder, *folder.parents) if place.is_relative_to(_CGROUPS)]

@@ -1,9 +1,11 @@
-"""What an engine is: it runs pure tasks over many inputs, and moves incoming rows to the task that needs them.
+"""Protocols of engines.
+
+An engine runs pure tasks over many inputs, and moves incoming rows to the tasks that need them.
 
 A task is a plain function of one picklable input; the same tasks run in this process and on Spark's executors. Results come
-back in the order of the inputs, whatever order they ran in, so that what is committed does not depend on scheduling.
+back in the order of the inputs, whatever order they ran in, so that commits do not depend on scheduling.
 
-The first step of two gives what it makes bit by bit, so that a source may be larger than memory: the engine takes each bit away,
+The first step of two returns its result in pieces, so that a source may be larger than memory: the engine takes each piece,
 holds it in memory or on disk, and hands the second step the chunks of one key at a time.
 """
 
@@ -22,7 +24,10 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows of one input that belong to one key. The chunks of a key are ordered by input, then as the input's task gave them."""
+    """Rows of one input that belong to one key.
+
+    The chunks of a key are ordered by input, then as the input's task returned them.
+    """
 
     key: str
     rows: pa.Table
@@ -30,7 +35,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """One bit of what a producing task made: a summary for the driver, and chunks for the tasks of the second step."""
+    """Piece of a producing task's result.
+
+    It has a summary for the driver, and chunks for the tasks of the second step.
+    """
 
     summary: Any
     chunks: tuple[Chunk, ...]
@@ -41,30 +49,33 @@ class Scattered(Protocol):
 
     @property
     def summaries(self) -> Sequence[Any]:
-        """Those of every `Produced`, in the order of the inputs and of what each task gave."""
+        """Summaries of every `Produced`, in the order of the inputs and of each task's results."""
         ...
 
     def gather(self, consume: Callable[[I, list[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
-        """Run `consume(input, tables)` once per (key, input); `tables` are the key's chunks in their order.
+        """Run `consume(input, tables)` once per (key, input).
 
-        The list belongs to the task, which may empty it to give memory back.
+        `tables` are the key's chunks in their order. The list belongs to the task, which may empty it to release memory.
 
-        May be called again: a second attempt uses what the first step made for the first one.
+        May be called again: a second attempt uses the chunks of the same first step.
         """
         ...
 
     def regroup(
         self, produce: Callable[[I, list[pa.Table]], Iterable[Produced]], tasks: Sequence[tuple[str, I]]
     ) -> AbstractContextManager[Scattered]:
-        """A step between the two: as `gather`, but what `produce(input, tables)` makes is held as chunks in its turn.
+        """Run a step between the two, and hold the results of `produce(input, tables)`.
 
-        These chunks stay until the context ends, beside those that they were made of. Chunks of one key are ordered by task.
+        These chunks stay until the context ends, beside the chunks of the first step. Chunks of one key are ordered by task.
         """
         ...
 
 
 class Engine(Protocol):
-    """Runs tasks. An error that a task raises reaches the caller as the same class."""
+    """Runner of tasks.
+
+    An error that a task raises reaches the caller as the same class.
+    """
 
     @property
     def name(self) -> str:
@@ -72,7 +83,7 @@ class Engine(Protocol):
         ...
 
     def map(self, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
-        """Results in the order of the inputs."""
+        """Run the tasks and return their results in the order of the inputs."""
         ...
 
     def scatter(
@@ -87,15 +98,15 @@ class Engine(Protocol):
 
 @runtime_checkable
 class FrameEngine(Engine, Protocol):
-    """An engine that reads a PySpark DataFrame where its rows are."""
+    """Engine that reads a PySpark DataFrame on the executors that hold its rows."""
 
     def scatter_frame(
         self, produce: Callable[[Iterator[pa.RecordBatch], str], Iterable[Produced]], frame: Any
     ) -> AbstractContextManager[Scattered]:
-        """As `scatter`, over the partitions of a DataFrame, which is evaluated once.
+        """Run the first step over the partitions of a DataFrame, which is evaluated once.
 
         Args:
-            produce: called with a partition's record batches, and with words for errors that say which one it is.
+            produce: called with a partition's record batches, and with the partition's name for errors.
             frame: a classic DataFrame.
         """
         ...

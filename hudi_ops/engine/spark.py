@@ -1,9 +1,9 @@
-"""The engine of a cluster: Spark runs the same tasks, and carries the incoming rows as Arrow IPC bytes.
+"""Engine of a cluster: Spark runs the tasks, and carries incoming rows as bytes.
 
-Incoming rows pass the one shuffle as a few large binary values, not as rows: nothing is converted, so every Arrow type survives,
-and the JVM only moves bytes. Base files never come near it: tasks open them with pyarrow on the executor.
+Incoming rows pass the one shuffle as a few large binary values of Arrow IPC, not as rows: nothing is converted, so every Arrow type
+survives, and the JVM only moves bytes. Base files never pass through it: tasks open them with pyarrow on the executor.
 
-No value is larger than a run of rows, about 32 MB: between the JVM and Python one of 2 GiB cannot pass.
+No value is larger than a run of rows, about 32 MB: the JVM and Python cannot exchange one of 2 GiB.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from hudi_ops.engine.spark_steps import (
 from hudi_ops.errors import Internal, Unavailable
 
 _SLICE_BYTES = 64 << 20
-"""Compressed incoming rows that one task of the second step should hold at most, unless one key has more."""
+"""Target of compressed incoming rows for one task of the second step; one key may have more."""
 
 
 class SparkEngine:
-    """Runs tasks as Spark jobs of `session`.
+    """Engine that runs tasks as Spark jobs of `session`.
 
     Args:
         session: a classic `SparkSession`; `hudi_ops` must be importable on its executors.
@@ -55,7 +55,10 @@ class SparkEngine:
 
     @classmethod
     def of_new_session(cls, app_name: str) -> SparkEngine:
-        """An engine over the active session, or over a new one made from the process's Spark configuration."""
+        """Create an engine over the active session.
+
+        Without one, a new session is made from the process's Spark configuration.
+        """
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.appName(app_name)
@@ -64,7 +67,10 @@ class SparkEngine:
         return cls(builder.getOrCreate())
 
     def map(self, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
-        """Results in the order of the inputs; raises a task's own error, not Spark's wrapping of it."""
+        """Run the tasks and return their results in the order of the inputs.
+
+        It raises a task's own error, not Spark's wrapping of it.
+        """
         if not inputs:
             return []
         run = Guarded(task)
@@ -73,9 +79,10 @@ class SparkEngine:
 
     @contextmanager
     def scatter(self, produce: Callable[[I], Iterable[Produced]], inputs: Iterable[I]) -> Iterator[SparkScattered]:
-        """Chunks stay in the executors' block managers, on disk where memory ends, until the context ends.
+        """Run the first step and hold its chunks until the context ends.
 
-        Inputs that hold rows pass through the driver, and its memory bounds them.
+        They are in the executors' block managers, on disk where memory ends. Inputs that hold rows pass through the driver,
+        and its memory bounds them.
         """
         numbered = list(enumerate(inputs))
         if not numbered:
@@ -89,9 +96,10 @@ class SparkEngine:
     def scatter_frame(
         self, produce: Callable[[Iterator[pa.RecordBatch], str], Iterable[Produced]], frame: Any
     ) -> Iterator[SparkScattered]:
-        """As `scatter`; rows go from the JVM to Python once, as Arrow, in the tasks that make them.
+        """Run the first step over the partitions of a DataFrame.
 
-        An executor that is lost takes its chunks along, and its part of the frame is then evaluated again.
+        Rows go from the JVM to Python once, as Arrow, in the tasks that use them. A lost executor loses its chunks, and its
+        part of the frame is then evaluated again.
         """
         with failing():
             made = frame.mapInArrow(_ProduceOfFrame(produce), "made binary").rdd.map(unpacked)
@@ -122,7 +130,10 @@ class SparkEngine:
             return list(rdd.collect())
 
     def _shuffled(self, chunks: Any, slices: int) -> Any:
-        """As `RDD.partitionBy`, but every pair travels alone: that one gathers up to a thousand for one value."""
+        """Partition pairs as `RDD.partitionBy`, but move every pair alone.
+
+        `partitionBy` gathers up to a thousand pairs in one value.
+        """
         from pyspark import RDD
         from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
@@ -139,7 +150,7 @@ class SparkScattered:
 
     Args:
         engine: runs the second step.
-        made: what the first step made, an RDD; None when it had no input.
+        made: result of the first step, an RDD; None when it had no input.
         summaries: of the first step.
         sizes: of each key, rows and bytes of its chunks.
     """
@@ -151,10 +162,12 @@ class SparkScattered:
         self._sizes = sizes
 
     def gather(self, consume: Callable[[I, list[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
-        """One shuffle of the chunks by key, then one task a key; results in the order of `tasks`.
+        """Shuffle the chunks by key once, then run one task a key.
+
+        Results are in the order of `tasks`.
 
         Raises:
-            Internal: a task's chunks are not there.
+            Internal: a task's chunks are missing.
         """
         if not tasks or self._made is None:
             return []
@@ -162,14 +175,17 @@ class SparkScattered:
             results = dict(self._engine._collect(grouped.mapPartitions(Consume(consume, inputs))))
         lost = [key for place, (key, _) in enumerate(tasks) if place not in results]
         if lost:
-            raise Internal(f"no rows came for {len(lost)} tasks, the first {lost[0]}")
+            raise Internal(f"{len(lost)} tasks received no rows, the first is {lost[0]}")
         return unwrap(results[place] for place in range(len(tasks)))
 
     @contextmanager
     def regroup(
         self, produce: Callable[[I, list[pa.Table]], Iterable[Produced]], tasks: Sequence[tuple[str, I]]
     ) -> Iterator[SparkScattered]:
-        """A step between the two: one more shuffle, and its chunks stay with the executors as those of the first step do."""
+        """Run a step between the two.
+
+        It is one more shuffle, and its chunks stay on the executors as those of the first step do.
+        """
         if not tasks or self._made is None:
             yield SparkScattered(self._engine, None, [], {})
             return
@@ -181,10 +197,13 @@ class SparkScattered:
 
     @contextmanager
     def _grouped(self, tasks: Sequence[tuple[str, I]]) -> Iterator[tuple[Any, Any]]:
-        """The chunks of each task's key brought together: the shuffle, and the tasks' inputs with the rows that they shall get."""
+        """Bring the chunks of each task's key together.
+
+        Returns the shuffle, and the tasks' inputs with the rows that they shall get.
+        """
         context = self._engine._context
         sizes = [self._sizes.get(key, (0, 0)) for key, _ in tasks]
-        # A task holds the chunks of its slice: more rows mean more slices, down to one a key.
+        # A task holds the chunks of its slice: more rows mean more slices, at most one a key.
         slices = min(len(tasks), max(self._engine._slices, sum(size for _, size in sizes) // _SLICE_BYTES))
         index = {key: place for place, (key, _) in enumerate(tasks)}
         wanted = context.broadcast(index)
@@ -198,7 +217,7 @@ class SparkScattered:
 
 @contextmanager
 def failing() -> Iterator[None]:
-    """Spark's own errors inside as ours.
+    """Convert Spark's errors inside the context.
 
     Raises:
         Unavailable: a Spark job failed.
@@ -216,7 +235,10 @@ def failing() -> Iterator[None]:
 
 
 class _ProduceOfFrame:
-    """First step over the batches of one partition of a DataFrame; each bit is one pickled value."""
+    """First step over the batches of one partition of a DataFrame.
+
+    Each piece of the result is one pickled value.
+    """
 
     def __init__(self, produce: Callable[[Iterator[pa.RecordBatch], str], Iterable[Produced]]) -> None:
         self._produce = produce
@@ -226,12 +248,15 @@ class _ProduceOfFrame:
 
         context = TaskContext.get()
         number = context.partitionId() if context is not None else 0
-        for made in made_of(number, self._produce(batches, f"the DataFrame given, partition {number}")):
+        for made in made_of(number, self._produce(batches, f"partition {number} of the given DataFrame")):
             yield pa.record_batch({"made": pa.array([pickle.dumps(made, pickle.HIGHEST_PROTOCOL)], pa.binary())})
 
 
 def _cause(error: BaseException) -> str:
-    """The Python error of a failed task out of Spark's text, which buries it between two stack traces."""
+    """Return the Python error of a failed task.
+
+    Spark's text buries it between two stack traces.
+    """
     found = re.findall(r"^[\w.]+(?:Error|Exception|Interrupt)\b.*$", str(error), flags=re.MULTILINE)
     lines = [line for line in found if "PythonException" not in line and "SparkException" not in line]
     return lines[0] if lines else str(error).splitlines()[0]

@@ -1,6 +1,6 @@
-"""What Spark's workers run: the steps of an engine over Arrow IPC bytes, with a task's own errors as values.
+"""Steps of an engine as Spark's workers run them, over Arrow IPC bytes.
 
-Spark would retry such an error and wrap its text.
+A task's own errors are returned as values: Spark would retry them and wrap their text.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from hudi_ops.engine.protocol import Produced
 from hudi_ops.errors import Conflict, HudiOpsError, Internal, Unavailable
 
 Made: TypeAlias = tuple[tuple[int, int], bool, Any, list[tuple[str, int, bytes]]]
-"""What a task made: its place, whether it went well, its summary or error, and (key, rows, bytes) of its chunks."""
+"""Piece of a task's result: its position, success, its summary or error, and (key, rows, bytes) of its chunks."""
 
 
 class Guarded:
-    """Returns a task's own errors as values: Spark would retry them and wrap their text."""
+    """Task that returns its own errors as values.
+
+    Spark would retry them and wrap their text.
+    """
 
     def __init__(self, task: Callable[[Any], Any]) -> None:
         self._task = task
 
     def __call__(self, value: Any) -> tuple[bool, Any]:
-        """Whether it went well, and result or error.
+        """Return success, and result or error.
 
         Raises:
-            Unavailable: worth another try, which is Spark's business.
+            Unavailable: an error that Spark shall retry.
         """
         _tame_worker()
         try:
@@ -45,25 +48,28 @@ class Guarded:
 
 
 class Produce:
-    """First step: what a task makes, bit by bit: (place, whether it went well, summary or error, chunks as IPC bytes)."""
+    """First step: the result of a task in pieces.
+
+    A piece is (position, success, summary or error, chunks as IPC bytes).
+    """
 
     def __init__(self, produce: Callable[[Any], Iterable[Produced]]) -> None:
         self._produce = produce
 
     def __call__(self, numbered: tuple[int, Any]) -> Iterator[Made]:
-        """What the task makes of one numbered input."""
+        """Yield the result of the task on one numbered input."""
         number, value = numbered
         return made_of(number, self._produce(value))
 
 
 class Chunks:
-    """(place of the task, (place of the chunk, bytes)) for each chunk that a task wants."""
+    """(position of the task, (position of the chunk, bytes)) for each chunk that a task wants."""
 
     def __init__(self, wanted: Any) -> None:
         self._wanted = wanted
 
     def __call__(self, made: Made) -> Iterator[tuple[int, Any]]:
-        """Those of one bit of what a task made."""
+        """Yield the wanted chunks of one piece of a task's result."""
         places = self._wanted.value
         for key, _, body in made[3]:
             if key in places:
@@ -71,13 +77,16 @@ class Chunks:
 
 
 class Keyed:
-    """Pairs as the shuffle takes them: number of the slice, then the pair, pickled as a batch of one."""
+    """Pairs in the form of the shuffle.
+
+    It is the number of the slice, then the pair, pickled as a batch of one.
+    """
 
     def __init__(self, slices: int) -> None:
         self._slices = slices
 
     def __call__(self, pairs: Iterable[tuple[int, Any]]) -> Iterator[bytes]:
-        """Bytes of each pair, after those of its slice."""
+        """Yield the bytes of each pair, after those of its slice."""
         for pair in pairs:
             yield struct.pack("!q", pair[0] % self._slices)
             yield pickle.dumps([pair], pickle.HIGHEST_PROTOCOL)
@@ -91,7 +100,7 @@ class Consume:
         self._inputs = inputs
 
     def __call__(self, pairs: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, tuple[bool, Any]]]:
-        """Place and outcome of each task of the slice."""
+        """Yield position and outcome of each task of the slice."""
         for place, value, rows, tables in _in_order(pairs, self._inputs.value):
             yield place, Guarded(partial(self._consume_whole, tables, rows))(value)
 
@@ -101,14 +110,14 @@ class Consume:
 
 
 class ProduceOfGroups:
-    """A step between the two over one slice: what each task makes of its key's chunks, bit by bit."""
+    """Step between the two over one slice: each task's result on its key's chunks, in pieces."""
 
     def __init__(self, produce: Callable[[Any, list[pa.Table]], Iterable[Produced]], inputs: Any) -> None:
         self._produce = produce
         self._inputs = inputs
 
     def __call__(self, pairs: Iterable[tuple[int, Any]]) -> Iterator[Made]:
-        """What the tasks of the slice make, one after the other."""
+        """Yield the results of the slice's tasks, one after the other."""
         for place, value, rows, tables in _in_order(pairs, self._inputs.value):
             yield from made_of(place, self._produce_whole(tables, rows, value))
 
@@ -120,7 +129,7 @@ class ProduceOfGroups:
 def _in_order(
     pairs: Iterable[tuple[int, Any]], inputs: Sequence[tuple[Any, int]]
 ) -> Iterator[tuple[int, Any, int, list[pa.Table]]]:
-    """(place, input, rows it shall get, its chunks in their order) of each task of a slice."""
+    """Yield (position, input, rows it shall get, its chunks in order) of each task of a slice."""
     chunks: dict[int, list[tuple[tuple[int, int], bytes]]] = {}
     for place, chunk in pairs:
         chunks.setdefault(place, []).append(chunk)
@@ -134,18 +143,20 @@ def _refuse_other_rows(tables: Sequence[pa.Table], rows: int) -> None:
     found = sum(table.num_rows for table in tables)
     if found != rows:
         raise Conflict(
-            "incoming rows were lost with an executor, and came out otherwise when they were read again",
+            "incoming rows were lost with an executor, and differed when they were read again",
             expected=f"{rows} rows for one file group",
             found=str(found),
-            next_step="run it again; a DataFrame that gives other rows each time is better stored first",
+            next_step="run it again; store a DataFrame first if it returns other rows each time",
         )
 
 
 def made_of(number: int, produced: Iterable[Produced]) -> Iterator[Made]:
-    """What a first task makes, with its own errors as values: Spark would retry them and wrap their text.
+    """Yield the result of a first task, with its own errors as values.
+
+    Spark would retry them and wrap their text.
 
     Raises:
-        Unavailable: worth another try, which is Spark's business.
+        Unavailable: an error that Spark shall retry.
     """
     _tame_worker()
     run = 0
@@ -160,42 +171,45 @@ def made_of(number: int, produced: Iterable[Produced]) -> Iterator[Made]:
 
 
 def unpacked(row: Any) -> Made:
-    """What a worker pickled into a row of one column."""
+    """Return the value that a worker pickled into a row of one column."""
     made: Made = pickle.loads(row[0])  # noqa: S301 - our own task on the executor wrote it
     return made
 
 
 def summary_of(made: Made) -> tuple[tuple[int, int], bool, Any, list[tuple[str, int, int]]]:
-    """The same with numbers of bytes instead of the bytes, for the driver."""
+    """Replace the bytes by their number, for the driver."""
     place, ok, value, chunks = made
     return place, ok, value, [(key, rows, len(body)) for key, rows, body in chunks]
 
 
 def unwrap(results: Iterable[tuple[bool, Any]]) -> list[Any]:
-    """Results of tasks; the first error is raised.
+    """Return the results of tasks, or raise the first error.
 
     Raises:
         HudiOpsError: a task's own.
-        Internal: a task answered with something else.
+        Internal: a task returned something else.
     """
     values = []
     for ok, value in results:
         if not ok:
-            raise value if isinstance(value, HudiOpsError) else Internal(f"a task answered {value!r}")
+            raise value if isinstance(value, HudiOpsError) else Internal(f"a task returned {value!r}")
         values.append(value)
     return values
 
 
 def _tame_worker() -> None:
-    """Take from a Python worker what it spends around each task, three times the work itself on small inputs (measured)."""
-    # Spark runs one task a core; pyarrow's own pool on top of that only makes them fight.
+    """Remove overhead that a Python worker has around each task.
+
+    On small inputs it takes three times the work itself (measured).
+    """
+    # Spark runs one task a core; pyarrow's own pool would only compete with them.
     if pa.cpu_count() != 1:
         pa.set_cpu_count(1)
-    # A reused worker collects garbage after every task: over everything that was ever imported, unless that is set apart.
+    # A reused worker collects garbage after every task, over everything that was ever imported, unless that is frozen.
     if not gc.get_freeze_count():
         gc.freeze()
-    # And before every task it invalidates import caches, for which each zip on the path, pyspark's own among them, is
-    # read again. Importers made anew find the listing that is kept apart from them.
+    # Before every task it also invalidates import caches, so each zip on the path, pyspark's own among them, is read again.
+    # New importers find the listing that is kept apart from the caches.
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimport.zipimporter):
             del sys.path_importer_cache[path]

@@ -1,7 +1,8 @@
-"""Chunks between two steps: in memory up to a bound, then in one temporary file, which has lost its name before it holds a byte.
+"""Chunks between two steps: in memory up to a bound, then in one temporary file.
 
-Whatever happens to the process, the system takes the file away: nothing has to be swept. It grows by rounds: each appends, key by
-key, all chunks that were held, as one Arrow IPC stream (lz4) for each key and schema.
+The file is unlinked before its first byte, so the system deletes it whatever happens to the process: nothing has to be swept.
+It grows by rounds: each appends, key by key, all chunks that were held, as one Arrow IPC stream (lz4) for each key and
+schema.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from hudi_ops.engine.protocol import Chunk
 from hudi_ops.errors import Unavailable
 
 Place: TypeAlias = tuple[int, int]
-"""Where a chunk stands among those of its key: number of the input, number of what its task gave."""
+"""Position of a chunk among those of its key: number of the input, number in its task's result."""
 
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """One IPC stream in the file: its bytes, and of each chunk its place and the number of its record batches."""
+    """IPC stream in the file.
+
+    It has its bytes, and of each chunk the position and the number of record batches.
+    """
 
     offset: int
     length: int
@@ -36,11 +40,13 @@ class _Stream:
 
 
 class ChunkStore:
-    """Chunks by key. `add` may be called from several threads; once sealed, `read` may.
+    """Chunks by key.
+
+    `add` may be called from several threads; once sealed, `read` may.
 
     Args:
-        memory_bytes: chunks beyond so many bytes go to disk; once some did, all do.
-        folder: where the temporary file lies; None: the system's folder for such files (`TMPDIR`).
+        memory_bytes: chunks beyond this limit go to disk; once some did, all do.
+        folder: location of the temporary file; None: the system's folder for such files (`TMPDIR`).
     """
 
     def __init__(self, memory_bytes: int, folder: str | None = None) -> None:
@@ -64,10 +70,12 @@ class ChunkStore:
         return self._sink.tell() if self._sink is not None else 0
 
     def add(self, place: Place, chunks: Iterable[Chunk]) -> None:
-        """Keep chunks; whoever comes over the bound writes, and others wait meanwhile: that is what bounds them all.
+        """Keep chunks.
+
+        The thread that exceeds the limit writes them to disk while the others wait: this bounds all threads.
 
         Raises:
-            Unavailable: the disk did not take them.
+            Unavailable: the disk did not accept them.
         """
         with self._lock:
             for chunk in chunks:
@@ -77,10 +85,10 @@ class ChunkStore:
                 self._spill()
 
     def seal(self) -> None:
-        """No more chunks come.
+        """End adding, and write the last chunks.
 
         Raises:
-            Unavailable: the disk did not take the last ones.
+            Unavailable: the disk did not accept the last ones.
         """
         with self._lock:
             if self._sink is not None and self._held:
@@ -90,10 +98,10 @@ class ChunkStore:
                     self._sink.flush()
 
     def read(self, key: str) -> list[pa.Table]:
-        """The chunks of a key, in their order.
+        """Return the chunks of a key, in their order.
 
         Raises:
-            Unavailable: the disk did not give them.
+            Unavailable: the disk did not deliver them.
         """
         found = list(self._held.get(key, ()))
         for stream in self._streams.get(key, ()):
@@ -102,14 +110,14 @@ class ChunkStore:
         return [rows for _, rows in sorted(found, key=lambda one: one[0])]
 
     def close(self) -> None:
-        """Give memory and disk back."""
+        """Release memory and disk."""
         self._held.clear()
         for file in (self._sink, self._file):
             if file is not None:
                 try:
                     file.close()
                 except OSError:
-                    continue  # a full disk refuses the last bytes of a file that nobody wants any more
+                    continue  # a full disk refuses the last bytes of a file that is not needed any more
         self._sink = self._file = None
 
     def _spill(self) -> None:
@@ -119,7 +127,7 @@ class ChunkStore:
             for key in sorted(held):
                 for schema, chunks in _by_schema(held.pop(key)):
                     self._streams.setdefault(key, []).append(_write(sink, schema, chunks))
-        # What was held lay in many threads' arenas, which would keep it for more of the same.
+        # The held chunks were in the arenas of many threads, which would keep the memory.
         pa.default_memory_pool().release_unused()
 
     def _open(self) -> pa.NativeFile:
@@ -144,10 +152,11 @@ class ChunkStore:
         try:
             yield
         except (OSError, pa.ArrowInvalid) as error:
-            # Asking Python for its folder fails where none can be written, as on a full disk.
+            # Asking Python for its folder fails if none is writable, as on a full disk.
             folder = self._folder or tempfile.tempdir or "of the system for temporary files"
             raise Unavailable(
-                f"incoming rows that exceed {self._memory_bytes} bytes could not be {done} in the folder {folder}: {error}",
+                f"incoming rows that exceed {self._memory_bytes} bytes could not be {done} in the folder {folder}: "
+                f"{error}",
                 expected="room for them on that disk, compressed",
                 next_step="make room there; or set TMPDIR, or the engine's spill_folder, to a larger disk. "
                 "The table was not touched",

@@ -1,4 +1,7 @@
-"""Bytes of a file in the making, on disk instead of in memory: in a temporary file without a name, which cannot be left behind."""
+"""Bytes of an unfinished file, on disk instead of in memory.
+
+They are in a temporary file without a name, which cannot be left behind.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,12 @@ from hudi_ops.errors import Internal, Unavailable
 
 
 class SpilledBytes:
-    """A sink that is written once, from its beginning to its end, and then given as one buffer. A context that gives it back.
+    """Sink that is written once from beginning to end, and then read as one buffer.
+
+    As a context manager it releases the disk.
 
     Args:
-        folder: where the file lies; None: the system's folder for temporary files (`TMPDIR`).
+        folder: location of the file; None: the system's folder for temporary files (`TMPDIR`).
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -36,7 +41,7 @@ class SpilledBytes:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # The map goes with the last buffer over it; the file's room with both.
+        # The map is released with the last buffer over it; the file's disk space with both.
         self._map = self._sink = None
         if self._file is not None:
             self._file.close()
@@ -44,7 +49,7 @@ class SpilledBytes:
 
     @property
     def sink(self) -> pa.NativeFile:
-        """What to write to; errors of it are Arrow's own (`OSError`).
+        """Sink to write to; its errors are Arrow's own (`OSError`).
 
         Raises:
             Internal: outside of the context.
@@ -54,10 +59,10 @@ class SpilledBytes:
         return self._sink
 
     def buffer(self) -> pa.Buffer:
-        """All that was written, mapped into memory and not read into it.
+        """Return all written bytes, mapped into memory and not read into it.
 
         Raises:
-            Unavailable: the disk did not take the last bytes.
+            Unavailable: the disk did not accept the last bytes.
             Internal: outside of the context.
         """
         if self._file is None:

@@ -1,4 +1,7 @@
-"""Many streams as one: each is produced by a thread of its own, ahead of its turn but never far, and consumed in order."""
+"""Ordered concatenation of streams.
+
+Each stream is produced by its own thread, ahead of its turn within a bound, and consumed in order.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,10 @@ R = TypeVar("R")
 
 
 def in_order(produce: Callable[[I], Iterator[R]], inputs: Iterable[I], *, threads: int, ahead: int) -> Iterator[R]:
-    """What `produce` gives for each input, in the order of the inputs; at most `threads * (ahead + 1)` results are held.
+    """Yield the results of `produce` for each input, in the order of the inputs.
 
-    An error of a stream is raised when its turn comes. Closing the iterator ends all threads before it returns.
+    At most `threads * (ahead + 1)` results are held. An error of a stream is raised when its turn comes. Closing the iterator
+    ends all threads before it returns.
 
     Args:
         produce: makes the stream of one input; runs in a thread.
@@ -42,7 +46,7 @@ def in_order(produce: Callable[[I], Iterator[R]], inputs: Iterable[I], *, thread
 
 
 class _Stream(Generic[R]):
-    """One stream: a thread that fills a bounded buffer."""
+    """Stream with a thread that fills a bounded buffer."""
 
     def __init__(self, produce: Callable[[I], Iterator[R]], value: I, ahead: int) -> None:
         self._changed = threading.Condition()
@@ -54,7 +58,7 @@ class _Stream(Generic[R]):
         self._thread.start()
 
     def results(self) -> Iterator[R]:
-        """Results as they come; raises the stream's error behind the last one."""
+        """Yield results as they come; raise the stream's error after the last one."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._ready or self._is_done)
@@ -68,7 +72,7 @@ class _Stream(Generic[R]):
             raise self._error
 
     def close(self) -> None:
-        """End the thread; waits until it is gone, so that no file is open any more."""
+        """End the thread and wait for it, so that no file stays open."""
         with self._changed:
             self._is_closed = True
             self._ready.clear()
@@ -80,7 +84,7 @@ class _Stream(Generic[R]):
             for result in produce(value):
                 if not self._put(result):
                     return
-        except BaseException as error:  # noqa: BLE001 - carried over to whoever consumes
+        except BaseException as error:  # noqa: BLE001 - carried over to the consumer
             self._error = error
         finally:
             with self._changed:
