@@ -1,4 +1,4 @@
-"""Single steps on a bucket: its address, its files by ranges, and what the client library's errors mean to a caller."""
+"""Single operations on a bucket: addresses, range reads, and translation of client errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from obstore.store import AzureConfig, ClientConfig, ObjectStore, RetryConfig
 
 SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfss", "abfss": "abfss"}
-"""Schemes of URIs that lead to a bucket, and how `uri` writes them."""
+"""Schemes of URIs that lead to a bucket, with the form that `uri` writes."""
 
 _AZURE = frozenset({"az", "abfss"})
 _ENDPOINTS = {
@@ -32,7 +32,7 @@ _ENDPOINTS = {
     "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
     "abfss": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
-# About ten seconds of patience with a server that answers by errors. The time-out is for a whole file, up or down.
+# Retries a server that answers by errors for about ten seconds. The time-out is for a whole file, up or down.
 _RETRIES: RetryConfig = {
     "max_retries": 6,
     "retry_timeout": timedelta(seconds=60),
@@ -44,14 +44,14 @@ _REFUSED = (InvalidPathError, PermissionDeniedError, UnauthenticatedError, FileN
 _NO_BUCKET = ("<Code>NoSuchBucket</Code>", "<Code>ContainerNotFound</Code>")
 _METADATA_SERVICE = "//169.254.169.254/"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# Azure keeps a backslash as a slash, and advises against segments that end with a dot, as programs between drop it: either
-# would give one file two names.
+# Azure stores a backslash as a slash, and advises against segments that end with a dot, as programs in between drop it:
+# either would give one file two names.
 _REWRITTEN_BY_AZURE = re.compile(r"\\|\.(?=/|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a storage lies.
+    """Location of a storage.
 
     Attributes:
         scheme: a value of `SCHEMES`.
@@ -67,23 +67,23 @@ class Address:
 
     @property
     def uri(self) -> str:
-        """The URI that leads here, without a trailing slash."""
+        """URI of the storage, without a trailing slash."""
         host = f"@{self.account_host}" if self.account_host else ""
         return f"{self.scheme}://{self.bucket}{host}" + (f"/{self.prefix}" if self.prefix else "")
 
     def place(self) -> tuple[str, ...]:
-        """What stands for the server and its bucket, whatever the prefix."""
+        """Return the identity of the server and its bucket, whatever the prefix."""
         return self.scheme, self.bucket, self.account_host, self._endpoint()
 
     def connect(self) -> ObjectStore:
-        """A client with the keys, region and endpoint that the environment gives.
+        """Create a client with the keys, region and endpoint from the environment.
 
         Raises:
             InvalidRequest: they are no settings for such a store.
         """
         options: ClientConfig = {"timeout": _TIMEOUT, "connect_timeout": _CONNECT_TIMEOUT}
         if self._endpoint().startswith("http://"):
-            options["allow_http"] = True  # whoever writes http:// means it
+            options["allow_http"] = True  # an http:// endpoint is intended
         try:
             if self.scheme == "s3":
                 return S3Store(self.bucket, client_options=options, retry_config=_RETRIES)
@@ -93,7 +93,7 @@ class Address:
             if self.account_host:
                 named["account_name"] = self.account_host.partition(".")[0]
             if endpoint := self._endpoint().rstrip("/"):
-                named["endpoint"] = endpoint  # with a slash at its end, every address would hold two
+                named["endpoint"] = endpoint  # with a trailing slash every address would hold two
             return AzureStore(self.bucket, client_options=options, retry_config=_RETRIES, config=named)
         except (BaseError, OSError, ValueError) as error:
             raise InvalidRequest(
@@ -106,7 +106,9 @@ class Address:
 
 
 def parse(uri: str) -> Address:
-    """The address that a URI writes down; nothing is percent-decoded, as keys may hold `%`, `#` and `?`.
+    """Parse a URI.
+
+    Nothing is percent-decoded, as keys may hold `%`, `#` and `?`.
 
     Raises:
         InvalidRequest: no bucket, or a prefix that cannot name a folder.
@@ -130,10 +132,10 @@ def parse(uri: str) -> Address:
 
 
 def check_characters(path: str, scheme: str) -> str:
-    """The same path, if a store of this scheme keeps it as it is.
+    """Return the path if a store of this scheme keeps it unchanged.
 
     Raises:
-        InvalidRequest: it holds control characters, which the client library refuses, or what Azure rewrites.
+        InvalidRequest: it holds control characters, which the client library refuses, or characters that Azure rewrites.
     """
     if scheme in _AZURE and (found := _REWRITTEN_BY_AZURE.search(path)):
         raise InvalidRequest(
@@ -153,13 +155,15 @@ def check_characters(path: str, scheme: str) -> str:
 
 
 class RangeReader(io.RawIOBase):
-    """A file that is read range by range, for Arrow. Every range is asked of the same version of it.
+    """File that is read range by range, for Arrow.
+
+    Every range is requested from the same version of the file.
 
     Args:
         client: of the bucket.
         key: of the file, in the bucket.
-        meta: what the bucket said of it.
-        path: how errors name it.
+        meta: the bucket's metadata of the file.
+        path: name of the file in errors.
     """
 
     def __init__(self, client: ObjectStore, key: str, meta: ObjectMeta, path: str) -> None:
@@ -168,29 +172,29 @@ class RangeReader(io.RawIOBase):
         self._size_bytes, self._tag, self._at = meta["size"], meta["e_tag"], 0
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """Return the offset of the next read."""
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Move there; asks nothing of the server."""
+        """Move to an offset, without a request."""
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size_bytes}[whence]
         self._at = max(0, start + offset)
         return self._at
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next bytes, by one request; fewer at the end.
+        """Read the next bytes by one request; fewer at the end.
 
         Raises:
-            OSError: the store did not give them, or another file lies there now. It carries a number, EIO: Arrow's own
-                errors, of broken bytes, carry none.
+            OSError: the store did not deliver them, or the file was replaced. It carries a number, EIO: Arrow's own errors,
+                of broken bytes, carry none.
         """
         end = self._size_bytes if size is None or size < 0 else min(self._at + size, self._size_bytes)
         if end <= self._at:
@@ -202,18 +206,18 @@ class RangeReader(io.RawIOBase):
             story = f"{self._path} could not be read from {self._at} to {end}: {cause(error)}"
             raise OSError(errno.EIO, story) from error
         if len(body) != end - self._at:
-            story = f"{self._path} gave {len(body)} bytes from {self._at}, expected {end - self._at}"
+            story = f" {self._path} returned {len(body)} bytes from {self._at}, expected {end - self._at}"
             raise OSError(errno.EIO, story)
         self._at = end
         return body
 
     def readall(self) -> bytes:
-        """All that is left; raises as `read` does."""
+        """Read all remaining bytes; raise as `read` does."""
         return self.read()
 
 
 def flat(body: Bytes) -> bytes | memoryview:
-    """The body as the client library takes it: contiguous, of single unsigned bytes."""
+    """Convert the body for the client library: contiguous, of single unsigned bytes."""
     view = memoryview(body)
     if not view.nbytes:
         return b""  # an empty view of a wider format cannot be cast
@@ -221,22 +225,25 @@ def flat(body: Bytes) -> bytes | memoryview:
 
 
 def is_bucket_missing(error: FileNotFoundError) -> bool:
-    """Whether a store says of a file that its bucket is not there; for heads, which have no text, it never does."""
+    """Return whether a store's error on a file says that the bucket is missing.
+
+    The error of a head has no text, so it never does.
+    """
     return any(code in str(error) for code in _NO_BUCKET)
 
 
 def is_cut_short(error: Exception) -> bool:
-    """Whether the connection was lost in the middle of an answer."""
+    """Return whether the connection was lost in the middle of an answer."""
     return "response body" in cause(error)
 
 
 def is_refused(error: Exception) -> bool:
-    """Whether a put that failed with this error has surely not landed."""
+    """Return whether a put that failed with this error has certainly not landed."""
     return isinstance(error, _REFUSED)
 
 
 def fail_untouched(error: Exception, path: str, uri: str, deed: str) -> NoReturn:
-    """The store failed and the file is as it was.
+    """Raise the error of a failed operation that left the file unchanged.
 
     Raises:
         InvalidRequest: the store can have no such file.
@@ -245,13 +252,13 @@ def fail_untouched(error: Exception, path: str, uri: str, deed: str) -> NoReturn
     if isinstance(error, InvalidPathError | ValueError):
         raise InvalidRequest(
             f"{path} cannot name a file in {uri}: {cause(error)}",
-            next_step="choose another path; remove what others put under such a name",
+            next_step="choose another path; remove files that other programs put under such a name",
         ) from error
     raise Unavailable(f"{path} could not be {deed} in {uri}: {cause(error)}", next_step=_next_step(error)) from error
 
 
 def fail_writing(error: Exception, path: str, uri: str) -> NoReturn:
-    """A put failed.
+    """Raise the error of a failed put.
 
     Raises:
         InvalidRequest: the store can have no such file.
@@ -261,15 +268,16 @@ def fail_writing(error: Exception, path: str, uri: str) -> NoReturn:
     if is_refused(error):
         fail_untouched(error, path, uri, "written")
     raise OutcomeUnknown(
-        f"{path} may have been written to {uri} or not: {cause(error)}",
-        next_step="delete nothing; the next write settles it (see `hudi-ops timeline` before a bulk_insert is repeated)",
+        f"{path} may or may not have been written to {uri}: {cause(error)}",
+        next_step="delete nothing; the next write resolves it (see `hudi-ops timeline` before a bulk_insert is "
+        "repeated)",
     ) from error
 
 
 def _next_step(error: Exception) -> str:
-    if _METADATA_SERVICE in str(error):  # where the client library looks last, when it was given no keys
+    if _METADATA_SERVICE in str(error):  # the last source of keys of the client library
         return "set the keys of the store in the environment: AWS_*, GOOGLE_* or AZURE_*"
-    # A refused listing comes as a generic error, with nothing but its text to tell.
+    # A refused listing comes as a generic error; only its text tells.
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or "status code: 403" in str(error):
         return "check the keys in the environment, and give them the right to list, read, write and delete there"
     if isinstance(error, FileNotFoundError) or "status code: 404" in str(error):
@@ -278,5 +286,5 @@ def _next_step(error: Exception) -> str:
 
 
 def cause(error: Exception) -> str:
-    """What the client library says, without its own inner structures below the first line."""
+    """Return the client library's message without its inner structures below the first line."""
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,8 +1,8 @@
-"""Claiming a name: the only interpreter of a failed conditional put.
+"""Claim of a name: the only interpreter of a failed conditional put.
 
-A failed `put_if_absent` does not say who owns the name. A request that the client library sent twice reports
-`AlreadyExists` to its winner; a store that answers 409 reports it when nothing exists; a lost reply says nothing. So
-nothing else in this library may conclude "won" or "lost" from such an error: it calls `claim`, which reads back.
+A failed `put_if_absent` does not say who owns the name. A request that the client library sent twice reports `AlreadyExists`
+to its winner; a store that answers 409 reports it when nothing exists; a lost reply says nothing. So nothing else in this
+library may conclude "won" or "lost" from such an error: it calls `claim`, which reads back.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from hudi_ops.errors import AlreadyExists, Internal, NotFound, OutcomeUnknown, U
 from hudi_ops.storage.protocol import Storage
 
 ATTEMPTS = 5
-"""How often a name is put, at most, before its outcome is called unknown."""
+"""Most puts of a name before its outcome is called unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """Who owns the name.
+    """Owner of a claimed name.
 
     Attributes:
         won: the name holds the claimer's decision.
-        body: the bytes under the name. They count, not the claimer's memory: an earlier try of the same decision may
-            have put other bytes (another completion time) before it was taken for failed.
+        body: the bytes under the name. They count, not the claimer's memory: an earlier try of the same decision may have put
+            other bytes (another completion time) before it was taken for failed.
     """
 
     won: bool
@@ -40,32 +40,32 @@ def claim(
     *,
     attempts: int = ATTEMPTS,
 ) -> Claimed:
-    """Create the name for this decision, or learn whose it is.
+    """Create the name for this decision, or read its owner.
 
-    The name must never be deleted: a name that was and is gone is won again by whoever slept.
+    The name must never be deleted: a writer that slept would win a deleted name again.
 
     Args:
-        storage: where the name lies.
+        storage: storage of the name.
         path: the name.
         entry_bytes: the body to put; holds the decision's id.
         decision_id: id of the decision, the same for every try of it, and of no other decision.
-        read_id: the decision's id out of a body.
-        attempts: how often to put, at most.
+        read_id: returns the decision's id of a body.
+        attempts: most puts.
 
     Returns:
-        Won, or lost, with the bytes that lie under the name.
+        Won, or lost, with the bytes under the name.
 
     Raises:
         OutcomeUnknown: no try could be settled, and one of them may have landed or may land later.
         Unavailable: every try was refused without effect.
         Internal: the body does not hold the decision's id.
-        Corrupt: what lies under the name is no entry, by the word of `read_id`.
+        Corrupt: the file under the name is no entry, according to `read_id`.
 
     Source: docs/protocol.md §3.
     """
     if read_id(entry_bytes) != decision_id:
         raise Internal(
-            f"the entry for {path} is not of the decision that claims it",
+            f"the entry for {path} does not belong to the decision that claims it",
             expected=decision_id,
             found=read_id(entry_bytes),
         )
@@ -89,30 +89,34 @@ def claim(
         return Claimed(is_own(body, decision_id, read_id), body)
     if unsettled is None and refused is not None:
         raise refused
-    # Also after a last try that was surely refused: an earlier one may still land.
+    # Also after a last try that was certainly refused: an earlier one may still land.
     raise OutcomeUnknown(
-        f"{path} could not be settled in {attempts} tries",
-        expected="an entry, ours or another's",
+        f"the owner of {path} is unknown after {attempts} tries",
+        expected="an entry of this or another decision",
         found=f"{type(unsettled).__name__} on putting, nothing on reading back",
-        next_step="delete nothing; the next write settles it (see `hudi-ops timeline` before a bulk_insert is repeated)",
+        next_step="delete nothing; the next write resolves it (see `hudi-ops timeline` before a bulk_insert is "
+        "repeated)",
     ) from unsettled
 
 
 def is_own(body: bytes, decision_id: str, read_id: Callable[[bytes], str]) -> bool:
-    """Whether what was read back under a name is this decision: a failed put does not tell who put it."""
+    """Return whether the body read back under a name is this decision.
+
+    A failed put does not tell it.
+    """
     return read_id(body) == decision_id
 
 
 def ensure(storage: Storage, path: str, body: bytes) -> None:
-    """Make sure that a file is there whose bytes are the same whoever creates it.
+    """Create a file whose bytes are the same for every creator, unless it exists.
 
     Args:
-        storage: where it lies.
+        storage: storage of the file.
         path: its name.
-        body: what every creator would put.
+        body: the bytes that every creator would put.
 
     Raises:
-        OutcomeUnknown: it could not be settled; it may be there now or later.
+        OutcomeUnknown: it could not be settled; it may exist now or later.
     """
     for _ in range(ATTEMPTS):
         try:
@@ -120,8 +124,8 @@ def ensure(storage: Storage, path: str, body: bytes) -> None:
             return
         except (AlreadyExists, OutcomeUnknown):
             if storage.head(path) is not None:
-                return  # ours or another's: the same bytes
+                return  # from this or another creator: the bytes are the same
     raise OutcomeUnknown(
-        f"{path} could not be settled in {ATTEMPTS} tries",
-        next_step="delete nothing; run the same call again, which settles it",
+        f"it is unknown whether {path} exists after {ATTEMPTS} tries",
+        next_step="delete nothing; run the same call again, which resolves it",
     )

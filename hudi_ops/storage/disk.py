@@ -1,4 +1,4 @@
-"""Single steps on a local disk, and what its error numbers mean to a caller of the storage contract."""
+"""Single operations on a local disk, and translation of its error numbers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from hudi_ops.errors import InvalidRequest, NotFound, OutcomeUnknown, Unavailabl
 from hudi_ops.storage.protocol import Bytes, FileInfo
 
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
-"""No *file* lies under the path: nothing at all, a folder, or a path that leads through a file."""
+"""Errors when there is no *file* under the path: nothing at all, a folder, or a path that leads through a file."""
 
 _BAD_NAME = frozenset({errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.EILSEQ, errno.EINVAL})
 _NO_LINKS = frozenset({errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
-# Checked before anything is changed. Any other failure of link or rename may come after the effect: a network disk that
-# lost the reply.
+# Errors before any change. Any other failure of link or rename may come after the effect: a network disk that lost the reply.
 _REFUSED = frozenset({errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ELOOP, errno.EMFILE, errno.ENFILE})
 _NEXT_STEPS = {
     errno.ENOSPC: "free space on the disk, then try again",
@@ -30,25 +29,25 @@ _NEXT_STEPS = {
 
 
 def fail_untouched(error: OSError, path: str, deed: str) -> NoReturn:
-    """The disk failed and nothing landed.
+    """Raise the error of a failed disk operation of which nothing landed.
 
     Raises:
         Unavailable: always; `deed` completes "could not be".
     """
     raise Unavailable(
         f"{path} could not be {deed}: {_cause(error)}",
-        next_step=_NEXT_STEPS.get(error.errno or 0, "see to the disk, then try again"),
+        next_step=_NEXT_STEPS.get(error.errno or 0, "check the disk, then try again"),
         errno=error.errno,
     ) from error
 
 
 def fail_reading(error: OSError, path: str) -> NoReturn:
-    """A read failed.
+    """Raise the error of a failed read.
 
     Raises:
-        NotFound: no file lies there.
-        InvalidRequest: nor ever could.
-        Unavailable: the disk did not give it.
+        NotFound: there is no file.
+        InvalidRequest: there can be none.
+        Unavailable: the disk did not deliver it.
     """
     if error.errno in ABSENT:
         raise NotFound(f"no file under {path}", path=path) from error
@@ -58,11 +57,11 @@ def fail_reading(error: OSError, path: str) -> NoReturn:
 
 
 def fail_listing(error: OSError, folder: str) -> NoReturn:
-    """A folder that is there, or could be, was not listed.
+    """Raise the error of a failed listing of a folder that exists or could exist.
 
     Raises:
-        InvalidRequest: the file system can have no such folder, or links lead in a circle.
-        Unavailable: the disk did not give it.
+        InvalidRequest: the file system can have no such folder, or links form a loop.
+        Unavailable: the disk did not deliver it.
     """
     if error.errno in _BAD_NAME or error.errno == errno.ELOOP:
         fail_name(error, folder)
@@ -70,7 +69,7 @@ def fail_listing(error: OSError, folder: str) -> NoReturn:
 
 
 def fail_naming(error: OSError, path: str, *, by_link: bool) -> NoReturn:
-    """A link or rename of a complete temp file failed.
+    """Raise the error of a failed link or rename of a complete temp file.
 
     Raises:
         InvalidRequest: the file system cannot have a file there.
@@ -89,13 +88,14 @@ def fail_naming(error: OSError, path: str, *, by_link: bool) -> NoReturn:
     if error.errno in _REFUSED or error.errno in _NO_LINKS:
         fail_untouched(error, path, "written")
     raise OutcomeUnknown(
-        f"{path} may have been written or not: {_cause(error)}",
-        next_step="delete nothing; the next write settles it (see `hudi-ops timeline` before a bulk_insert is repeated)",
+        f"{path} may or may not have been written: {_cause(error)}",
+        next_step="delete nothing; the next write resolves it (see `hudi-ops timeline` before a bulk_insert is "
+        "repeated)",
     ) from error
 
 
 def fail_name(error: OSError, path: str) -> NoReturn:
-    """The file system cannot hold a file under this path.
+    """Refuse a path that the file system cannot hold.
 
     Raises:
         InvalidRequest: always.
@@ -104,19 +104,21 @@ def fail_name(error: OSError, path: str) -> NoReturn:
 
 
 def file_info(path: str, found: os.stat_result) -> FileInfo | None:
-    """Size and change time of a regular file; None for folders, sockets and the like."""
+    """Return size and change time of a regular file; None for folders, sockets and the like."""
     if not stat.S_ISREG(found.st_mode):
         return None
     return FileInfo(path, found.st_size, modified_ms(found))
 
 
 def modified_ms(found: os.stat_result) -> int:
-    """Time of the last change in ms since 1970 UTC."""
+    """Return the time of the last change in ms since 1970 UTC."""
     return found.st_mtime_ns // 1_000_000
 
 
 def write_durably(file: Path, body: Bytes) -> None:
-    """Create the file with this body and wait until the disk has it; makes the folder above it.
+    """Create the file with this body and wait until the disk has it.
+
+    The folder above it is created.
 
     Raises:
         OSError: the disk's own; the file may be there in part.
@@ -137,20 +139,20 @@ def write_durably(file: Path, body: Bytes) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder and those above it, durably; one that is there is fine.
+    """Create the folder and its parents, durably; existing ones are fine.
 
     Raises:
-        OSError: the disk's own; `FileNotFoundError` when a folder above vanished meanwhile.
+        OSError: the disk's own; `FileNotFoundError` when a parent vanished concurrently.
     """
     try:
         folder.mkdir()
     except FileExistsError:
-        # Perhaps made a moment ago and not durable yet; journals keep order, so the sync of a name in it covers it.
+        # Perhaps created a moment ago and not durable yet; journals keep order, so the sync of a name in it covers it.
         return
     except FileNotFoundError:
         make_folder(folder.parent)
         try:
-            # Not exist_ok: it looks whether a folder is there, and another process may have pruned it by then.
+            # Not exist_ok: it checks whether a folder exists, and another process may have pruned it by then.
             folder.mkdir()
         except FileExistsError:
             return
@@ -167,7 +169,7 @@ def sync_folder(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some network disks know no fsync of folders: there a name is durable when the server has answered.
+        # Some network disks have no fsync of folders: there a name is durable when the server has answered.
         if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
             raise
     finally:

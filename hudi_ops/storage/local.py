@@ -1,8 +1,10 @@
-"""Storage on a local or mounted disk: a body is written aside, made durable, and only then gets its name.
+"""Storage on a local or mounted disk.
 
-The invariant kept here: under a name lies a whole body or nothing, whoever is killed whenever. So a name appears by
-link(2) (`put_if_absent`: one winner) or rename(2) (`put`), never by opening it for writing. What a killed process
-leaves behind is a file in the temp folder, which no listing shows and `sweep_temp` removes.
+A body is written to a temp file, made durable, and only then gets its name.
+
+The invariant: under a name lies a whole body or nothing, whichever process is killed at whatever time. So a name appears by
+link(2) (`put_if_absent`: one winner) or rename(2) (`put`), never by opening it for writing. A killed process leaves a file in
+the temp folder, which no listing shows and `sweep_temp` removes.
 """
 
 from __future__ import annotations
@@ -25,27 +27,29 @@ from hudi_ops.storage.protocol import Bytes, FileInfo, Folder
 
 logger = logging.getLogger(__name__)
 
-# How often a put makes its folders again while others delete the last file in them: each round needs a prune to fall
-# between mkdir and link, so that a hundred in a row means something else is wrong.
+# Most times that a put makes its folders again while others delete the last file in them: each round needs a prune between
+# mkdir and link, so a hundred in a row means another fault.
 _FOLDER_ATTEMPTS = 100
 
 _FilesAndFolders: TypeAlias = tuple[list[FileInfo], list[str]]
 
 
 class LocalStorage:
-    """Files below one folder. Safe between threads and processes; pickles as its root, so Spark workers may have it.
+    """Files below one folder.
+
+    Safe between threads and processes; pickles as its root, so Spark workers may have it.
 
     Args:
-        root: the folder; made by the first put. A relative one is taken from the working folder now, not later.
-        temp_folder: where bodies are written aside, relative to the root and on the same file system. Hidden from
-            listings, and closed to callers.
+        root: the folder; made by the first put. A relative one is resolved against the working folder now, not later.
+        temp_folder: folder of temp files, relative to the root and on the same file system. Hidden from listings, and closed
+            to callers.
 
     Raises:
         InvalidRequest: the temp folder is not a relative path.
     """
 
     def __init__(self, root: str | os.PathLike[str], temp_folder: str = ".hoodie/.hudi_ops_tmp") -> None:
-        # abspath, not resolve: a root reached through a link keeps the name its users know it by.
+        # abspath, not resolve: a root reached through a link keeps the name its users know.
         self._root = Path(os.path.abspath(root))  # noqa: PTH100
         self._temp_folder = check_path(temp_folder)
 
@@ -54,24 +58,24 @@ class LocalStorage:
 
     @property
     def uri(self) -> str:
-        """`file:///data/trips`, percent-encoded where a URI asks for it."""
+        """`file:///data/trips`, percent-encoded where a URI requires it."""
         return self._root.as_uri()
 
     @property
     def root(self) -> Path:
-        """The root as a path, for readers that take no URI."""
+        """Root as a path, for readers that take no URI."""
         return self._root
 
     def root_exists(self) -> bool:
-        """Whether the root is a folder already; a put makes it."""
+        """Return whether the root exists already; a put creates it."""
         return self._root.is_dir()
 
     def get(self, path: str) -> bytes:
-        """Whole content.
+        """Return the whole content.
 
         Raises:
             NotFound: no file there.
-            Unavailable: the disk did not give it.
+            Unavailable: the disk did not deliver it.
         """
         try:
             return self._file(path).read_bytes()
@@ -79,14 +83,14 @@ class LocalStorage:
             disk.fail_reading(error, path)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """Random access through `pread`.
+        """Open a file for random access through `pread`.
 
-        Not a memory map: on a bad block or a truncated file a map kills the process (SIGBUS) where a read raises, an
-        empty file cannot be mapped, and column chunks are decoded into fresh memory anyway.
+        Not a memory map: on a bad block or a truncated file a map kills the process (SIGBUS) where a read raises, an empty
+        file cannot be mapped, and column chunks are decoded into fresh memory anyway.
 
         Raises:
             NotFound: no file there.
-            Unavailable: the disk did not give it. Later reads are Arrow's own and raise `OSError`.
+            Unavailable: the disk did not deliver it. Later reads are Arrow's own and raise `OSError`.
         """
         file = self._file(path)
         try:
@@ -97,10 +101,10 @@ class LocalStorage:
             disk.fail_reading(error, path)
 
     def head(self, path: str) -> FileInfo | None:
-        """Size and change time, or None when no file lies there.
+        """Return size and change time, or None when there is no file.
 
         Raises:
-            Unavailable: the disk did not say.
+            Unavailable: the disk did not answer.
         """
         try:
             return disk.file_info(path, self._file(path).stat())
@@ -110,7 +114,7 @@ class LocalStorage:
             disk.fail_reading(error, path)
 
     def list(self, prefix: str = "") -> Sequence[FileInfo]:
-        """Every file under the folder, at any depth, sorted by path.
+        """Return every file under the folder, at any depth, sorted by path.
 
         Raises:
             Unavailable: a folder could not be read.
@@ -121,11 +125,13 @@ class LocalStorage:
             files, folders = self._scan(pending.pop())
             found += files
             pending += folders
-        # A walk yields a/b before a-b; the order of whole paths is the order that object stores list in.
+        # A walk yields a/b before a-b; object stores list in the order of whole paths.
         return sorted(found, key=attrgetter("path"))
 
     def list_folder(self, prefix: str = "") -> Folder:
-        """Files and folders directly under the folder; folders without any file below are left out.
+        """Return the files and folders directly under the folder.
+
+        Folders without any file below are left out.
 
         Raises:
             Unavailable: a folder could not be read.
@@ -135,7 +141,7 @@ class LocalStorage:
         return Folder(tuple(sorted(files, key=attrgetter("path"))), tuple(names))
 
     def put(self, path: str, body: Bytes) -> None:
-        """Create or replace.
+        """Create or replace a file.
 
         Raises:
             Unavailable: not written.
@@ -144,13 +150,13 @@ class LocalStorage:
         self._publish(path, body, by_link=False)
 
     def put_if_absent(self, path: str, body: Bytes) -> None:
-        """Create, unless something lies there.
+        """Create a file, unless the name exists.
 
         Raises:
-            AlreadyExists: something lies there; on a network disk it may be this very body.
+            AlreadyExists: the name exists; on a network disk it may be this very body.
             Unavailable: not written.
             OutcomeUnknown: written or not.
-            InvalidRequest: a folder lies there.
+            InvalidRequest: a folder has the name.
             Unsupported: the file system has no hard links.
         """
         target = self._file(path)
@@ -158,13 +164,13 @@ class LocalStorage:
             self._publish(path, body, by_link=True)
         except FileExistsError as error:
             if target.is_dir():
-                disk.fail_name(IsADirectoryError(errno.EISDIR, "a folder lies there"), path)
-            # Whoever lost acts upon this name: it must not be one that a power cut could still take back.
+                disk.fail_name(IsADirectoryError(errno.EISDIR, "a folder has this name"), path)
+            # The loser acts upon this name, so it must not be one that a power cut could still undo.
             self._sync_name(path, target.parent)
             raise AlreadyExists(f"{path} exists below {self._root}") from error
 
     def delete(self, path: str) -> None:
-        """Remove a file, and its folders once they are empty; removing nothing succeeds.
+        """Delete a file, and its folders once they are empty; deleting nothing succeeds.
 
         Raises:
             Unavailable: it may still be there.
@@ -181,7 +187,7 @@ class LocalStorage:
             disk.fail_untouched(error, path, "deleted")
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """Remove several, in that order.
+        """Delete files, in that order.
 
         Raises:
             Unavailable: some of them may still be there.
@@ -190,10 +196,10 @@ class LocalStorage:
             self.delete(path)
 
     def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
-        """Remove what killed puts left in the temp folder.
+        """Remove files that killed puts left in the temp folder.
 
         Args:
-            older_than_ms: age from which a file is nobody's; a living put that loses its file raises `Unavailable`.
+            older_than_ms: age from which no live put owns a file; a live put that loses its file raises `Unavailable`.
             now_ms: the present, in ms since 1970 UTC.
 
         Returns:
@@ -228,7 +234,7 @@ class LocalStorage:
         return path
 
     def _publish(self, path: str, body: Bytes, *, by_link: bool) -> None:
-        # Write aside, name, make the name durable. The link's FileExistsError is left to the caller.
+        # Write the temp file, name it, make the name durable. The caller handles the link's FileExistsError.
         target = self._file(path)
         temp = self._root / self._temp_folder / f"{os.getpid()}-{uuid4().hex}"
         try:
@@ -259,7 +265,7 @@ class LocalStorage:
 
     def _make_parent(self, path: str, target: Path, temp: Path) -> None:
         if not temp.exists():
-            disk.fail_untouched(OSError(errno.ENOENT, "its temp file was swept away"), path, "written")
+            disk.fail_untouched(OSError(errno.ENOENT, "its temp file was swept"), path, "written")
         try:
             disk.make_folder(target.parent)
         except FileNotFoundError:
@@ -271,19 +277,20 @@ class LocalStorage:
         try:
             temp.unlink(missing_ok=True)
         except OSError as error:
-            # The name is decided already; a stray temp file is what sweep_temp is for.
+            # The name is decided already; sweep_temp removes a stray temp file.
             logger.warning("temp file %s stays behind until it is swept: %s", temp, error)
 
     def _sync_name(self, path: str, folder: Path) -> None:
         try:
             disk.sync_folder(folder)
         except FileNotFoundError:
-            # The file was deleted and its folder pruned meanwhile; the deleter made that durable.
+            # The file was deleted and its folder pruned concurrently; the deleter made that durable.
             return
         except OSError as error:
             raise OutcomeUnknown(
                 f"{path} has its name, but the disk did not confirm it: {error.strerror}",
-                next_step="delete nothing; the next write settles it (see `hudi-ops timeline` before a bulk_insert is repeated)",
+                next_step="delete nothing; the next write resolves it (see `hudi-ops timeline` before a bulk_insert is "
+                "repeated)",
             ) from error
 
     def _prune(self, folder: Path) -> Path:
@@ -294,12 +301,12 @@ class LocalStorage:
             except FileNotFoundError:
                 pass  # another deleter was faster; its parent may be empty all the same
             except OSError:
-                break  # not empty, or not ours to remove: an empty folder is never listed, so nothing is lost
+                break  # not empty, or owned by another user: an empty folder is never listed, so nothing is lost
             folder = folder.parent
         return folder
 
     def _scan(self, folder: str) -> _FilesAndFolders:
-        # Files directly in a folder, and the paths of its folders; what vanishes meanwhile is left out.
+        # Files directly in a folder, and the paths of its folders; those that vanish concurrently are left out.
         lead = f"{folder}/" if folder else ""
         files, folders, path = [], [], folder or "the root"
         try:
@@ -319,7 +326,10 @@ class LocalStorage:
         return files, folders
 
     def _refuse_loop(self, link: str) -> None:
-        """A link to a folder that leads back to one above it would be walked without end."""
+        """Refuse a link to a folder above it.
+
+        It would be walked without end.
+        """
         place = self._root / link
         target = place.resolve()
         # Each folder above is resolved too: the path to it may lead through links of its own.

@@ -1,4 +1,4 @@
-"""Storage in memory: the contract without a disk, for simulations, crash tests and examples.
+"""Storage in memory, for simulations, crash tests and examples.
 
 Names are kept sorted, so that a listing is a slice: simulated protocols list far more often than they create.
 """
@@ -23,7 +23,7 @@ _AFTER_SLASH = chr(ord("/") + 1)
 class MemoryStorage:
     """Files of one process, safe between its threads.
 
-    Like an object store, it knows no folders: files `a` and `a/b` may both be.
+    Like an object store, it has no folders: files `a` and `a/b` may both exist.
 
     Args:
         name: shown in `uri`.
@@ -47,7 +47,7 @@ class MemoryStorage:
         return f"memory://{self._name}"
 
     def get(self, path: str) -> bytes:
-        """Whole content.
+        """Return the whole content.
 
         Raises:
             NotFound: nothing under that path.
@@ -58,21 +58,21 @@ class MemoryStorage:
         return held[0]
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """Random access to the content as it is now; same errors as `get`."""
+        """Open the present content for random access; same errors as `get`."""
         return pa.BufferReader(self.get(path))
 
     def head(self, path: str) -> FileInfo | None:
-        """Size and change time, or None when nothing lies there."""
+        """Return size and change time, or None when there is no file."""
         held = self._files.get(check_path(path))
         return None if held is None else FileInfo(path, len(held[0]), held[1])
 
     def list(self, prefix: str = "") -> Sequence[FileInfo]:
-        """Every file under the folder, at any depth, sorted by path."""
+        """Return every file under the folder, at any depth, sorted by path."""
         with self._lock:
             return [self._info(path) for path in self._names[slice(*self._bounds(check_folder(prefix)))]]
 
     def list_folder(self, prefix: str = "") -> Folder:
-        """Files and folders directly under the folder; both sorted."""
+        """Return the files and folders directly under the folder; both sorted."""
         with self._lock:
             files, folders = [], []
             for path, rest in self._children(check_folder(prefix)):
@@ -81,20 +81,20 @@ class MemoryStorage:
                     folders.append(name)
                 else:
                     files.append(self._info(path))
-        # Children come in order of "name/" for folders: "a-b/" before "a/", so that the names are sorted once more.
+        # Children come in order of "name/" for folders: "a-b/" before "a/", so the names are sorted once more.
         return Folder(tuple(files), tuple(sorted(folders)))
 
     def put(self, path: str, body: Bytes) -> None:
-        """Create or replace."""
+        """Create or replace a file."""
         held = bytes(memoryview(body))
         with self._lock:
             self._write(check_path(path), held)
 
     def put_if_absent(self, path: str, body: Bytes) -> None:
-        """Create, unless something lies there.
+        """Create a file, unless the name exists.
 
         Raises:
-            AlreadyExists: something lies there.
+            AlreadyExists: the name exists.
         """
         held = bytes(memoryview(body))
         with self._lock:
@@ -103,22 +103,24 @@ class MemoryStorage:
             self._write(path, held)
 
     def delete(self, path: str) -> None:
-        """Remove; removing nothing succeeds."""
+        """Delete a file; deleting nothing succeeds."""
         with self._lock:
             if self._files.pop(check_path(path), None) is not None:
                 del self._names[bisect_left(self._names, path)]
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """Remove several, in that order."""
+        """Delete files, in that order."""
         for path in paths:
             self.delete(path)
 
     def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
-        """Nothing: a put is one step here."""
+        """Remove nothing: a put is one step here."""
         return 0
 
     def copy(self, clock: Clock | None = None) -> MemoryStorage:
-        """The present state as a storage of its own: what a crash here would leave. Change times are kept.
+        """Return the present state as a storage of its own, as a crash here would leave it.
+
+        Change times are kept.
 
         Args:
             clock: gives the change times from here on; without one, the clock that did so far.
@@ -129,9 +131,9 @@ class MemoryStorage:
         return twin
 
     def dump(self, folder: Path | str) -> Path:
-        """Write every file below a local folder, for readers that know only disks; returns the folder.
+        """Write every file below a local folder, for readers that know only disks.
 
-        Not durable and not atomic: for looking at a state, not for keeping it.
+        Returns the folder. Not durable and not atomic: for inspection of a state, not for keeping it.
         """
         with self._lock:
             files = self._files.copy()
@@ -159,7 +161,7 @@ class MemoryStorage:
         return bisect_left(self._names, f"{prefix}/"), bisect_left(self._names, prefix + _AFTER_SLASH)
 
     def _children(self, prefix: str) -> Iterator[tuple[str, str]]:
-        """Path, and path within the folder, of its files and of the first file of each of its folders."""
+        """Yield path and path within the folder: of its files, and of one file of each folder."""
         at, end = self._bounds(prefix)
         skip = len(prefix) + 1 if prefix else 0
         while at < end:

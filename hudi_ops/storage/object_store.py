@@ -1,7 +1,7 @@
-"""Storage in a bucket of S3, Google Cloud Storage or Azure, and in whatever speaks their protocols.
+"""Storage in a bucket of S3, Google Cloud Storage, Azure or a compatible server.
 
-The invariant kept here: `put_if_absent` is one conditional request, decided by the server alone. Not every server that
-speaks the protocol heeds the condition, so the first write of a process to a bucket asks for proof.
+The invariant: `put_if_absent` is one conditional request, decided by the server alone. Not every server that implements the
+protocol respects the condition, so the first write of a process to a bucket tests it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 SMALL_FILE_SIZE_BYTES = 1 << 20
 """Files up to this size are read by one request when they are opened, larger ones range by range."""
 
-# The client library asks again for what it did not get, except for a page of a listing that stops in the middle.
+# The client library retries every request, except a page of a listing that stops in the middle.
 _LISTING_ATTEMPTS = 3
 _PROBE_FOLDER = ".hoodie/.hudi_ops_tmp"
 _T = TypeVar("_T")
@@ -40,7 +40,7 @@ _Client: TypeAlias = "ObjectStore"
 
 
 class _Process:
-    """What the stores of one process share: the client library's threads, and which buckets have given proof."""
+    """Shared state of the stores of one process: the client's threads, and the tested buckets."""
 
     uses_threads = False
     lost_threads = False
@@ -49,7 +49,7 @@ class _Process:
 
     @classmethod
     def after_fork(cls) -> None:
-        # A fork copies the memory and none of the threads: whoever calls would wait for them for ever.
+        # A fork copies the memory and none of the threads: a caller would wait for them for ever.
         cls.lost_threads = cls.lost_threads or cls.uses_threads
         cls.lock = threading.Lock()
 
@@ -58,14 +58,15 @@ os.register_at_fork(after_in_child=_Process.after_fork)
 
 
 class ObjectStorage:
-    """Files below one prefix of a bucket. Safe between threads; pickles as its URI and is opened anew where it arrives.
+    """Files below one prefix of a bucket.
 
-    Like every object store, it knows no folders: files `a` and `a/b` may both be.
+    Safe between threads; pickles as its URI and is opened anew after unpickling. Like every object store, it has no folders:
+    files `a` and `a/b` may both exist.
 
     Args:
         uri: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix` (account from the environment) or
-            `abfss://container@account.dfs.core.windows.net/prefix`. Taken as it is, without percent-decoding. Keys,
-            region and endpoint come from the usual environment variables.
+            `abfss://container@account.dfs.core.windows.net/prefix`. Taken as it is, without percent-decoding. Keys, region
+            and endpoint come from the usual environment variables.
 
     Raises:
         InvalidRequest: it names no bucket, or no prefix that could hold files.
@@ -90,21 +91,23 @@ class ObjectStorage:
         return self._address.uri
 
     def get(self, path: str) -> bytes:
-        """Whole content.
+        """Return the whole content.
 
         Raises:
             NotFound: no file there.
-            Unavailable: the store did not give it.
+            Unavailable: the store did not deliver it.
         """
         key = self._key(path)
         return self._read(path, lambda client: obstore.get(client, key).bytes().to_bytes())
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """Random access. All reads are of the file that was opened: they fail once a larger one has been replaced.
+        """Open a file for random access.
+
+        All reads are of the file that was opened: they fail once a larger one has been replaced.
 
         Raises:
             NotFound: no file there.
-            Unavailable: the store did not give it. Later reads raise `OSError`.
+            Unavailable: the store did not deliver it. Later reads raise `OSError`.
         """
         key = self._key(path)
         meta = self._read(path, lambda client: obstore.head(client, key))
@@ -113,10 +116,10 @@ class ObjectStorage:
         return pa.BufferReader(pa.py_buffer(self._read(path, lambda client: obstore.get(client, key).bytes())))
 
     def head(self, path: str) -> FileInfo | None:
-        """Size and change time, or None when no file lies there.
+        """Return size and change time, or None when there is no file.
 
         Raises:
-            Unavailable: the store did not say.
+            Unavailable: the store did not answer.
         """
         key = self._key(path)
         try:
@@ -125,7 +128,7 @@ class ObjectStorage:
             return None
 
     def list(self, prefix: str = "") -> Sequence[FileInfo]:
-        """Every file under the folder, at any depth, sorted by path.
+        """Return every file under the folder, at any depth, sorted by path.
 
         Raises:
             Unavailable: the store did not list it.
@@ -142,7 +145,7 @@ class ObjectStorage:
         return self._files(infos, prefix, folders)
 
     def list_folder(self, prefix: str = "") -> Folder:
-        """Files and folders directly under the folder; both sorted.
+        """Return the files and folders directly under the folder; both sorted.
 
         Raises:
             Unavailable: the store did not list it.
@@ -154,7 +157,9 @@ class ObjectStorage:
         return Folder(tuple(files), tuple(sorted(path.rpartition("/")[2] for path in paths if not _is_hidden(path))))
 
     def put(self, path: str, body: Bytes) -> None:
-        """Create or replace. Large bodies go up in parts, and get their name when all parts are there.
+        """Create or replace a file.
+
+        Large bodies go up in parts, and get their name when all parts are there.
 
         Raises:
             Unavailable: not written.
@@ -169,10 +174,10 @@ class ObjectStorage:
             bucket.fail_writing(error, path, self.uri)
 
     def put_if_absent(self, path: str, body: Bytes) -> None:
-        """Create by one conditional request, unless something lies there.
+        """Create a file by one conditional request, unless the name exists.
 
         Raises:
-            AlreadyExists: something lies there; it may be this very body, sent twice by the client library.
+            AlreadyExists: the name exists; it may be this very body, sent twice by the client library.
             Unavailable: not written.
             OutcomeUnknown: written or not.
             Unsupported: the store cannot create exclusively; nothing was written.
@@ -187,7 +192,7 @@ class ObjectStorage:
             bucket.fail_writing(error, path, self.uri)
 
     def delete(self, path: str) -> None:
-        """Remove; removing nothing succeeds.
+        """Delete a file; deleting nothing succeeds.
 
         Raises:
             Unavailable: it may still be there.
@@ -196,12 +201,12 @@ class ObjectStorage:
         try:
             obstore.delete(self._client(), key)
         except FileNotFoundError:
-            return  # S3 says nothing, the others do
+            return  # S3 does not report it, the others do
         except (BaseError, OSError, ValueError) as error:
             bucket.fail_untouched(error, path, self.uri, "deleted")
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """Remove several, in one request where the store knows such.
+        """Delete files, in one request where the store supports it.
 
         Raises:
             Unavailable: some of them may still be there.
@@ -210,13 +215,13 @@ class ObjectStorage:
         try:
             obstore.delete(self._client(), keys)
         except FileNotFoundError:
-            for path in paths:  # stores that mind stop at the first that is gone
+            for path in paths:  # stores that report it stop at the first missing file
                 self.delete(path)
         except (BaseError, OSError, ValueError) as error:
             bucket.fail_untouched(error, ", ".join(paths[:3]), self.uri, "deleted")
 
     def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
-        """Nothing: a put that was cut short leaves no file here."""
+        """Remove nothing: a put that was cut short leaves no file here."""
         return 0
 
     def _client(self) -> _Client:
@@ -250,12 +255,12 @@ class ObjectStorage:
             except (BaseError, OSError, ValueError) as error:
                 if left and bucket.is_cut_short(error):
                     continue
-                # Also when something was not found: an empty folder is no error, so it is the bucket that is missing.
+                # Also when something was not found: an empty folder is no error, so the bucket is missing.
                 bucket.fail_untouched(error, folder or "the root", self.uri, "listed")
         raise AssertionError  # pragma: no cover
 
     def _prove(self) -> None:
-        """Have the server refuse a second create, once for each bucket and process."""
+        """Test that the server refuses a second create, once for each bucket and process."""
         place = self._address.place()
         with _Process.lock:
             if place in _Process.proven:
@@ -285,7 +290,7 @@ class ObjectStorage:
         raise Unsupported(
             f"{self.uri} cannot create a file exclusively",
             expected="a store that refuses to create what exists (If-None-Match: *)",
-            found=str(cause) if cause else "a store that accepted the same file twice",
+            found=str(cause) if cause else " a store that accepted the same file twice",
             next_step="keep the table on another store, or bring this one to a version with conditional writes",
         ) from cause
 
@@ -310,7 +315,7 @@ class ObjectStorage:
         return sorted(files, key=attrgetter("path"))
 
     def _is_marker(self, info: FileInfo) -> bool:
-        # Asked only where a folder's name is likely: empty files of a timeline are many, and their names have dots.
+        # Requested only where a folder's name is likely: a timeline has many empty files, and their names have dots.
         return "." not in info.name[1:] and self.head(info.path) is None
 
     def _key(self, path: str) -> str:

@@ -1,9 +1,9 @@
-"""The storage contract: bytes under a path relative to one root. It knows nothing of tables.
+"""Storage contract: bytes under a path relative to one root. It knows nothing of tables.
 
-In words, and tested over every backend by `tests/storage`:
-
+`tests/storage` tests these rules over every backend:
 1. `put` and `put_if_absent` write the whole body or nothing; after they return it is durable and visible to `get` and `list`.
-2. `put_if_absent` raises `AlreadyExists` or `OutcomeUnknown`. Neither says who owns the name: only `storage.claim` interprets it.
+2. `put_if_absent` raises `AlreadyExists` or `OutcomeUnknown`. Neither says who owns the name: only `storage.claim` interprets
+   it.
 3. Listings are sorted by path and are *not* a snapshot: names may appear and vanish while one is made.
 4. `delete` of nothing succeeds. There is no rename, no append, no lock, no compare-and-swap above this line.
 
@@ -23,7 +23,10 @@ Bytes: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """One stored file: path relative to the root, size in bytes, time of the last change in ms since 1970 UTC."""
+    """Stored file.
+
+    It has the path relative to the root, size in bytes, and time of the last change in ms since 1970 UTC.
+    """
 
     path: str
     size_bytes: int
@@ -37,22 +40,28 @@ class FileInfo:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """What lies directly under a prefix: files by path, and the names of the folders that hold further files."""
+    """Content directly under a prefix.
+
+    It has the files by path, and the names of the folders that hold further files.
+    """
 
     files: tuple[FileInfo, ...]
     folders: tuple[str, ...]
 
 
 class Storage(Protocol):
-    """Bytes under paths relative to `uri`. Implementations are safe to use from several threads."""
+    """Bytes under paths relative to `uri`.
+
+    Implementations are safe to use from several threads.
+    """
 
     @property
     def uri(self) -> str:
-        """Absolute URI of the root, without a trailing slash: `file:///data/trips`, `memory://trips`."""
+        """Absolute URI of the root without a trailing slash, such as `memory://trips`."""
         ...
 
     def get(self, path: str) -> bytes:
-        """Whole content.
+        """Return the whole content.
 
         Raises:
             NotFound: nothing under that path.
@@ -61,23 +70,29 @@ class Storage(Protocol):
         ...
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """Random access for Parquet readers; same errors as `get`. Later reads are Arrow's own and raise `OSError`."""
+        """Open a file for random access by Parquet readers.
+
+        It raises the errors of `get`. Later reads are Arrow's own and raise `OSError`.
+        """
         ...
 
     def head(self, path: str) -> FileInfo | None:
-        """Size and change time, or None when nothing lies there."""
+        """Return size and change time, or None when there is no file."""
         ...
 
     def list(self, prefix: str = "") -> Sequence[FileInfo]:
-        """Every file under the folder `prefix`, at any depth, sorted by path; empty when there is none."""
+        """Return every file under the folder `prefix`, at any depth, sorted by path.
+
+        It is empty when there is none.
+        """
         ...
 
     def list_folder(self, prefix: str = "") -> Folder:
-        """Files and folders directly under the folder `prefix`; both sorted."""
+        """Return the files and folders directly under the folder `prefix`; both sorted."""
         ...
 
     def put(self, path: str, body: Bytes) -> None:
-        """Create or replace.
+        """Create or replace a file.
 
         Raises:
             Unavailable: not written.
@@ -86,27 +101,32 @@ class Storage(Protocol):
         ...
 
     def put_if_absent(self, path: str, body: Bytes) -> None:
-        """Create, unless something lies there.
+        """Create a file, unless the name exists.
 
         Raises:
-            AlreadyExists: something lies there; it may be this very body, put by a retried request.
+            AlreadyExists: the name exists; it may be this very body, put by a retried request.
             Unavailable: not written.
             OutcomeUnknown: written or not.
         """
         ...
 
     def delete(self, path: str) -> None:
-        """Remove; removing nothing succeeds."""
+        """Delete a file; deleting nothing succeeds."""
         ...
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """Remove several, in that order where they are removed one by one; in one request where the backend can.
+        """Delete files, in one request where the backend supports it.
+
+        Where they are deleted one by one, it is in that order.
 
         Raises:
-            Unavailable: some of them may still be there.
+            Unavailable: some of them may still exist.
         """
         ...
 
     def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
-        """Remove what killed puts of this backend left aside; returns how many. Backends without such halves do nothing."""
+        """Remove files that killed puts of this backend left, and return their number.
+
+        Backends without such files do nothing.
+        """
         ...

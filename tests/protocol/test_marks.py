@@ -12,7 +12,7 @@ from hudi_ops.testing.marks import logged_marks, refuse_unreached, watched
 def test_marks_count_what_was_logged_and_which_guards_refused() -> None:
     with watched(claim, transaction.unfinished) as marks, logged_marks() as logged:
         transaction.logger.info("slot %s was taken by another writer", 7)
-        with pytest.raises(Exception, match="not of the decision"):
+        with pytest.raises(Exception, match="does not belong to the decision"):
             transaction.claim(None, "x", b"", "id", lambda _: "other")
     assert marks == {"storage.claim.claim": 1, "storage.claim.claim!Internal": 1}
     assert transaction.claim is claim
