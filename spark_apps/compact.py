@@ -60,15 +60,7 @@ def work() -> dict[str, Any]:
     stop.check("the table was opened")
     locks = StoppableLocks(lock_of(location), stop)
     engine = SubmittedSpark(f"hudi-ops compact {location.name}", stop)
-    table = Table.open(
-        location.path,
-        index=location.declared_index,
-        buckets=location.declared_buckets,
-        locks=locks,
-        engine=engine,
-        conflicts=location.conflicts_with(options.accept_future_instants == "true"),
-        metadata_compact_after=location.metadata_compact_after,
-    )
+    table = Table.at(location, locks=locks, engine=engine, accept_future=options.accept_future_instants == "true")
     chosen = {
         "strategy": options.strategy,
         "threshold": options.least,

@@ -90,16 +90,7 @@ def work() -> dict[str, Any]:
     stop.check("the table was opened")
     locks = StoppableLocks(lock_of(location), stop)
     engine = SubmittedSpark(f"hudi-ops ingest {location.name}", stop)
-    table = Table.open(
-        location.path,
-        index=location.declared_index,
-        buckets=location.declared_buckets,
-        locks=locks,
-        engine=engine,
-        conflicts=location.conflicts_with(options.accept_future_instants == "true"),
-        metadata_compact_after=location.metadata_compact_after,
-        log_format=location.log_format,
-    )
+    table = Table.at(location, locks=locks, engine=engine, accept_future=options.accept_future_instants == "true")
     try:
         stop.check("the first file was read")
         result = table.ingest_folder(

@@ -55,15 +55,7 @@ def work() -> dict[str, Any]:
     stop.check("the table was opened")
     locks = StoppableLocks(lock_of(location), stop)
     engine = SubmittedSpark(f"hudi-ops metadata {location.name}", stop)
-    table = Table.open(
-        location.path,
-        index=location.declared_index,
-        buckets=location.declared_buckets,
-        locks=locks,
-        engine=engine,
-        conflicts=location.conflicts_with(options.accept_future_instants == "true"),
-        metadata_compact_after=location.metadata_compact_after,
-    )
+    table = Table.at(location, locks=locks, engine=engine, accept_future=options.accept_future_instants == "true")
 
     def look(progress: Progress) -> None:
         stop.check(f"more than {progress.done} of {progress.total} {progress.what} were read")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -85,46 +85,21 @@ def locate_new(table: str) -> TableLocation:
 
 
 @contextmanager
-def open_table(
-    location: TableLocation,
-    *,
-    index: str | None = None,
-    buckets: int | None = None,
-    hash_fields: tuple[str, ...] | None = None,
-    timezone: str | None = None,
-    services_only: bool = False,
-    accept_future: bool = False,
-) -> Iterator[Table]:
+def open_table(location: TableLocation, *, accept_future: bool = False, **options: Any) -> Iterator[Table]:
     """The table at a location, with its lock; let go of at the end.
 
     Args:
         location: where it is.
-        index: for tables that Apache Hudi made; None: what `tables.yaml` says.
-        buckets: likewise.
-        hash_fields: as in `Table.open`.
-        timezone: as in `Table.open`.
-        services_only: as in `Table.open`.
         accept_future: let new instants follow one in the future, whatever `tables.yaml` says.
+        options: as in `Table.open`; None: what `tables.yaml` says.
 
     Raises:
         InvalidRequest: no table lies there.
         Unsupported: a table version that cannot be opened.
     """
-    from hudi_ops.concurrency.lock.open_lock import lock_of
     from hudi_ops.table.table import Table
 
-    table = Table.open(
-        location.path,
-        index=location.declared_index if index is None else index,  # type: ignore[arg-type]  # checked where it is opened
-        buckets=location.declared_buckets if buckets is None else buckets,
-        hash_fields=hash_fields,
-        timezone=timezone,
-        services_only=services_only,
-        locks=lock_of(location),
-        conflicts=location.conflicts_with(accept_future),
-        log_format=location.log_format,
-        metadata_compact_after=location.metadata_compact_after,
-    )
+    table = Table.at(location, accept_future=accept_future, **options)
     try:
         yield table
     finally:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -67,15 +67,12 @@ def checked_operation(name: str) -> str:
     return wanted
 
 
-def _listed(value: Any) -> Any:
-    """One name passed as a string is that name, not its letters."""
+def listed(value: Any) -> Any:
+    """Return a single name as a tuple of one; a string passed for names is not a list of its letters."""
     return (value,) if isinstance(value, str) else value
 
 
-Engine = Annotated[EngineName, BeforeValidator(checked_engine)]
-Strategy = Annotated[StrategyName, BeforeValidator(checked_strategy)]
-Operation = Annotated[OperationName, BeforeValidator(checked_operation)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Names = Annotated[tuple[str, ...], BeforeValidator(listed)]
 
 
 class Request(BaseModel):
@@ -83,14 +80,20 @@ class Request(BaseModel):
 
     Attributes:
         renamed: old names of fields that are accepted for one release, and their new names.
+        checks: for some fields a function that returns the value to use, or says better than pydantic what is wrong with it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     renamed: ClassVar[Mapping[str, str]] = {}
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"engine": checked_engine}
 
     def __init__(self, **values: Any) -> None:
+        found = current_names(values, self.renamed)
+        for name, check in self.checks.items():
+            if found.get(name) is not None:
+                found[name] = check(found[name])
         try:
-            super().__init__(**current_names(values, self.renamed))
+            super().__init__(**found)
         except ValidationError as error:
             raise invalid_request(error, type(self).model_fields) from None
 
@@ -99,8 +102,9 @@ class CompactionRequest(Request):
     """What a compaction plans, and how its plan is executed."""
 
     renamed: ClassVar[Mapping[str, str]] = {"least": "threshold"}
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {**Request.checks, "strategy": checked_strategy}
 
-    strategy: Strategy = Field(
+    strategy: StrategyName = Field(
         default="size",
         title="Strategy",
         description="Which file groups come first: size, most bytes of log files; count, most log files; commits, most delta "
@@ -129,7 +133,7 @@ class CompactionRequest(Request):
         title="Instant",
         description="Execute this plan. Default: the oldest plan without a live executor.",
     )
-    engine: Engine = Field(
+    engine: EngineName = Field(
         default="auto",
         title="Engine",
         description="Where the work runs: local is one process, spark the executors; auto chooses by size.",
@@ -156,12 +160,14 @@ class CompactionRequest(Request):
 class IngestRequest(Request):
     """Which files of a folder an ingest takes, and what it does with their rows."""
 
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {**Request.checks, "operation": checked_operation}
+
     source: str | None = Field(
         default=None,
         title="Source",
         description="Folder or URI with CSV, JSON or Parquet files. Default: the source declared in tables.yaml.",
     )
-    operation: Operation = Field(
+    operation: OperationName = Field(
         default="upsert",
         title="Operation",
         description="upsert replaces rows with the same key, insert refuses them, delete removes rows by key; bulk_insert adds "
@@ -172,7 +178,7 @@ class IngestRequest(Request):
         title="Evolve",
         description="Let the table take new columns and wider types from the files.",
     )
-    engine: Engine = Field(
+    engine: EngineName = Field(
         default="auto",
         title="Engine",
         description="Where the work runs: local is one process, spark the executors; auto chooses by size.",
@@ -207,7 +213,7 @@ class IngestRequest(Request):
 class IndexRequest(Request):
     """Which partitions of the metadata table are built."""
 
-    partitions: Annotated[tuple[str, ...] | None, BeforeValidator(_listed)] = Field(
+    partitions: Annotated[tuple[str, ...] | None, BeforeValidator(listed)] = Field(
         default=None,
         title="Partitions",
         description="files, column_stats, partition_stats, bloom_filters, record_index; files is built with the others where it is "
@@ -218,7 +224,7 @@ class IndexRequest(Request):
         title="Again",
         description="Build the chosen partitions again, damaged or behind; without names, all of them. They are dropped first.",
     )
-    engine: Engine = Field(
+    engine: EngineName = Field(
         default="auto",
         title="Engine",
         description="Where files are read: local is one process, spark the executors; auto chooses by size.",

@@ -11,15 +11,13 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from hudi_ops.config.conflict_settings import ConflictSettings
-from hudi_ops.config.key_generators import KeyGenerator, TimePartition
-from hudi_ops.config.table import BUCKETS_MAX, IndexName
-from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, LogFormat
+from hudi_ops.config.definition import ColumnNames, DefinitionFields, TableKind, WriterFields
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.redaction import has_credentials
 
@@ -32,50 +30,26 @@ _LOCK = re.compile(rf"in-process|zookeeper://{_HOST}(,{_HOST})*(/[A-Za-z0-9_.\-]
 _MAX_PROBLEMS = 5
 
 TableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.\-]*$", max_length=200)]
-# YAML has lists only; strict mode would refuse them for a tuple.
-ColumnNames = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)]
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class TableDeclaration(_Model):
-    """One table of `tables.yaml`: where it is, and what `hudi-ops create` makes of it."""
+class TableDeclaration(_Model, DefinitionFields, WriterFields):
+    """One table of `tables.yaml`: where it is, what `hudi-ops create` makes of it, and how its writers write."""
 
-    path: str = Field(min_length=1, description="Folder or URI of the table; relative to the file.")
     record_key: ColumnNames = Field(min_length=1, description="Columns that identify a row.")
-    partition_by: ColumnNames = Field(default=(), description="Columns that name the partition; none: unpartitioned.")
-    ordering: str | None = Field(
-        default=None, min_length=1, description="Column whose larger value wins; none: latest commit."
-    )
-    index: IndexName = Field(
-        default="bucket", description="How a key's file group is found: bucket, bloom, simple, record_index."
-    )
-    buckets: int = Field(default=1, ge=1, le=BUCKETS_MAX, description="Buckets (file groups) a partition.")
-    type: Literal["cow", "mor"] = Field(default="cow", description="Copy-on-write or merge-on-read.")
-    version: Literal[8, 9] = Field(default=9, description="Table version; 8 for Apache Hudi 1.0 and Trino.")
-    key_generator: KeyGenerator = Field(default="auto", description="How keys and folders are made; auto infers it.")
-    time: TimePartition | None = Field(
-        default=None, description="For timestamp: input, output, unit and input_format of the partition column."
-    )
-    hive_style: bool = Field(default=True, description="Folders read column=value, or the value alone.")
-    url_encode: bool = Field(default=True, description="Escape what a folder's name must not hold, or refuse it.")
-    meta_fields: bool = Field(default=True, description="With or without Hudi's five meta columns.")
-    metadata: bool = Field(default=True, description="With or without a metadata table: file listing and statistics.")
+    path: str = Field(min_length=1, description="Folder or URI of the table; relative to the file.")
+    type: TableKind = Field(default="cow", description="Copy-on-write (cow) or merge-on-read (mor).")
     source: str | None = Field(
         default=None, min_length=1, description="Folder that ingestion takes files from by default."
     )
-    log_format: LogFormat = Field(default="parquet", description="Rows in log files: parquet or avro.")
-    metadata_compact_after: int = Field(
-        default=METADATA_COMPACT_AFTER,
-        ge=1,
-        description="Delta commits after which a write compacts the metadata table.",
-    )
-    conflicts: ConflictSettings = Field(
-        default=ConflictSettings(),
-        description="How its writers get along: strategy, early_detection, retries, wait_s, foreign_without_heartbeat, …",
-    )
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """Return what it says of the table, as keywords of a `TableDefinition`."""
+        return {name: getattr(self, name) for name in DefinitionFields.model_fields} | {"table_type": self.type}
 
     @field_validator("record_key", "partition_by")
     @classmethod
@@ -151,38 +125,23 @@ class TableLocation(_Model):
     folder: Path = Path()
     """What files in `zookeeper` are relative to."""
 
-    def conflicts_with(self, accept_future: bool) -> ConflictSettings | None:
-        """The declared conflict settings; with `accept_future`, instants in the future are followed whatever they say."""
-        if not accept_future:
-            return self.conflicts
-        return (self.conflicts or ConflictSettings()).model_copy(update={"accept_future_instants": True})
+    def options(self, *, accept_future: bool = False) -> dict[str, Any]:
+        """Return what `tables.yaml` says of writers, as keywords of `Table.open`; none for a bare path.
 
-    @property
-    def conflicts(self) -> ConflictSettings | None:
-        """What `tables.yaml` says of writers that meet; None for a bare path."""
-        return self.declaration.conflicts if self.declaration is not None else None
+        Its defaults of index and buckets are no statement about a table that Apache Hudi made, and are left out.
 
-    @property
-    def log_format(self) -> LogFormat:
-        """Format of the rows in log files that its writers make."""
-        return self.declaration.log_format if self.declaration is not None else "parquet"
-
-    @property
-    def metadata_compact_after(self) -> int:
-        """After so many of its delta commits its writers compact the metadata table."""
-        return self.declaration.metadata_compact_after if self.declaration is not None else METADATA_COMPACT_AFTER
-
-    @property
-    def declared_index(self) -> IndexName | None:
-        """The index, where `tables.yaml` says it in so many words, as `declared_buckets`."""
-        said = self.declaration is not None and "index" in self.declaration.model_fields_set
-        return self.declaration.index if self.declaration is not None and said else None
-
-    @property
-    def declared_buckets(self) -> int | None:
-        """Buckets a partition, where `tables.yaml` says it in so many words; the default is no statement about a table."""
-        said = self.declaration is not None and "buckets" in self.declaration.model_fields_set
-        return self.declaration.buckets if self.declaration is not None and said else None
+        Args:
+            accept_future: let new instants follow one in the future, whatever `tables.yaml` says.
+        """
+        found: dict[str, Any] = {}
+        if self.declaration is not None:
+            found = {name: getattr(self.declaration, name) for name in WriterFields.model_fields}
+            stated = {"index", "buckets"} & self.declaration.model_fields_set
+            found |= {name: getattr(self.declaration, name) for name in stated}
+        if accept_future:
+            settings = found.get("conflicts") or ConflictSettings()
+            found["conflicts"] = settings.model_copy(update={"accept_future_instants": True})
+        return found
 
 
 def find_tables_file(path: str | Path | None = None) -> Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
@@ -11,9 +11,11 @@ from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.concurrency.lock.locks import LockProvider
+from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.conflict_settings import ConflictSettings
-from hudi_ops.config.key_generators import KeyGenerator, TimePartition
-from hudi_ops.config.table import IndexName, TableConfig, index_kind, table_type_of
+from hudi_ops.config.definition import OpenOptions, TableDefinition, WriterOptions, merged, split_keywords
+from hudi_ops.config.table import TableConfig, index_kind, table_type_of
+from hudi_ops.config.tables_file import TableLocation
 from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, LogFormat, checked_format
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
@@ -72,123 +74,99 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
     def create(
         cls,
         path: str,
+        definition: TableDefinition | None = None,
         *,
-        name: str,
-        record_key: Sequence[str],
         schema: pa.Schema,
-        partition_by: Sequence[str] = (),
-        ordering: str | None = None,
-        table_type: Literal["cow", "mor"] = "cow",
-        index: IndexName = "bucket",
-        buckets: int = 1,
-        version: Literal[8, 9] = 9,
-        key_generator: KeyGenerator = "auto",
-        time: TimePartition | None = None,
-        hive_style: bool = True,
-        url_encode: bool = True,
-        meta_fields: bool = True,
-        metadata: bool = True,
+        options: WriterOptions | None = None,
         locks: LockProvider | None = None,
         engine: Engine | None = None,
-        conflicts: ConflictSettings | None = None,
-        log_format: LogFormat = "parquet",
-        file_sizes: FileSizes | None = None,
-        metadata_compact_after: int = METADATA_COMPACT_AFTER,
+        **keywords: Any,
     ) -> Self:
         """Make a table, or open the one that an equal call made.
 
         Args:
             path: a folder or URI (`file://`, `s3://`, `gs://`, `az://`); made when absent.
-            name: the table's name; printable ASCII without spaces.
-            record_key: columns that identify a row.
+            definition: what the table is.
             schema: the table's columns, without meta columns; timestamps without a zone become UTC.
-            partition_by: columns that name the folders of rows.
-            ordering: column by which the newer of two rows is told; None: the later write wins.
-            table_type: `cow` (copy-on-write) or `mor` (merge-on-read).
-            index: how a key's file group is found: by a hash of it, in base files (`bloom`, `simple`), or in the metadata table.
-            buckets: file groups per partition with the bucket index; rows are routed by a hash of their key.
-            version: table version; 8 for Apache Hudi 1.0 and Trino, which cannot open 9.
-            key_generator: `auto` infers it from the fields, as Apache Hudi does; `timestamp` makes the partition as `time` says.
-            time: how the partition column is read and printed, for `timestamp`.
-            hive_style: folders read `column=value`, else the value alone.
-            url_encode: escape characters of partition values that a path must not hold; without it such values are refused.
-            meta_fields: base files carry Hudi's five meta columns; without them they are smaller, and only the bucket index works.
-            metadata: keep a metadata table: a listing of files, statistics of columns and partitions, as Apache Hudi's tables do.
+            options: how this writer writes.
             locks: the table lock; None: one that holds inside this process only.
             engine: runs the work; None: threads of this process.
-            conflicts: as in `open`.
-            log_format: as in `open`.
-            file_sizes: as in `open`.
-            metadata_compact_after: as in `open`.
+            keywords: fields of `TableDefinition` and `WriterOptions`, in place of those of `definition` and `options`.
 
         Raises:
-            InvalidRequest: the definition cannot be a table, or another table lies there.
+            InvalidRequest: the definition cannot be a table, another table lies there, or a keyword is unknown.
         """
-        table = cls(context_of(path, locks, engine), None, conflicts, log_format, file_sizes, metadata_compact_after)
-        what = name, schema, tuple(record_key), tuple(partition_by), ordering, table_type_of(table_type), buckets
-        definition = Definition(
-            *what,
-            version=version,
-            key_generator=key_generator,
-            time=time,
-            hive_style=hive_style,
-            url_encode=url_encode,
-            meta_fields=meta_fields,
-            metadata=metadata,
-            index=index_kind(index),
-        )
-        table.was_created = create_table(table._session, definition)
+        of_table, of_writer = split_keywords(keywords, "definition", "schema", "options", "locks", "engine")
+        defined = merged(TableDefinition, definition, of_table)
+        table = cls._with(context_of(path, locks, engine), merged(WriterOptions, options, of_writer))
+        fields = dict(defined) | {"table_type": table_type_of(defined.table_type), "index": index_kind(defined.index)}
+        table.was_created = create_table(table._session, Definition(schema=schema, **fields))
         return table
 
     @classmethod
     def open(
         cls,
         path: str,
+        options: WriterOptions | None = None,
         *,
-        index: IndexName | None = None,
-        buckets: int | None = None,
-        hash_fields: Sequence[str] | None = None,
-        timezone: str | None = None,
-        services_only: bool = False,
         locks: LockProvider | None = None,
         engine: Engine | None = None,
-        conflicts: ConflictSettings | None = None,
-        log_format: LogFormat = "parquet",
-        file_sizes: FileSizes | None = None,
-        metadata_compact_after: int = METADATA_COMPACT_AFTER,
+        **keywords: Any,
     ) -> Self:
         """Open a table, ours or one that Apache Hudi made; the latter is adopted by the first write.
 
         Args:
             path: a folder or URI.
-            index: `bucket`, `bloom`, `simple` or `record_index`, for tables of Apache Hudi, which does not store it; None: the
-                bucket index where names of file groups show it, or else refused. Kept in the commit log from the first write on.
-            buckets: how many buckets a partition has, for tables of Apache Hudi, which does not store it; checked against the
-                keys in their files, and kept in the commit log from the first write on.
-            hash_fields: the key fields whose values name the bucket; None: all of them.
-            timezone: for tables whose instants are in local time: the zone of the machines that write it, as `Europe/Berlin`.
-            services_only: adopt a table whose index is another one: Apache Hudi writes its rows, we compact it.
+            options: how this writer writes, and what a table of Apache Hudi does not store (`OpenOptions`).
             locks: the table lock; None: one that holds inside this process only.
             engine: runs the work; None: threads of this process.
-            conflicts: how this writer gets along with others: who gives way, how early, how often it tries; None: the defaults.
-            log_format: format of the rows in log files that this writer makes, `parquet` or `avro`; readers know both.
-            file_sizes: how large base files get where new keys may go to any; None: up to 120 MB, as with Apache Hudi.
-            metadata_compact_after: after so many of its delta commits a write compacts the metadata table.
+            keywords: fields of `OpenOptions`, in place of those of `options`.
 
         Raises:
-            InvalidRequest: the path is not a table, or there is no such format.
+            InvalidRequest: the path is not a table, or a keyword or its value is wrong.
             Unsupported: its version cannot be opened.
         """
-        terms = Terms(
-            buckets,
-            tuple(hash_fields) if hash_fields is not None else None,
-            timezone,
-            services_only,
-            index_kind(index) if index is not None else None,
-        )
-        table = cls(context_of(path, locks, engine), terms, conflicts, log_format, file_sizes, metadata_compact_after)
+        chosen = OpenOptions(**{**(dict(options) if options is not None else {}), **keywords})
+        table = cls._with(context_of(path, locks, engine), chosen)
         refuse_unopenable(table._ctx.storage)
         return table
+
+    @classmethod
+    def at(
+        cls,
+        location: TableLocation,
+        *,
+        locks: LockProvider | None = None,
+        engine: Engine | None = None,
+        accept_future: bool = False,
+        **keywords: Any,
+    ) -> Self:
+        """Open the table at a location, as `tables.yaml` declares it, with the lock that guards it.
+
+        Args:
+            location: of `locate_table`.
+            locks: in place of the declared lock.
+            engine: as in `open`.
+            accept_future: let new instants follow one in the future, whatever `tables.yaml` says.
+            keywords: fields of `OpenOptions`; None stands for what is declared.
+
+        Raises:
+            InvalidRequest: as `open` does.
+            Unsupported: its version cannot be opened.
+        """
+        given = {name: value for name, value in keywords.items() if value is not None}
+        options = location.options(accept_future=accept_future) | given
+        return cls.open(location.path, locks=locks or lock_of(location), engine=engine, **options)
+
+    @classmethod
+    def _with(cls, ctx: TableContext, options: WriterOptions) -> Self:
+        terms = Terms()
+        if isinstance(options, OpenOptions):
+            index = index_kind(options.index) if options.index is not None else None
+            terms = Terms(options.buckets, options.hash_fields, options.timezone, options.services_only, index)
+        return cls(
+            ctx, terms, options.conflicts, options.log_format, options.file_sizes, options.metadata_compact_after
+        )
 
     def adopt(self, *, drop_metadata_table: bool = False, dry_run: bool = False, count_keys: bool = True) -> Adoption:
         """Begin the commit log of a table that Apache Hudi made, as the first write would; doing it again changes nothing.

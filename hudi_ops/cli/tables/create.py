@@ -33,6 +33,7 @@ from hudi_ops.errors import InvalidRequest
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from hudi_ops.config.definition import TableDefinition
     from hudi_ops.config.tables_file import TableLocation
 
 CREATE_HELP = """Make an empty table.
@@ -118,35 +119,20 @@ def create(
     write_table(["column", "type"], [(field["name"], field["type"]) for field in made["schema"]])
 
 
-def _definition(location: TableLocation, given: dict[str, Any]) -> dict[str, Any]:
+def _definition(location: TableLocation, given: dict[str, Any]) -> TableDefinition:
     """What options say, else what `tables.yaml` declares."""
-    declared: dict[str, Any] = {"name": location.name, "table_type": "cow", "index": "bucket", "buckets": 1}
-    if location.declaration is not None:
-        one = location.declaration
-        declared |= {
-            "record_key": one.record_key,
-            "partition_by": one.partition_by,
-            "ordering": one.ordering,
-            "table_type": one.type,
-            "index": one.index,
-            "buckets": one.buckets,
-            "version": one.version,
-            "key_generator": one.key_generator,
-            "time": one.time,
-            "hive_style": one.hive_style,
-            "url_encode": one.url_encode,
-            "meta_fields": one.meta_fields,
-            "metadata": one.metadata,
-        }
-    definition = declared | {option: value for option, value in given.items() if value is not None}
-    return {"record_key": (), "partition_by": (), "ordering": None, **definition}
+    from hudi_ops.config.definition import TableDefinition
+
+    declared = location.declaration.definition if location.declaration is not None else {"record_key": ()}
+    said = {option: value for option, value in given.items() if value is not None}
+    return TableDefinition(**{"name": location.name, **declared, **said})
 
 
-def _make(location: TableLocation, definition: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
+def _make(location: TableLocation, definition: TableDefinition, schema: pa.Schema) -> dict[str, Any]:
     from hudi_ops.concurrency.lock.open_lock import lock_of
     from hudi_ops.table.table import Table
 
-    table = Table.create(location.path, schema=schema, locks=lock_of(location), **definition)
+    table = Table.create(location.path, definition, schema=schema, locks=lock_of(location))
     try:
         return {
             "table": table.config.name,
@@ -160,8 +146,8 @@ def _make(location: TableLocation, definition: dict[str, Any], schema: pa.Schema
             "record_key": list(table.config.record_key_fields),
             "partition_by": list(table.config.partition_fields),
             "ordering": list(table.config.ordering_fields),
-            "index": definition["index"],
-            "buckets": definition["buckets"] if definition["index"] == "bucket" else None,
+            "index": definition.index,
+            "buckets": definition.buckets if definition.index == "bucket" else None,
             "schema": [
                 {"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in table.schema
             ],

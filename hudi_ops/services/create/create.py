@@ -20,10 +20,8 @@ from hudi_ops.config.key_generators import KeyGenerator, TimePartition, check_ti
 from hudi_ops.config.new_table import new_table_properties
 from hudi_ops.config.table import (
     BACKUP_PATH,
-    BUCKETS_MAX,
     INDEX_DEFINITIONS_PATH,
     PROPERTIES_PATH,
-    WRITABLE_VERSIONS,
     IndexKind,
     TableConfig,
     TableFacts,
@@ -211,10 +209,6 @@ def check_definition(definition: Definition) -> pa.Schema:
                 )
         if len(set(fields)) < len(fields):
             raise InvalidRequest(f"a {role} column is named twice", found=", ".join(fields))
-    if not 1 <= definition.buckets <= BUCKETS_MAX:
-        raise InvalidRequest(
-            f"{definition.buckets} buckets are not possible", expected=f"1 to {BUCKETS_MAX}", next_step="pass --buckets"
-        )
     if definition.ordering and pa.types.is_nested(schema.field(definition.ordering).type):
         raise Unsupported(f"column {definition.ordering} cannot order rows", found="a nested type")
     # The kernels know which types can be keys; asking them with no rows keeps that in one place.
@@ -231,13 +225,6 @@ def _check_kind(definition: Definition) -> None:
         InvalidRequest: an unknown value, or a key generator that does not go with the fields.
         Unsupported: a table that Apache Hudi itself could not read.
     """
-    if definition.version not in WRITABLE_VERSIONS:
-        raise InvalidRequest(
-            f"tables of version {definition.version} are not made",
-            expected=" or ".join(map(str, WRITABLE_VERSIONS)),
-            found=str(definition.version),
-            next_step="use 9, or 8 where Apache Hudi 1.0 or Trino reads the table",
-        )
     refuse_index(definition.index, definition.meta_fields, definition.name)
     generator = _generator_of(definition)
     if (generator == "TIMESTAMP") != (definition.time is not None):

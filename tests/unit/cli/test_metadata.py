@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,14 +121,6 @@ def test_help_has_examples(command: str, call: Callable[..., Any]) -> None:
     told = call("metadata", command, "--help")
     assert told.code == 0
     assert f"hudi-ops metadata {command}" in told.out
-
-
-@pytest.mark.parametrize("app", ["compact", "ingest", "metadata"])
-def test_every_application_opens_a_table_with_it(app: str) -> None:
-    source = ast.parse((Path(__file__).parents[3] / "spark_apps" / f"{app}.py").read_text(encoding="utf-8"))
-    calls = [one for one in ast.walk(source) if isinstance(one, ast.Call) and ast.unparse(one.func) == "Table.open"]
-    given = [{key.arg: ast.unparse(key.value) for key in one.keywords} for one in calls]
-    assert [one["metadata_compact_after"] for one in given] == ["location.metadata_compact_after"]
 
 
 def test_less_than_one_is_refused(trips: Path) -> None:

@@ -65,13 +65,12 @@ def test_what_writers_that_meet_do_is_declared(folder: Path) -> None:
         "    type: mor\n    conflicts: {strategy: first-committer, retries: 20, wait_s: 3, foreign_without_heartbeat: pass}",
     )
     write(folder, text)
-    trips = locate_table("trips").conflicts
-    assert trips is not None
+    trips = locate_table("trips").options()["conflicts"]
     assert (trips.strategy, trips.retries, trips.wait_s, trips.early_detection) == ("first-committer", 20, 3.0, True)
     assert trips.foreign_without_heartbeat == "pass"
     assert ConflictSettings().foreign_without_heartbeat == "busy"
-    assert locate_table("remote").conflicts == ConflictSettings()
-    assert locate_table("./elsewhere").conflicts is None
+    assert locate_table("remote").options()["conflicts"] == ConflictSettings()
+    assert locate_table("./elsewhere").options() == {}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,225 @@
+"""What a table is, and how a writer writes it: the one list of settings that Python, `tables.yaml` and the command line share.
+
+Imports no Arrow, since DAG files read `tables.yaml`; the columns of a table are given beside its definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import BaseModel, Field
+
+from hudi_ops.config.conflict_settings import ConflictSettings
+from hudi_ops.config.key_generators import KeyGenerator, TimePartition
+from hudi_ops.config.requests import Names, Request, listed, unknown_keyword
+from hudi_ops.config.table import BUCKETS_MAX, WRITABLE_VERSIONS, IndexName, index_kind, table_type_of
+from hudi_ops.config.write_settings import (
+    METADATA_COMPACT_AFTER,
+    FileSizes,
+    LogFormat,
+    checked_compact_after,
+    checked_format,
+)
+from hudi_ops.errors import InvalidRequest
+
+M = TypeVar("M", bound=Request)
+
+# YAML has lists only; strict mode would refuse them for a tuple.
+ColumnNames = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)]
+TableKind = Literal["cow", "mor"]
+
+
+class DefinitionFields(BaseModel):
+    """Fields of a table's definition that `tables.yaml` and Python share."""
+
+    record_key: ColumnNames = Field(title="Key", description="Columns that identify a row.")
+    partition_by: ColumnNames = Field(
+        default=(), title="Partitions", description="Columns that name the folders of rows. Default: no partitions."
+    )
+    ordering: str | None = Field(
+        default=None,
+        min_length=1,
+        title="Ordering",
+        description="Of two rows with one key, the one with the larger value in this column wins. Default: the later commit.",
+    )
+    index: IndexName = Field(
+        default="bucket",
+        title="Index",
+        description="How the file group of a key is found: bucket, by a hash of the key; bloom or simple, in the base files; "
+        "record_index, in the metadata table.",
+    )
+    buckets: int = Field(
+        default=1,
+        ge=1,
+        le=BUCKETS_MAX,
+        title="Buckets",
+        description="File groups of each partition, with the bucket index.",
+    )
+    version: Literal[8, 9] = Field(
+        default=9, title="Version", description="Table version; 8 for Apache Hudi 1.0 and Trino, which cannot open 9."
+    )
+    key_generator: KeyGenerator = Field(
+        default="auto",
+        title="Key generator",
+        description="How keys and folders are made; auto infers it from the numbers of key and partition columns.",
+    )
+    time: TimePartition | None = Field(
+        default=None,
+        title="Time",
+        description="For the key generator timestamp: input, output, unit and input_format of the partition column.",
+    )
+    hive_style: bool = Field(
+        default=True, title="Hive style", description="Folders read column=value, or the value alone."
+    )
+    url_encode: bool = Field(
+        default=True,
+        title="URL encoding",
+        description="Escape characters of partition values that a path must not hold, or refuse such values.",
+    )
+    meta_fields: bool = Field(
+        default=True, title="Meta columns", description="With or without Hudi's five meta columns."
+    )
+    metadata: bool = Field(
+        default=True,
+        title="Metadata table",
+        description="With or without a metadata table: a listing of files, and statistics of columns and partitions.",
+    )
+
+
+class WriterFields(BaseModel):
+    """Fields of a writer's options that `tables.yaml` and Python share."""
+
+    log_format: LogFormat = Field(
+        default="parquet", title="Log format", description="Format of the rows in log files: parquet or avro."
+    )
+    metadata_compact_after: int = Field(
+        default=METADATA_COMPACT_AFTER,
+        ge=1,
+        title="Metadata compaction",
+        description="Delta commits of the metadata table after which a write compacts it.",
+    )
+    conflicts: ConflictSettings | None = Field(
+        default=ConflictSettings(),
+        title="Conflicts",
+        description="How it behaves beside other writers: strategy, early_detection, retries, wait_s, foreign_without_heartbeat, …",
+    )
+
+
+def _checked_index(name: str) -> str:
+    index_kind(name)
+    return name.lower()
+
+
+def _checked_type(name: str) -> str:
+    table_type_of(name)
+    return name
+
+
+def _checked_buckets(buckets: int) -> int:
+    if isinstance(buckets, int) and not 1 <= buckets <= BUCKETS_MAX:
+        raise InvalidRequest(
+            f"{buckets} buckets are not possible", expected=f"1 to {BUCKETS_MAX}", next_step="pass --buckets"
+        )
+    return buckets
+
+
+def _checked_version(version: int) -> int:
+    if version not in WRITABLE_VERSIONS:
+        raise InvalidRequest(
+            f"tables of version {version} are not made",
+            expected=" or ".join(map(str, WRITABLE_VERSIONS)),
+            found=str(version),
+            next_step="use 9, or 8 where Apache Hudi 1.0 or Trino reads the table",
+        )
+    return version
+
+
+class TableDefinition(Request, DefinitionFields):
+    """What a table is, but for its columns. Another definition is another table."""
+
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "record_key": listed,
+        "partition_by": listed,
+        "buckets": _checked_buckets,
+        "index": _checked_index,
+        "table_type": _checked_type,
+        "version": _checked_version,
+    }
+
+    name: str = Field(title="Name", description="Name of the table: printable ASCII without spaces.")
+    table_type: TableKind = Field(
+        default="cow", title="Type", description="Copy-on-write (cow) or merge-on-read (mor)."
+    )
+
+
+class WriterOptions(Request, WriterFields):
+    """How a writer writes, where the table leaves it open."""
+
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "index": _checked_index,
+        "log_format": checked_format,
+        "metadata_compact_after": checked_compact_after,
+    }
+
+    file_sizes: FileSizes | None = Field(
+        default=None,
+        title="File sizes",
+        description="Size of base files where new keys may go to any file group. Default: up to 120 MB, as with Apache Hudi.",
+    )
+
+
+class OpenOptions(WriterOptions):
+    """Options of a writer, and what Apache Hudi does not store of its own tables; the first write records it in the commit log."""
+
+    index: IndexName | None = Field(
+        default=None,
+        title="Index",
+        description="Index of the table's other writers: hoodie.index.type. Default: bucket, where names of file groups show it.",
+    )
+    buckets: int | None = Field(
+        default=None,
+        title="Buckets",
+        description="Buckets of each partition: hoodie.bucket.index.num.buckets. Checked against the keys in the files.",
+    )
+    hash_fields: Names | None = Field(
+        default=None,
+        title="Hash fields",
+        description="Key fields whose values name the bucket. Default: all of the key.",
+    )
+    timezone: str | None = Field(
+        default=None,
+        title="Time zone",
+        description="For tables whose instants are in local time: zone of the machines that write them, as Europe/Berlin.",
+    )
+    services_only: bool = Field(
+        default=False,
+        title="Services only",
+        description="Adopt a table with another index: Apache Hudi writes its rows, hudi-ops compacts it.",
+    )
+
+
+def merged(model: type[M], given: M | None, keywords: Mapping[str, Any]) -> M:
+    """Return the given values, with keywords in place of some of them."""
+    if given is not None and not keywords:
+        return given
+    return model(**{**(dict(given) if given is not None else {}), **keywords})
+
+
+def split_keywords(keywords: Mapping[str, Any], *others: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the keywords of a definition, and those of the writer's options.
+
+    Args:
+        keywords: of both.
+        others: keywords that the caller knows besides; named where one is misspelt.
+
+    Raises:
+        InvalidRequest: one belongs to neither; names the nearest.
+    """
+    known = {**TableDefinition.model_fields, **WriterOptions.model_fields}
+    for name in keywords:
+        if name not in known:
+            error: InvalidRequest = unknown_keyword(name, [*known, *others])
+            raise error
+    of_table = {name: value for name, value in keywords.items() if name in TableDefinition.model_fields}
+    return of_table, {name: value for name, value in keywords.items() if name not in of_table}
