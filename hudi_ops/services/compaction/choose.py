@@ -130,7 +130,7 @@ def refuse_unmergeable(state: TableState, choice: Choice) -> None:
 
 
 def _slices(session: Session, state: TableState, wanted: Sequence[str]) -> tuple[list[Slice], set[str]]:
-    """Visible slices of the wanted partitions, and the other partitions that have log files.
+    """Return the visible slices of the wanted partitions, and the other partitions that have log files.
 
     Raises:
         InvalidRequest: a name that no partition has, or a table without partitions.
@@ -161,21 +161,21 @@ def _candidate(state: TableState, one: Slice) -> Candidate:
     commits = sum(done.kind == "deltacommit" for done in later)
     writers = {file.instant for file in one.logs}
     times = [found.completion_time for time in writers if (found := timeline.find(time)) is not None]
-    # When an archived write completed is not looked up for this: its request time is close enough for an age.
+    # The completion time of an archived write is not looked up: its request time is close enough for an age.
     oldest = min(times) if len(times) == len(writers) and all(times) else min(writers)
     oldest_ms = ms_of_instant(oldest, state.zone)
     return Candidate(*one.key, one.base, one.logs, max(commits, len(writers)), oldest_ms)
 
 
 def _pending_groups(session: Session, state: TableState) -> dict[str, str]:
-    """`partition/bucket digits` -> the plan that is pending on it; under the empty key one that cannot be read."""
+    """Return the pending plan by `partition/bucket digits`; under the empty key one that cannot be read."""
     found: dict[str, str] = {}
     for instant, inputs in pending_inputs(session.ctx, state):
         if session.was_cancelled(state, instant.time):
             continue
-        said = f"{instant.action} {instant.time}"
+        plan = f"{instant.action} {instant.time}"
         if inputs is None:
-            found[""] = f"{said}, which cannot be read"
+            found[""] = f"{plan}, which cannot be read"
         else:
-            found |= {f"{partition}/{group}": said for partition, group in inputs.groups}
+            found |= {f"{partition}/{group}": plan for partition, group in inputs.groups}
     return found

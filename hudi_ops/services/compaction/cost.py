@@ -13,39 +13,39 @@ READ_BYTES_PER_S = 40_000_000
 WRITE_BYTES_PER_S = 30_000_000
 """Stored bytes of a base file that one core encodes in a second."""
 SLICE_S = 0.05
-"""What each slice costs besides: opening its files, marker, put."""
+"""Further cost of each slice: opening its files, marker, put."""
 PLAN_S = 0.2
-"""What each execution costs besides: takeover, inflight, decision."""
+"""Further cost of each execution: takeover, inflight, decision."""
 ARROW_PER_STORED = 5.0
 """Bytes of rows in memory for each byte of compressed files."""
 COPIES = 2.0
-"""How often a slice's rows are in memory at once while it is merged and encoded."""
+"""Copies of a slice's rows in memory while it is merged and encoded."""
 
 
 def bytes_out_of(base_bytes: int, log_bytes: int) -> int:
-    """Size expected of the new base file: as the old one, since most log records update; without one, as the log files."""
+    """Return the size expected of the new base file: that of the old one, or of the log files where there is none."""
     return base_bytes or log_bytes
 
 
 def memory_of(base_bytes: int, log_bytes: int) -> int:
-    """Bytes of memory expected for merging a slice that is held whole."""
+    """Return the memory expected for merging a slice that is held whole, in bytes."""
     return round((base_bytes + log_bytes) * ARROW_PER_STORED * COPIES)
 
 
 def estimate(sizes: Sequence[tuple[int, int]], parallel: int, memory_bytes: int | None = None) -> Cost:
-    """The cost of merging slices.
+    """Return the cost of merging slices.
 
     Args:
         sizes: (bytes of the base file, bytes of the log files) of each slice.
         parallel: slices that are merged at a time.
-        memory_bytes: what one slice may take: a larger one is streamed. None: no limit.
+        memory_bytes: memory that one slice may take; larger ones are streamed. None: no limit.
     """
     each = [
         SLICE_S + (base + logs) / READ_BYTES_PER_S + bytes_out_of(base, logs) / WRITE_BYTES_PER_S
         for base, logs in sizes
     ]
     at_a_time = max(1, min(parallel, len(sizes)))
-    # No slice is split: the largest one is the least that the whole takes.
+    # No slice is split: the whole takes at least as long as the largest.
     seconds = PLAN_S + max(sum(each) / at_a_time, max(each, default=0.0)) if sizes else 0.0
     held = sorted((memory_of(*size) for size in sizes), reverse=True)[:at_a_time]
     if memory_bytes is not None:
@@ -59,5 +59,5 @@ def estimate(sizes: Sequence[tuple[int, int]], parallel: int, memory_bytes: int 
 
 
 def slices_at_a_time(engine: Engine) -> int:
-    """Slices that an engine merges at a time, as far as this process knows."""
+    """Return how many slices an engine merges at a time, as far as this process knows."""
     return engine.threads if isinstance(engine, LocalEngine) else 1

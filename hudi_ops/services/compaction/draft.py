@@ -1,8 +1,7 @@
-"""A compaction's plan in the making: slices chosen without the lock, brought up to date under it from what commits say.
+"""Draft the plan of a compaction, and revise it under the lock from the metadata of commits.
 
-A log file that completes below the plan's instant and is not in the plan would be hidden by the new base file. So what completed
-since the slices were chosen is added, from the metadata of those writes; nothing is listed, and steady ingestion never makes
-planning start over.
+A log file that completes below the plan's instant and is not in the plan would be hidden by the new base file. So log files that
+completed since the slices were chosen join the plan. Nothing is listed, and steady ingestion never makes planning start over.
 
 Source: docs/protocol.md §17.
 """
@@ -31,7 +30,7 @@ from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.slices import merge_order
 
 NEW_BASE_BYTES = 120 * 1024 * 1024
-"""What Apache Hudi expects of a base file where there is none yet: its default for the size of new files."""
+"""Size that Apache Hudi expects of a first base file, in bytes: its default for new files."""
 
 Key = tuple[str, str]
 """Partition path and file id."""
@@ -41,13 +40,14 @@ _AGAIN = "run the same call again: it chooses from the table as it is now"
 
 @dataclass
 class CompactionDraft:
-    """Chosen slices, and what they turned into when they were last brought up to date.
+    """Plan of chosen slices.
 
     Attributes:
-        session: the table's.
-        begun: the state from which they were chosen.
+        session: the table.
+        begun: the state from which the slices were chosen.
         chosen: file groups with log files.
         unplanned: partitions with log files that were not chosen.
+        choice: the whole choice, for the result.
     """
 
     session: Session
@@ -57,14 +57,14 @@ class CompactionDraft:
     choice: Choice | None = None
 
     def draft(self) -> Draft:
-        """As `publish_plan` takes it."""
+        """Return the draft of the slices as they were chosen."""
         return self._draft({group.key: group for group in self.chosen}, {})
 
     def revise(self, state: TableState) -> Draft:
-        """The draft that takes account of everything up to a state.
+        """Return the draft that takes account of everything up to a state.
 
         Raises:
-            Conflict: nothing is left to plan; or what completed meanwhile cannot be told, or was undone.
+            Conflict: others took every group, or a completed write was undone or can no longer be read.
         """
         self._refuse_unknown(state)
         groups = {one.key: one for one in self.chosen}
@@ -72,7 +72,7 @@ class CompactionDraft:
         for other, metadata in self._completed_since(state):
             for key in _rewritten(other, metadata):
                 if key in groups:
-                    left[key] = f"{other.action} {other.time} replaced it meanwhile"
+                    left[key] = f"{other.action} {other.time} replaced it while the plan was made"
             for file in _logs_of(other, metadata):
                 key = (file.partition_path, file.file_id)
                 if key in groups:
@@ -82,7 +82,7 @@ class CompactionDraft:
                 continue
             for key in groups:
                 if (key[0], key[1][:BUCKET_DIGITS]) in inputs.groups:
-                    left[key] = f"{instant.action} {instant.time} was planned on it meanwhile"
+                    left[key] = f"{instant.action} {instant.time} was planned on it while the plan was made"
         if left.keys() >= groups.keys():
             raise Conflict(
                 "others took every file group that was to be compacted, while the plan was made",
@@ -130,10 +130,10 @@ class CompactionDraft:
             yield other, metadata
 
     def _refuse_unknown(self, state: TableState) -> None:
-        """Nothing may have gone from sight: what was read and undone, what completed and was archived.
+        """Refuse a state in which a write is missing that the draft has to know.
 
         Raises:
-            Conflict: something has.
+            Conflict: a write that was read was undone, or one that completed since was archived.
         """
         since = Since(self.begun, state)
         undone = [write.time for write in since.undone]
@@ -151,29 +151,35 @@ class CompactionDraft:
                 )
 
 
-def planned_slice(one: Candidate) -> PlannedSlice:
-    """A file group as its plan names it: bare file names, and the metrics without which Apache Hudi does not execute it."""
-    base_bytes = one.base.size_bytes if one.base is not None else None
+def planned_slice(group: Candidate) -> PlannedSlice:
+    """Return a file group as its plan names it.
+
+    File names are bare. Without the metrics Apache Hudi does not execute the plan.
+    """
+    base_bytes = group.base.size_bytes if group.base is not None else None
     return PlannedSlice(
-        partition_path=one.partition_path,
-        file_id=one.file_id,
-        base_file=one.base.name if one.base is not None else "",
-        log_files=tuple(file.name for file in one.logs),
-        base_instant=one.base.instant if one.base is not None else min(file.instant for file in one.logs),
-        metrics=slice_metrics(base_bytes, len(one.logs), one.log_bytes, NEW_BASE_BYTES),
+        partition_path=group.partition_path,
+        file_id=group.file_id,
+        base_file=group.base.name if group.base is not None else "",
+        log_files=tuple(file.name for file in group.logs),
+        base_instant=group.base.instant if group.base is not None else min(file.instant for file in group.logs),
+        metrics=slice_metrics(base_bytes, len(group.logs), group.log_bytes, NEW_BASE_BYTES),
     )
 
 
 def _with_log(group: Candidate, file: DataFile, other: Instant) -> Candidate:
     if group.base is not None and other.completion_time < group.base.instant:
-        return group  # by a clock that lags it lies below the base file, and no reader sees it
+        return group  # the writer's clock lags: the file lies below the base file, and no reader sees it
     if any(known.path == file.path for known in group.logs):
         return group
     return replace(group, logs=merge_order((*group.logs, file)))
 
 
 def _logs_of(other: Instant, metadata: CommitMetadata) -> Iterable[DataFile]:
-    """Log files that a write put upon groups under its own instant; what a resize wrote ahead carries that of its plan."""
+    """Yield the log files that a write put under its own instant.
+
+    Log files that a dual writer of a resize put carry the instant of the resize plan.
+    """
     for stat in metadata.stats:
         named = parse_data_file(stat.file_name)
         if named is not None and named.is_log and not named.is_cdc and named.instant == other.time:
@@ -188,7 +194,7 @@ def _logs_of(other: Instant, metadata: CommitMetadata) -> Iterable[DataFile]:
 
 
 def _rewritten(other: Instant, metadata: CommitMetadata) -> Iterable[tuple[str, str]]:
-    """File groups that have a new base file since, or are hidden."""
+    """Yield the file groups to which a write gave a new base file, or which it replaced."""
     for stat in metadata.stats:
         named = parse_data_file(stat.file_name)
         if (named is not None and not named.is_log) or other.action in REWRITING_ACTIONS:

@@ -1,4 +1,4 @@
-"""What a compaction's plan means for whoever executes it: is it still whole, are its files there, which groups were replaced since.
+"""Read the slices of a compaction plan as they are on storage when the plan is executed.
 
 Source: docs/protocol.md §17; docs/format.md §3.2, §9.2.
 """
@@ -28,7 +28,7 @@ class SliceInput(Slice):
 
 @dataclass(frozen=True)
 class PlanInputs:
-    """The slices of a plan that are to be merged, and how many were left out because their group was replaced since."""
+    """The slices of a plan to merge. `replaced` counts slices whose group was replaced since the plan was made."""
 
     slices: tuple[SliceInput, ...]
     replaced: int
@@ -45,7 +45,7 @@ class PlanInputs:
 
 
 def inputs_of_plan(session: Session, state: TableState, instant: str, plan: CompactionPlan) -> PlanInputs:
-    """The plan's slices with the sizes of their files.
+    """Return the slices of a plan with the sizes of their files.
 
     Raises:
         Corrupt: a file is gone whose group was not replaced.
@@ -79,14 +79,14 @@ def refuse_missing_log_files(
 ) -> None:
     """Refuse a plan that lacks a log file below its instant: the new base file would hide it.
 
-    A writer without slots whose clock lags may have completed one there after the plan was published.
+    A foreign writer whose clock lags may complete one there after the plan was published.
 
     Args:
-        session: the table's.
-        state: whose completed writes are held against the plan.
+        session: the table.
+        state: its completed writes are compared with the plan.
         instant: the plan's.
         plan: what it names.
-        seen: a state that was held against it before; None: nothing was.
+        seen: an earlier state that was compared with the plan; None: there is none.
 
     Raises:
         Conflict: names the first such file.
@@ -101,7 +101,7 @@ def refuse_missing_log_files(
             if one is None or other.completion_time < one.base_instant or stat.file_name in one.log_files:
                 continue
             named = parse_data_file(stat.file_name)
-            # What a resize wrote ahead carries the instant of its plan, under which it becomes visible.
+            # Log files of a dual writer carry the instant of the resize plan, under which they become visible.
             if named is not None and named.is_log and named.instant == other.time:
                 raise Conflict(
                     f"{stat.path} of {other.action} {other.time} is not in the plan, and would be hidden by its base file",
@@ -115,7 +115,7 @@ def refuse_missing_log_files(
 
 
 def _replaced_groups(session: Session, state: TableState) -> set[tuple[str, str]]:
-    """Groups that a completed replace commit hides; what a group that was replaced held need not be merged any more."""
+    """Return the groups that completed replace commits hide: they need no merge."""
     hidden = set()
     for one in state.timeline.completed_writes:
         if one.kind == "replacecommit":
@@ -138,5 +138,5 @@ def _input(number: int, one: PlannedSlice, sizes: dict[str, int]) -> SliceInput:
         is_log = named is not None and named.is_log
         files.append(DataFile(one.partition_path, path, one.file_id, time, sizes[path], is_log))
     base = files[0] if one.base_file else None
-    # Whoever made the plan may name them in another order; records of one key are merged in this one.
+    # A plan of Apache Hudi may name log files in another order; records of one key are merged in this order.
     return SliceInput(one.partition_path, one.file_id, base, merge_order(files[1:] if base else files), number)

@@ -1,4 +1,4 @@
-"""Tell by the timeline which partitions may have log files to merge, as Apache Hudi's incremental planner does."""
+"""Find the partitions that may have log files to merge by the timeline, as Apache Hudi's incremental planner does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hudi_ops.timeline.state import TableState
 
 
 def partitions_to_plan(session: Session, state: TableState) -> set[str]:
-    """Partitions that the newest completed compaction left out, and those that got log files since it was planned.
+    """Return partitions that the newest compaction left out, and those with log files since its plan.
 
     Nothing is listed. Without a completed compaction on the timeline: partitions of all writes on it.
 

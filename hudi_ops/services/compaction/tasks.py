@@ -1,7 +1,7 @@
-"""The task of a compaction, run by any engine: read one slice, merge it, write the next base file of its group, marker first.
+"""Merge one slice and write the next base file of its group: the task of a compaction.
 
-It runs on executors: everything it needs comes in its input, and what it made goes back as a value. Name and bytes of the file
-follow from its input, so that every attempt of a task writes the same.
+A task runs on any engine. Its input holds everything that it needs, and its result goes back as a value. Name and bytes of the file
+follow from the input, so every attempt of a task writes the same file.
 
 Source: docs/format.md §3.1, §6.2, §9.2; docs/protocol.md §17.
 """
@@ -33,20 +33,20 @@ from hudi_ops.timeline.content.plans import CompactionPlan
 from hudi_ops.view.schema import table_schema
 
 GROUPS_IN_MEMORY = 8
-"""A streamed slice may take so many times its row group: what is read, held, encoded and filtered at a time."""
+"""Memory of a streamed slice, as a multiple of its row group: read, held, encoded and filtered at a time."""
 
 SAMPLED_ROWS = 1_000
 FOLDED_MAX = 20
-"""Rows may take so many times the memory that their files let expect, before anybody looks at them."""
+"""Factor between the memory expected from file sizes and the limit, below which the first rows are sampled."""
 
 
 @dataclass(frozen=True)
 class CompactTask:
     """One slice to merge.
 
-    `stored` are the columns of base files; `memory_bytes` bounds what a streamed slice holds. `streaming` was chosen by whoever
-    made the task, by file sizes; where rows unfold to more, the task streams by itself. All its attempts write the same bytes.
-    `wanted` are the facts that the metadata table is told of the file; its keys stay where they were, so none are told.
+    `stored` are the columns of base files; `memory_bytes` bounds what a streamed slice holds. `streaming` follows from file sizes;
+    where rows unfold to more, the task decides to stream, equally in each attempt. `wanted` are the statistics of the file that the
+    metadata table gets; keys are not among them, since a merge moves none.
     """
 
     storage: Storage
@@ -63,12 +63,12 @@ class CompactTask:
 
     @property
     def bytes_in(self) -> int:
-        """Bytes of the files that are read."""
+        """Return the bytes of the files that are read."""
         return self.source.bytes_in
 
     @property
     def output(self) -> BaseFileOutput:
-        """The base file that is written."""
+        """Return the base file that is written."""
         source = self.source
         name = base_file_name(source.file_id, source.number, self.epoch, self.instant)
         return BaseFileOutput(self.storage, self.instant, *source.key, name, source.base)
@@ -76,7 +76,7 @@ class CompactTask:
 
 @dataclass(frozen=True)
 class CompactedSlice:
-    """What came of a slice: the statistics of its base file, what the log records did, whether it was streamed, and the facts."""
+    """Result of a slice: statistics of its base file, counts of log records, and whether it was streamed."""
 
     stat: WriteStat
     counts: MergeCounts
@@ -159,9 +159,9 @@ def compact_slice(task: CompactTask) -> CompactedSlice:
 
 
 def unfolds_beyond(task: CompactTask) -> bool:
-    """Whether a slice takes more memory than its file sizes let expect: values that repeat themselves take next to nothing there.
+    """Return whether a slice takes more memory than its file sizes suggest, because repeated values compress well.
 
-    The first rows of the base file tell, so that every attempt finds the same. They are looked at only where the limit is near.
+    The first rows of the base file decide, so every attempt finds the same. They are read only where the limit is near.
     """
     base = task.source.base
     if base is None or FOLDED_MAX * memory_of(task.source.base_bytes, task.source.log_bytes) <= task.memory_bytes:
@@ -172,12 +172,12 @@ def unfolds_beyond(task: CompactTask) -> bool:
 
 
 def _brought(counts: MergeCounts) -> int:
-    """How many rows log records brought: they come last. The keys of all others are in the filter of the old base file."""
+    """Return the number of rows that log records brought: they come last, and the old bloom filter lacks their keys."""
     return counts.updated + counts.inserted
 
 
 def _named(task: CompactTask, rows: pa.Table) -> pa.Table:
-    """Rows with the columns of a base file: they keep their commit time and number, and name the file that holds them now."""
+    """Return rows with the columns of a base file; their file name column names the new file."""
     place = task.stored.get_field_index(FILE_NAME)
     if place < 0:
         return rows

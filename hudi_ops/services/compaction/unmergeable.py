@@ -19,10 +19,10 @@ from hudi_ops.timeline.state import TableState
 
 
 def unmergeable(session: Session, state: TableState, candidates: Sequence[Candidate]) -> dict[tuple[str, str], str]:
-    """Say which file groups an execution would refuse, and why.
+    """Return the file groups that an execution would refuse, with the reason.
 
     Args:
-        session: the table's.
+        session: the table.
         state: decides which blocks count.
         candidates: file groups with their log files in the order in which they are merged.
 
@@ -49,7 +49,7 @@ def unmergeable(session: Session, state: TableState, candidates: Sequence[Candid
 
 
 def _ours(session: Session, state: TableState, writers: set[str]) -> set[str]:
-    """Writers whose commits stand in the commit log."""
+    """Return the writers whose commits stand in the commit log."""
     found = set()
     for time in writers:
         instant = state.timeline.find(time)
