@@ -1,4 +1,4 @@
-"""Which engine runs the work, and why: Spark pays only when the work outweighs what it costs to hand it out."""
+"""Choose the engine that runs the work, with the reason. Spark pays only when the work outweighs the cost of distributing it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hudi_ops.engine.protocol import Engine, FrameEngine
 from hudi_ops.errors import InvalidRequest
 
 LOCAL_BYTES_MAX = 512 * 1024 * 1024
-"""Bytes up to which one process is taken: below it, handing work to Spark costs more than the work."""
+"""Work of at most this many bytes runs in one process: distributing it would cost more."""
 
 
 def choose_engine(name: str, incoming_bytes: int | None, given: Engine) -> tuple[Engine, str]:
-    """The engine for an ingest.
+    """Return the engine for an ingest, and the reason.
 
     Args:
         name: `auto`, `local` or `spark`.
@@ -34,7 +34,7 @@ def choose_engine(name: str, incoming_bytes: int | None, given: Engine) -> tuple
 
 
 def refuse_unknown_engine(name: str) -> None:
-    """To be asked before anything is begun.
+    """Refuse a wrong engine name before anything is begun.
 
     Raises:
         InvalidRequest: there is no such engine.
@@ -43,13 +43,13 @@ def refuse_unknown_engine(name: str) -> None:
 
 
 def choose_by_bytes(name: str, size_bytes: int, given: Engine, what: str) -> tuple[Engine, str]:
-    """The engine for work of which the bytes are known.
+    """Return the engine for work of a known size, and the reason.
 
     Args:
         name: `auto`, `local` or `spark`.
-        size_bytes: of what is read.
+        size_bytes: bytes that are read.
         given: the engine that the table was opened with.
-        what: what these bytes are, as it follows their number.
+        what: what these bytes are, for the reason.
 
     Returns:
         The engine, and the reason for people.
@@ -72,9 +72,10 @@ def choose_by_bytes(name: str, size_bytes: int, given: Engine, what: str) -> tup
 
 
 def choose_frame_engine(name: str, frame: Any, given: Engine) -> tuple[Engine, str]:
-    """The engine for an ingest of a PySpark DataFrame: unless told otherwise, the executors that its rows come to life on.
+    """Return the engine for an ingest of a PySpark DataFrame: by default the executors that compute its rows.
 
-    How large it is cannot be told before it is evaluated, which must happen once; Spark's estimates are off by orders.
+    The size of a DataFrame is unknown until it is evaluated, which must happen once; Spark's estimates are off by orders of
+    magnitude.
 
     Args:
         name: `auto`, `local` or `spark`.
@@ -95,12 +96,12 @@ def choose_frame_engine(name: str, frame: Any, given: Engine) -> tuple[Engine, s
         if name == "spark":
             raise InvalidRequest(
                 "a DataFrame of Spark Connect cannot be written on its executors",
-                expected="a classic session, which runs tasks of ours",
+                expected="a classic session, which runs our tasks",
                 found=f"{type(frame).__module__}.{type(frame).__qualname__}",
                 next_step="use engine auto or local, which collect it as Arrow; or a classic session",
             )
-        return local, "a DataFrame of Spark Connect, whose executors run no tasks of ours"
-    reason = "asked for" if name == "spark" else "a DataFrame: its rows are with Spark's executors"
+        return local, "a DataFrame of Spark Connect, whose executors do not run our tasks"
+    reason = "asked for" if name == "spark" else "a DataFrame: Spark's executors hold its rows"
     if isinstance(given, FrameEngine):
         return given, reason
     from hudi_ops.engine.spark import SparkEngine

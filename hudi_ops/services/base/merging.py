@@ -1,4 +1,4 @@
-"""How a state's slices are merged by whoever writes: by the table's rules, with keys as its commit log says they are made."""
+"""Provide the merge rules of writers: the table's merge mode, with the key spec recorded in the commit log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hudi_ops.timeline.state import TableState
 
 
 def merging_of(state: TableState, schema: pa.Schema) -> tuple[MergeRules, BlockInstants]:
-    """The rules, and whose blocks count.
+    """Return the merge rules of a table, and the instants whose blocks count.
 
     Args:
         state: decides what is visible.

@@ -1,7 +1,7 @@
-"""Plans as decisions: publish one in a slot.
+"""Publish a plan in a slot of the commit log.
 
-What a service plans is its own business; here is what every service shares. A plan's instant is taken inside its decision, above
-every request and completion time known, so that no later commit can fall behind it. Who works on it then: `services.takeover`.
+A plan's instant is taken inside its decision, above every request and completion time known, so that no later commit can fall
+below it. `commit.takeover` decides who executes it.
 
 Source: docs/protocol.md §14.
 """
@@ -64,7 +64,7 @@ class Planned(Attempt):
 
 
 def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
-    """Decide that a plan exists, and put its requested file.
+    """Decide a plan, and put its requested file.
 
     Args:
         session: the table's.
@@ -72,11 +72,11 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
         draft: what is planned.
 
     Returns:
-        The plan; nobody has a lease of its instant yet.
+        The plan, without a lease.
 
     Raises:
-        Conflict: a write on the same groups completed since the planner chose its inputs, or a writer without slots undid the plan.
-        Busy: a pending plan works on the same groups, or the lock was not to be had.
+        Conflict: a write on the same groups completed since the planner chose its inputs, or a foreign writer removed the plan.
+        Busy: a pending plan works on the same groups, or the lock was not free in time.
         Cancelled: storage did not say whether the plan was decided, and it was cancelled to settle that.
         OutcomeUnknown: decided or not; the next write settles it.
         Internal: no instant was free.
@@ -101,29 +101,29 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
         )
 
     if draft.revise is not None:
-        # Before the lock is taken: what the commits say that completed meanwhile is known then.
+        # Commits that completed since are read before the lock is taken.
         draft.revise(session.loader.load())
     try:
         decided = session.decide(prepare, f"plan a {action}")
     except (Busy, Cancelled, Conflict):
-        # Nothing landed, and without a lease nobody would be led to these bytes: they go while the name is still held. After any
-        # other error both stay: the lease, once dead, is what leads the next writer to them.
+        # Nothing landed. The payloads go while the lease holds the name: without it no later writer would find them. After any
+        # other error both stay, and the dead lease leads the next writer to them.
         for instant in leases:
             session.drop_refused_payloads(instant)
             session.drop_name(instant)
         raise
     for instant in leases:
         session.drop_lost_payloads(instant, decided, alone=True)
-        # The requested file holds the name from now on. Leases of tries that lost their slot hold nothing.
+        # From now on the requested file holds the name.
         session.drop_name(instant)
     if decided is None or not isinstance(decided.entry, Plan):
         raise Internal(f"no plan was decided for {action}", table=draft.begun.config.name)
     if not decided.applied:
         raise Conflict(
-            "a writer without the commit log undid the plan",
+            "a foreign writer removed the plan",
             table=draft.begun.config.name,
             instant=decided.entry.instant,
-            next_step="run the same call again; check the lock settings of the other writer",
+            next_step="run the same call again; check the lock settings of the foreign writer",
         )
     logger.info("planned %s %s in slot %s", action, decided.entry.instant, decided.slot)
     begun, final = chosen[-1]
@@ -131,7 +131,7 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
 
 
 def refuse_overtaken(session: Session, draft: Draft, state: TableState) -> None:
-    """Refuse a plan whose inputs are no longer all there is: what completed meanwhile would be left out of them.
+    """Refuse a plan that would leave out a write which completed since its inputs were chosen.
 
     Raises:
         Conflict: a write that overlaps completed since the state from which the inputs were chosen.
@@ -151,10 +151,10 @@ def refuse_overtaken(session: Session, draft: Draft, state: TableState) -> None:
 
 
 def refuse_overlapping_plan(session: Session, draft: Draft, state: TableState) -> None:
-    """Refuse a second plan on the same groups: whichever is executed last would undo the other.
+    """Refuse a second plan on the same groups: the one that is executed last would undo the other.
 
     Raises:
-        Busy: a plan that nobody cancelled is pending on them, or cannot be read.
+        Busy: a plan is pending on them and not cancelled, or a pending plan cannot be read.
     """
     for other, inputs in pending_inputs(session.ctx, state):
         if inputs is not None and draft.footprint is not None and not draft.footprint.overlap(inputs):
@@ -173,7 +173,7 @@ def refuse_overlapping_plan(session: Session, draft: Draft, state: TableState) -
 
 
 def _instant(session: Session, state: TableState, leases: list[str]) -> str:
-    """An instant above every time known, whose name nobody else holds; added to `leases`.
+    """Return an instant above every time known, with its lease taken and added to `leases`.
 
     Raises:
         Internal: no instant was free in many tries.
@@ -181,7 +181,7 @@ def _instant(session: Session, state: TableState, leases: list[str]) -> str:
     times = known_times(state.timeline, state.log)
     for _ in range(INSTANTS_TRIED_MAX):
         instant = session.next_time(times, state)
-        # An attempt may have its lease, and not be on the timeline yet.
+        # An attempt may hold the lease of a time without being on the timeline yet.
         if instant in leases or take_named_lease(session.ctx, instant, "plan"):
             leases[:] = [*(one for one in leases if one != instant), instant]
             return instant

@@ -1,4 +1,4 @@
-"""The file groups that a write meets: as they are visible in one state, each partition listed once, outside the lock."""
+"""List the visible file slices of one state; each partition is listed once, outside the lock."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from hudi_ops.view.slices import Slice
 
 
 def live_slices(session: Session, state: TableState, partitions: Sequence[str] | None = None) -> list[Slice]:
-    """The visible file groups of partitions, by partition path and file id.
+    """Return the visible slices of partitions, by partition path and file id.
 
-    All of them are listed by the metadata table, where there is one that has every completed write. The partitions of a write are
-    listed on storage: they are few, and a group that the metadata table should ever lack is then met, and not made twice.
+    All partitions together are listed by the metadata table, if it has every completed write. The partitions of a write are few and
+    are listed on storage: a group that a damaged metadata table lacks would otherwise be created twice.
 
     Args:
         session: the table.
         state: decides what is visible.
-        partitions: paths to look into; None for all.
+        partitions: paths; None: all.
 
     Raises:
         Corrupt: a file is lost that a completed write names.
-        Conflict: a file was removed while the table was looked at.
+        Conflict: a file was removed while the table was listed.
     """
     storage, config = session.ctx.storage, state.config
     engine = session.ctx.local_engine
@@ -46,12 +46,12 @@ def live_slices(session: Session, state: TableState, partitions: Sequence[str] |
 def live_buckets(
     session: Session, state: TableState, groups: Sequence[tuple[str, int]]
 ) -> dict[tuple[str, int], Slice]:
-    """The slice of each bucket in the partitions of a write.
+    """Return the slice of each bucket in the partitions of a write.
 
     Args:
         session: the table.
         state: decides what is visible.
-        groups: (partition path, bucket) of everything that is to be written.
+        groups: (partition path, bucket) of all rows to write.
 
     Raises:
         Unsupported: a file group is of a bucket that the table does not have.
@@ -64,7 +64,9 @@ def live_buckets(
 
 
 def _refuse_other_count(state: TableState, live: dict[tuple[str, int], Slice]) -> None:
-    """Another program counts otherwise, perhaps since before the table was adopted: what either writes the other misses.
+    """Refuse a table whose file groups belong to another number of buckets.
+
+    A foreign writer with another number would miss our rows, and we would miss its rows.
 
     Raises:
         Unsupported: a file group of a bucket that the table does not have.

@@ -27,8 +27,8 @@ from hudi_ops.metadata.writer.begin import Beginning, begin_groups, complete_beg
 from hudi_ops.metadata.writer.building import Building, groups_of
 from hudi_ops.metadata.writer.commit import ACTION
 from hudi_ops.metadata.writer.delta import log_files
-from hudi_ops.services.base.diff import Look, change_between, look
 from hudi_ops.services.base.engine import choose_by_bytes, refuse_unknown_engine
+from hudi_ops.services.indexing.diff import TableSnapshot, diff, snapshot
 from hudi_ops.services.indexing.drop import drop_metadata, without_partitions
 from hudi_ops.services.indexing.rebuild import built_anew
 from hudi_ops.services.indexing.reserve import clear_build, refuse_unbuildable, take_place, wanted_partitions
@@ -137,7 +137,7 @@ def build_metadata(
     if not wanted:
         note = f"nothing to build, {', '.join(state.config.metadata_partitions)} are there; --again builds them anew"
         return BuildResult(state.config.name, None, (), dry_run=dry_run, note=note)
-    first = look(session, state)
+    first = snapshot(session, state)
     chosen = choose_by_bytes(engine, first.size_bytes, session.ctx.engine, "to read")
     result = BuildResult(
         state.config.name,
@@ -176,7 +176,7 @@ def _build(
             reader = FactReader(session, state, engine, keeper.check, progress, schema, wanted, statistics)
             build = _Build(session, wanted, state, place.instant, building, reader)
             put_properties(session.ctx.storage, state.config, session.ctx.clock.now_ms())
-            seen = look(session, state)
+            seen = snapshot(session, state)
             _begin(build, seen)
             defined = with_definitions(definitions, wanted, statistics.columns, state.config.version)
             session.ctx.storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions(defined))
@@ -195,7 +195,7 @@ def _build(
     )
 
 
-def _begin(build: _Build, seen: Look) -> None:
+def _begin(build: _Build, seen: TableSnapshot) -> None:
     """Put the first files of all partitions, with what the table holds at one look."""
     files = list(seen.visible.values())
     facts = build.reader.facts(files)
@@ -209,7 +209,7 @@ def _begin(build: _Build, seen: Look) -> None:
         build.stats += begin_groups(build.session.ctx.storage, beginning, now_ms)
 
 
-def _complete(build: _Build, seen: Look, check: Callable[[], None]) -> int:
+def _complete(build: _Build, seen: TableSnapshot, check: Callable[[], None]) -> int:
     """Add what completes meanwhile, until a decision finds nothing new.
 
     Returns:
@@ -224,7 +224,7 @@ def _complete(build: _Build, seen: Look, check: Callable[[], None]) -> int:
         check()
         state = build.session.loader.load()
         refuse_changed_columns(build.session, build.begun, state)
-        after = look(build.session, state, seen)
+        after = snapshot(build.session, state, seen)
         _add(build, seen, after, rounds + 1)
         seen = after
     raise Conflict(
@@ -235,9 +235,9 @@ def _complete(build: _Build, seen: Look, check: Callable[[], None]) -> int:
     )
 
 
-def _add(build: _Build, before: Look, after: Look, number: int) -> None:
+def _add(build: _Build, before: TableSnapshot, after: TableSnapshot, number: int) -> None:
     """Put one more log file of the build's instant into each group that changed."""
-    change = change_between(before, after)
+    change = diff(before, after)
     build.reader.state = after.state
     facts = build.reader.facts(list(change.new))
     keys, gone = build.reader.moved(change.slices)
@@ -262,7 +262,7 @@ def _put_logs(build: _Build, records: Records, number: int) -> None:
         build.stats.append(stat)
 
 
-def _decided(build: _Build, seen: Look) -> bool:
+def _decided(build: _Build, seen: TableSnapshot) -> bool:
     """Name the partitions, if nothing completed since the look."""
     session = build.session
     doubled = build.reader.doubled_keys()

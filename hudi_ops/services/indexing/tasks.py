@@ -21,7 +21,7 @@ from hudi_ops.metadata.definitions import Statistics
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.records.records import no_keys
 from hudi_ops.metadata.writer.building import KeysAt, without
-from hudi_ops.services.base.diff import Group
+from hudi_ops.services.indexing.diff import Group
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile

@@ -1,4 +1,7 @@
-"""What a table holds at one look, and what changed since the look before: for who builds its metadata table while others write."""
+"""Take snapshots of a table's files and slices, and compare two of them.
+
+Index builds use the difference to catch up with concurrent writes.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ Group = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Look:
-    """A table as it was: sizes of all files that count, by partition path and name, and the slices that readers see."""
+class TableSnapshot:
+    """A table at one moment: sizes of all files that count, by partition path and name, and the slices that readers see."""
 
     state: TableState
     files: Mapping[str, Mapping[str, int]]
@@ -31,28 +34,28 @@ class Look:
 
     @property
     def completed(self) -> frozenset[Instant]:
-        """Whatever had completed by then, and may have changed files."""
+        """Return the instants that had completed by then and may have changed files."""
         return changing(self.state.timeline)
 
     @property
     def visible(self) -> dict[str, DataFile]:
-        """Files of the slices, by path."""
+        """Return the files of the slices, by path."""
         return {file.path: file for one in self.slices.values() for file in files_of_slice(one)}
 
     @property
     def size_bytes(self) -> int:
-        """Of the files of the slices."""
+        """Return the bytes of the files of the slices."""
         return sum(file.size_bytes for file in self.visible.values())
 
 
 @dataclass(frozen=True)
-class Change:
-    """What changed between two looks.
+class TableDiff:
+    """What changed between two snapshots.
 
     Attributes:
-        files: added and removed ones, by partition path.
-        new: files that readers see since.
-        slices: those of the groups that changed, before and after; None where there was, or is, none.
+        files: added and removed files, by partition path.
+        new: files that readers see now and did not see before.
+        slices: slices of the groups that changed, before and after; None where a group has none.
     """
 
     files: Mapping[str, FileChanges]
@@ -61,21 +64,21 @@ class Change:
 
 
 def files_of_slice(one: Slice) -> list[DataFile]:
-    """Its base file and its log files."""
+    """Return the base file and the log files of a slice."""
     return [*([one.base] if one.base is not None else []), *one.logs]
 
 
-def look(session: Session, state: TableState, before: Look | None = None) -> Look:
-    """Look at a table.
+def snapshot(session: Session, state: TableState, before: TableSnapshot | None = None) -> TableSnapshot:
+    """Take a snapshot of a table.
 
     Args:
         session: the table.
-        state: decides what counts; read before.
-        before: an earlier look; then only partitions that were touched since are listed.
+        state: decides what counts; read before the listing.
+        before: an earlier snapshot; then only partitions that were touched since are listed.
 
     Raises:
         Corrupt: a file is lost that a completed write names.
-        Conflict: a file was removed while the table was looked at.
+        Conflict: a file was removed while the snapshot was taken.
     """
     engine = session.ctx.local_engine
     listing = StorageListing(session.ctx.storage, is_partitioned=is_partitioned(state.config), engine=engine)
@@ -91,12 +94,12 @@ def look(session: Session, state: TableState, before: Look | None = None) -> Loo
     slices = {(one.partition_path, one.file_id): one for one in moment.slices(listed, listing.source)}
     if before is not None and touched is not None:
         kept = {group: one for group, one in before.slices.items() if group[0] not in touched}
-        return Look(state, {**before.files, **files}, {**kept, **slices})
-    return Look(state, files, slices)
+        return TableSnapshot(state, {**before.files, **files}, {**kept, **slices})
+    return TableSnapshot(state, files, slices)
 
 
-def change_between(before: Look, after: Look) -> Change:
-    """What changed between two looks."""
+def diff(before: TableSnapshot, after: TableSnapshot) -> TableDiff:
+    """Compare two snapshots."""
     files = {}
     for path in before.files.keys() | after.files.keys():
         old, new = before.files.get(path, {}), after.files.get(path, {})
@@ -106,15 +109,15 @@ def change_between(before: Look, after: Look) -> Change:
     seen = before.visible.keys()
     groups = sorted(before.slices.keys() | after.slices.keys())
     slices = [(before.slices.get(group), after.slices.get(group)) for group in groups]
-    return Change(
+    return TableDiff(
         files,
         tuple(file for path, file in after.visible.items() if path not in seen),
         tuple((old, new) for old, new in slices if old != new),
     )
 
 
-def _touched(session: Session, before: Look, state: TableState) -> frozenset[str] | None:
-    """Partitions with other files than before; None when that cannot be told from what completed since."""
+def _touched(session: Session, before: TableSnapshot, state: TableState) -> frozenset[str] | None:
+    """Return partitions whose files changed; None when the instants that completed since do not say."""
     now = changing(state.timeline)
     gone = before.completed - now
     if any(one.time >= state.timeline.start for one in gone):
