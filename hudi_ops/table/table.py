@@ -14,16 +14,19 @@ from hudi_ops.concurrency.lock.locks import LockProvider
 from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import OpenOptions, TableDefinition, WriterOptions, merged, split_keywords
+from hudi_ops.config.requests import unknown_keyword
 from hudi_ops.config.table import TableConfig, index_kind, table_type_of
 from hudi_ops.config.tables_file import TableLocation
 from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, LogFormat, checked_format
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
+from hudi_ops.errors import InvalidRequest
 from hudi_ops.read.plan import Opened
 from hudi_ops.services.create.adopt import Adoption, adopt_table
 from hudi_ops.services.create.adoption import Adopter, Terms
-from hudi_ops.services.create.create import Definition, create_table
+from hudi_ops.services.create.create import create_table
+from hudi_ops.services.create.definition import Definition
 from hudi_ops.services.create.protect_lock import protect_lock
 from hudi_ops.services.recovery.attempts import RecoverResult, RollbackResult, recover_table, rollback_write
 from hudi_ops.services.write.operations import DELETE_PARTITION, TRUNCATE, WriteOperation
@@ -211,11 +214,9 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
         *,
         query: str = "snapshot",
         listing: str = "auto",
-        since: str | None = None,
-        until: str | None = None,
-        fence: bool = False,
+        **changes: Any,
     ) -> Any:
-        """The table as a DataFrame of PySpark, through the data source `hudi_ops`; rows go from files to executors.
+        """Return the table as a DataFrame of PySpark, through the data source `hudi_ops`; executors read the files.
 
         It shows the table as it is when an action runs; `as_of` pins it. With `since`, `until` or `fence` it shows changes, and
         `until` pins them: take `changes(since)` first, and its checkpoint as `until`.
@@ -227,19 +228,20 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
             as_of: as in `read`.
             query: as in `read`.
             listing: as in `read`.
-            since: as in `changes`; `earliest` for all that the timeline tells.
-            until: as in `changes`.
-            fence: as in `changes`.
+            changes: `since` (`earliest`: all changes on the timeline), `until` and `fence`, as in `changes`.
 
         Raises:
-            InvalidRequest: as `read` and `changes` do, or changes as of an instant.
+            InvalidRequest: as `read` and `changes` do, changes as of an instant, or an unknown keyword.
             Unsupported: how log files are merged is not known here, or Spark has no type for a column.
         """
         from hudi_ops.datasource import frame_of
 
         options = {"where": where, "as_of": self._instant_of(as_of), "query": query, "listing": listing}
-        of_changes = {"since": since, "until": until, "fence": "true" if fence else None}
-        return frame_of(spark, self._ctx.storage, columns, {**options, **of_changes})
+        for name in changes.keys() - {"since", "until", "fence"}:
+            error: InvalidRequest = unknown_keyword(name, ["since", "until", "fence", *options])
+            raise error
+        fence = "true" if changes.pop("fence", False) else None
+        return frame_of(spark, self._ctx.storage, columns, {**options, **changes, "fence": fence})
 
     def delete_partition(self, paths: Sequence[str], *, dry_run: bool = False) -> RemovalResult:
         """Remove the rows of whole partitions, in one commit; earlier instants still show them.

@@ -16,7 +16,8 @@ from hudi_ops.context import TableContext
 from hudi_ops.engine import spark as spark_module
 from hudi_ops.engine.spark import SparkEngine
 from hudi_ops.errors import Conflict, InvalidRequest, Unavailable
-from hudi_ops.services.create.create import Definition, create_table
+from hudi_ops.services.create.create import create_table
+from hudi_ops.services.create.definition import Definition
 from hudi_ops.services.write import ingest as ingest_module
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.table.table import Table

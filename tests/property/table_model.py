@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from hudi_ops.config.table import IndexKind
 from hudi_ops.config.write_settings import FileSizes
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.services.create.create import Definition, create_table
+from hudi_ops.services.create.create import create_table
+from hudi_ops.services.create.definition import Definition
 from hudi_ops.services.write.ingest import IngestResult
 from hudi_ops.services.write.remove import RemovalResult
 from hudi_ops.table.table import Table

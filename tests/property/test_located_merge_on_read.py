@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from hudi_ops.config.write_settings import FileSizes
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.services.create.create import Definition, create_table
+from hudi_ops.services.create.create import create_table
+from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock

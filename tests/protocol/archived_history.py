@@ -9,7 +9,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hudi_ops.services.create.create import Definition, create_table
+from hudi_ops.services.create.create import create_table
+from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock

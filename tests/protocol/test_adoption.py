@@ -11,7 +11,8 @@ import pytest
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Conflict, Corrupt, HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.services.create.adoption import Terms
-from hudi_ops.services.create.create import Definition, create_table
+from hudi_ops.services.create.create import create_table
+from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock

@@ -12,7 +12,8 @@ import pytest
 from hudi_ops.errors import Corrupt
 from hudi_ops.read.plan import plan_read, request_of
 from hudi_ops.read.scan import Scan
-from hudi_ops.services.create.create import Definition, create_table
+from hudi_ops.services.create.create import create_table
+from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage

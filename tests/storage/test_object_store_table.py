@@ -22,7 +22,8 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import HudiOpsError
-from hudi_ops.services.create.create import Definition, create_table
+from hudi_ops.services.create.create import create_table
+from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage import bucket
 from hudi_ops.storage.object_store import ObjectStorage
 from hudi_ops.testing.clock import ManualClock

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -16,21 +15,17 @@ from hudi_ops.commit.apply.properties import fold_properties
 from hudi_ops.commit.first_commit import ensure_first_commit
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_index
-from hudi_ops.config.key_generators import KeyGenerator, TimePartition, check_time_partition, key_generator_type
-from hudi_ops.config.new_table import new_table_properties
+from hudi_ops.config.key_generators import check_time_partition, key_generator_type
 from hudi_ops.config.table import (
     BACKUP_PATH,
     INDEX_DEFINITIONS_PATH,
     PROPERTIES_PATH,
-    IndexKind,
     TableConfig,
     TableFacts,
-    TableType,
 )
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.formats.arrow_types import table_columns
 from hudi_ops.formats.avro.schema import to_avro
-from hudi_ops.formats.properties import table_checksum
 from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, partition_paths, record_keys
 from hudi_ops.metadata.index_definitions import (
     column_stats_definition,
@@ -42,6 +37,8 @@ from hudi_ops.metadata.records.column_stats import default_index_version
 from hudi_ops.metadata.records.file_lists import listing_records
 from hudi_ops.metadata.records.partitions import MetadataPartition, default_groups
 from hudi_ops.metadata.writer.begin import Beginning, begin_metadata
+from hudi_ops.services.create.definition import Definition
+from hudi_ops.services.create.new_properties import new_table_properties
 from hudi_ops.storage.claim import claim, ensure
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.log.commit_log import Log, read_slot, slot_path
@@ -49,44 +46,6 @@ from hudi_ops.timeline.log.entries import Properties, decision_id_of, encode_ent
 from hudi_ops.timeline.names import instant_of_ms
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Definition:
-    """A table to be made. `schema` holds its columns without meta columns; `buckets` counts per partition, with the bucket index.
-
-    `time` says how a column becomes a path, for the key generator `timestamp`. `metadata` gives it a metadata table, with the
-    partitions that Apache Hudi's tables get by default.
-    """
-
-    name: str
-    schema: pa.Schema
-    record_key: tuple[str, ...]
-    partition_by: tuple[str, ...] = ()
-    ordering: str | None = None
-    table_type: TableType = "COPY_ON_WRITE"
-    buckets: int = 1
-    url_encode: bool = True
-    version: int = 9
-    key_generator: KeyGenerator = "auto"
-    hive_style: bool = True
-    meta_fields: bool = True
-    time: TimePartition | None = None
-    metadata: bool = False
-    index: IndexKind = "simple_bucket"
-
-    @property
-    def metadata_partitions(self) -> tuple[MetadataPartition, ...]:
-        """In the order in which they begin. A table without partitions has no statistics of partitions."""
-        if not self.metadata:
-            return ()
-        of_partitions, keys = MetadataPartition.PARTITION_STATS, MetadataPartition.RECORD_INDEX
-        return (
-            MetadataPartition.FILES,
-            MetadataPartition.COLUMN_STATS,
-            *((keys,) if self.index == keys else ()),
-            *((of_partitions,) if self.partition_by else ()),
-        )
 
 
 def create_table(session: Session, definition: Definition) -> bool:
@@ -99,22 +58,8 @@ def create_table(session: Session, definition: Definition) -> bool:
         InvalidRequest: the definition cannot be a table, or another table lies there.
     """
     schema = check_definition(definition)
-    properties = new_table_properties(
-        name=definition.name,
-        table_type=definition.table_type,
-        version=definition.version,
-        record_key=definition.record_key,
-        partition_by=definition.partition_by,
-        ordering=definition.ordering,
-        key_generator=_generator_of(definition),
-        time=definition.time,
-        hive_style=definition.hive_style,
-        url_encode=definition.url_encode,
-        meta_fields=definition.meta_fields,
-        create_schema=json.dumps(to_avro(schema, definition.name), separators=(",", ":")),
-        checksum=table_checksum(definition.name),
-        metadata_partitions=definition.metadata_partitions,
-    )
+    columns = json.dumps(to_avro(schema, definition.name), separators=(",", ":"))
+    properties = new_table_properties(definition, _generator_of(definition), columns)
     config = TableConfig.from_properties(properties)
     facts = TableFacts(
         index=definition.index,

@@ -8,7 +8,8 @@ from functools import cache
 
 import pyarrow as pa
 
-from hudi_ops.services.create.create import Definition, create_table
+from hudi_ops.services.create.create import create_table
+from hudi_ops.services.create.definition import Definition
 from hudi_ops.services.write.operations import WriteOperation, parse_operation
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table

@@ -1,16 +1,18 @@
-"""The properties of a new table, versions 8 and 9 (docs/format.md §1.5)."""
+"""Make the properties of a new table, versions 8 and 9 (docs/format.md §1.5)."""
 
 from __future__ import annotations
 
-from hudi_ops.config.key_generators import TimePartition
+from collections.abc import Sequence
+
 from hudi_ops.config.table import (
     INDEX_DEFINITIONS,
     INDEX_DEFINITIONS_PATH,
     METADATA_PARTITIONS,
     METADATA_PARTITIONS_INFLIGHT,
-    TableType,
 )
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.formats.properties import table_checksum
+from hudi_ops.services.create.definition import Definition
 
 # Version 8 says how rows are merged three times over, and Apache Hudi checks that the three agree (docs/format.md §1.5).
 _MERGE_OF_VERSION_8 = {
@@ -25,79 +27,57 @@ _MERGE_OF_VERSION_8 = {
 }
 
 
-def new_table_properties(
-    *,
-    name: str,
-    table_type: TableType,
-    version: int,
-    record_key: tuple[str, ...],
-    partition_by: tuple[str, ...],
-    ordering: str | None,
-    key_generator: str,
-    time: TimePartition | None,
-    hive_style: bool,
-    url_encode: bool,
-    meta_fields: bool,
-    create_schema: str,
-    checksum: str,
-    metadata_partitions: tuple[str, ...] = (),
-) -> dict[str, str]:
-    """Every property of a new table (docs/format.md §1.5).
+def new_table_properties(definition: Definition, key_generator: str, create_schema: str) -> dict[str, str]:
+    """Return every property of a new table (docs/format.md §1.5).
 
     Args:
-        name: of the table.
-        table_type: copy-on-write or merge-on-read.
-        version: 8 or 9.
-        record_key: key fields.
-        partition_by: partition fields.
-        ordering: ordering field.
+        definition: of the table.
         key_generator: value of `hoodie.table.keygenerator.type`.
-        time: how a column becomes a path, for the time-based key generator.
-        hive_style: folders read `field=value`.
-        url_encode: escape what a folder's name must not hold.
-        meta_fields: whether base files carry meta columns.
         create_schema: Avro JSON without meta columns.
-        checksum: of the table's name.
-        metadata_partitions: of its metadata table; empty: it has none.
 
     Raises:
         InvalidRequest: a name that not every reader could open.
     """
+    name, ordering, version, time = definition.name, definition.ordering, definition.version, definition.time
     _check_name(name)
     mode = "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING"
     properties = {
         "hoodie.table.name": name,
-        "hoodie.table.type": table_type,
+        "hoodie.table.type": definition.table_type,
         "hoodie.table.version": str(version),
         "hoodie.table.initial.version": str(version),
         "hoodie.timeline.layout.version": "2",
         "hoodie.timeline.path": "timeline",
         "hoodie.timeline.history.path": "history",
         "hoodie.archivelog.folder": "history",
-        "hoodie.table.recordkey.fields": ",".join(record_key),
+        "hoodie.table.recordkey.fields": ",".join(definition.record_key),
         "hoodie.table.keygenerator.type": key_generator,
         "hoodie.record.merge.mode": mode,
-        "hoodie.datasource.write.hive_style_partitioning": str(hive_style).lower(),
-        "hoodie.datasource.write.partitionpath.urlencode": str(url_encode).lower(),
+        "hoodie.datasource.write.hive_style_partitioning": str(definition.hive_style).lower(),
+        "hoodie.datasource.write.partitionpath.urlencode": str(definition.url_encode).lower(),
         "hoodie.datasource.write.drop.partition.columns": "false",
-        "hoodie.populate.meta.fields": str(meta_fields).lower(),
+        "hoodie.populate.meta.fields": str(definition.meta_fields).lower(),
         "hoodie.table.base.file.format": "PARQUET",
         "hoodie.table.timeline.timezone": "UTC",
         "hoodie.table.create.schema": create_schema,
-        "hoodie.table.checksum": checksum,
+        "hoodie.table.checksum": table_checksum(name),
     }
     if version >= 9:
         properties["hoodie.table.format"] = "native"
     else:
         properties |= _MERGE_OF_VERSION_8[mode]
-    if partition_by:
-        properties["hoodie.table.partition.fields"] = ",".join(partition_by)
+    if definition.partition_by:
+        properties["hoodie.table.partition.fields"] = ",".join(definition.partition_by)
     if ordering:
         properties["hoodie.table.ordering.fields" if version >= 9 else "hoodie.table.precombine.field"] = ordering
-    return properties | _metadata_properties(metadata_partitions) | (time.properties() if time is not None else {})
+    return (
+        properties
+        | _metadata_properties(definition.metadata_partitions)
+        | (time.properties() if time is not None else {})
+    )
 
 
-def _metadata_properties(partitions: tuple[str, ...]) -> dict[str, str]:
+def _metadata_properties(partitions: Sequence[str]) -> dict[str, str]:
     if not partitions:
         return {}
     return {
@@ -108,10 +88,10 @@ def _metadata_properties(partitions: tuple[str, ...]) -> dict[str, str]:
 
 
 def _check_name(name: str) -> None:
-    """Refuse what is not plain ASCII, or has control characters.
+    """Refuse a name that is not plain ASCII or has control characters.
 
     Raises:
-        InvalidRequest: it is.
+        InvalidRequest: names the table.
     """
     if not name.isascii() or not name.isprintable() or not name.strip() or any(c in name for c in "/\\ "):
         raise InvalidRequest(
