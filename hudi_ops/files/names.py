@@ -1,4 +1,4 @@
-"""Names of data files: what they say, and how ours are made (docs/format.md §6.1)."""
+"""Names of data files: parsing, and making new ones (docs/format.md §6.1)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _NAMESPACE = uuid.UUID("8f3d3a2e-5d0f-4c55-9a51-7f0c1f4be9a4")
 
 @dataclass(frozen=True, slots=True)
 class DataFileName:
-    """What a data file's name says; `instant` is the request time of its writer (of its base file, for version 6 logs).
+    """Parts of a data file's name.
 
-    `version` counts the log files of one instant from 1 (of one slice, in version 6), and is 0 of a base file; `token` is the
-    writer's, empty where the name has none.
+    `instant` is the request time of its writer (of its base file, for version 6 logs). `version` counts the log files of one
+    instant from 1 (of one slice, in version 6), and is 0 for a base file; `token` is the writer's, empty where the name has
+    none.
     """
 
     file_id: str
@@ -30,7 +31,7 @@ class DataFileName:
 
 
 def parse_data_file(name: str) -> DataFileName | None:
-    """Read a base or log file name; None for anything else that lies in a partition."""
+    """Parse a base or log file name; None for any other file of a partition."""
     match = _BASE.fullmatch(name)
     if match:
         return DataFileName(match["file_id"], match["instant"], is_log=False, token=match["token"])
@@ -48,7 +49,9 @@ def parse_data_file(name: str) -> DataFileName | None:
 
 
 def log_order(name: DataFileName) -> tuple[str, int, str, bool]:
-    """Sort key of the log files of a slice: the order in which they are merged, that of requests, not of completions.
+    """Return the sort key of a log file of a slice.
+
+    Log files are merged in the order of requests, not of completions.
 
     Source: docs/format.md §6.1.
     """
@@ -56,7 +59,7 @@ def log_order(name: DataFileName) -> tuple[str, int, str, bool]:
 
 
 def log_file_name(file_id: str, instant: str, version: int, token: str) -> str:
-    """Name of a log file.
+    """Return the name of a log file.
 
     >>> log_file_name("00000000-29e7-46c2-bb51-410f3cddd473-0", "20261121021726755", 1, "0-1830-3504")
     '.00000000-29e7-46c2-bb51-410f3cddd473-0_20261121021726755.log.1_0-1830-3504'
@@ -71,7 +74,7 @@ def log_file_name(file_id: str, instant: str, version: int, token: str) -> str:
 
 
 def base_file_name(file_id: str, group_number: int, epoch: int, instant: str) -> str:
-    """Name of a base file of ours.
+    """Return the name of a new base file.
 
     It follows from file group, instant and epoch alone, so that every attempt of a task writes the same name. `group_number`
     stands where Apache Hudi puts the number of a task's partition; the epoch stands for its stage.
@@ -80,19 +83,23 @@ def base_file_name(file_id: str, group_number: int, epoch: int, instant: str) ->
 
 
 def bucket_file_id(table_id: str, partition_path: str, bucket: int, instant: str) -> str:
-    """File id of a bucket's first file: eight digits of the bucket, the rest from a name-based UUID (docs/format.md §10.1)."""
+    """Return the file id of a bucket's first file.
+
+    It has eight digits of the bucket, the rest is from a name-based UUID (docs/format.md §10.1).
+    """
     name = uuid.uuid5(_NAMESPACE, f"{table_id}/{partition_path}/{bucket}/{instant}")
     return f"{bucket:08d}{str(name)[8:]}-0"
 
 
 def group_file_id(table_id: str, partition_path: str, number: int, instant: str) -> str:
-    """File id of the `number`-th group that a write begins in a partition, where keys are looked up: a UUID from its name.
+    """Return the file id of the `number`-th group that a write begins in a partition.
 
-    It says nothing but its writer, so that every attempt of a task writes the same one (docs/format.md §6.1).
+    It is for tables with key look-ups. The id is a name-based UUID that names nothing but its writer, so that every attempt
+    of a task writes the same one (docs/format.md §6.1).
     """
     return f"{uuid.uuid5(_NAMESPACE, f'{table_id}/{partition_path}/new {number}/{instant}')}-0"
 
 
 def data_path(partition_path: str, name: str) -> str:
-    """Path of a data file below the table's root."""
+    """Return the path of a data file below the table's root."""
     return f"{partition_path}/{name}" if partition_path else name

@@ -1,4 +1,7 @@
-"""Base files: Parquet with Apache Hudi's footer. Bytes are made in memory and put in one go, so no reader meets half a file."""
+"""Base files: Parquet with Apache Hudi's footer.
+
+Bytes are made in memory and put in one request, so no reader sees half a file.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from hudi_ops.kernels.statistics import key_range
 from hudi_ops.storage.protocol import Storage
 
 BLOOM_HEADROOM = 1.5
-"""A new filter is sized for this many times its keys, so that rewrites can carry it over and add to it."""
+"""Factor by which a new filter exceeds its keys, so that rewrites can carry it over and add to it."""
 
 ROW_GROUP_ROWS = 1_000_000
 
@@ -35,7 +38,10 @@ they refuse to read any date before 1582, such as the sentinel 0001-01-01; Hudi'
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """How Parquet is written; defaults were measured: dictionaries on unique columns are the cost."""
+    """Settings of the Parquet writer.
+
+    The defaults were measured: dictionaries on unique columns are the cost.
+    """
 
     compression: str = "zstd"
     compression_level: int = 1
@@ -52,14 +58,14 @@ BROKEN = (
     OSError,
     UnicodeDecodeError,
 )
-"""What Arrow raises for broken bytes of a Parquet file, and for a disk that fails; `fail_reading` tells them apart."""
+"""Errors that Arrow raises for broken bytes of a Parquet file, and for a disk that fails; `fail_reading` distinguishes them."""
 
 
 class BaseFileReader:
-    """One open base file.
+    """Open base file.
 
     Args:
-        storage: where it lies.
+        storage: storage of the table.
         path: below the table's root.
         keep_encoded: give columns of few values dictionary-encoded, as rewrites carry them over; see `repeated_columns`.
 
@@ -80,7 +86,7 @@ class BaseFileReader:
 
     @property
     def path(self) -> str:
-        """Where it lies below the table's root."""
+        """Path below the table's root."""
         return self._path
 
     @property
@@ -100,19 +106,19 @@ class BaseFileReader:
 
     @property
     def footer(self) -> BaseFileFooter:
-        """Bloom filter, key range and Avro schema, as far as they are there."""
+        """Bloom filter, key range and Avro schema, as far as the file has them."""
         return parquet_footer.decode(self._file.metadata.metadata, self._path)
 
     def might_hold(self, keys: pa.ChunkedArray) -> bool:
-        """Whether any of these record keys may be in the file: asked of the footer alone, its key range first."""
+        """Return whether any of these record keys may be in the file, by its footer alone."""
         return self.footer.might_hold(keys)
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """The named columns that the file has, all rows.
+        """Read all rows of the named columns that the file has.
 
         Raises:
             Corrupt: a page cannot be decoded.
-            Unavailable: the storage did not give it.
+            Unavailable: the storage did not deliver it.
         """
         wanted = None if columns is None else [name for name in columns if name in self.schema.names]
         try:
@@ -121,11 +127,11 @@ class BaseFileReader:
             fail_reading(self._path, error)
 
     def head(self, rows: int, columns: Sequence[str]) -> pa.Table:
-        """The named columns that the file has, of its first rows.
+        """Read the first rows of the named columns that the file has.
 
         Raises:
             Corrupt: a page cannot be decoded.
-            Unavailable: the storage did not give it.
+            Unavailable: the storage did not deliver it.
         """
         wanted = [name for name in columns if name in self.schema.names]
         try:
@@ -137,14 +143,14 @@ class BaseFileReader:
 
 
 def fail_reading(path: str, error: Exception) -> NoReturn:
-    """Arrow could not read a file.
+    """Raise the error for a file that Arrow could not read.
 
     Raises:
         Unavailable: the disk failed: such an `OSError` carries a number, those that Arrow raises for broken bytes do not.
         Corrupt: the bytes are broken.
     """
     if getattr(error, "errno", None) is not None:
-        raise Unavailable(f"{path} could not be read: {error}", next_step="see to the disk, then try again") from error
+        raise Unavailable(f"{path} could not be read: {error}", next_step="check the disk, then try again") from error
     raise Corrupt(
         f"{path} is not a readable Parquet file: {error}",
         expected="a Parquet base file",
@@ -153,12 +159,13 @@ def fail_reading(path: str, error: Exception) -> NoReturn:
 
 
 def conform(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
-    """Rows of an older file in the table's schema of now: columns by name, new ones null, widened ones cast.
+    """Convert rows of an older file to the table's present schema.
 
-    A dictionary-encoded column stays so where its values have the right type.
+    Columns are matched by name; new ones are null, widened ones cast. A dictionary-encoded column stays so where its values
+    have the right type.
 
     Raises:
-        Corrupt: a column cannot be cast to what the table's schema says.
+        Corrupt: a column cannot be cast to the type in the table's schema.
     """
     columns = []
     for field in schema:
@@ -181,12 +188,12 @@ def conform(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
 
 
 def with_meta(schema: pa.Schema) -> pa.Schema:
-    """The schema of a base file: meta columns, then the table's own."""
+    """Return the schema of a base file: meta columns, then the table's own."""
     return pa.schema([*meta_schema(), *schema])
 
 
 def stored_schema(schema: pa.Schema, meta_fields: bool) -> pa.Schema:
-    """The columns that a base file of ours holds.
+    """Return the columns of a base file that this library writes.
 
     Args:
         schema: the table's own columns.
@@ -198,7 +205,7 @@ def stored_schema(schema: pa.Schema, meta_fields: bool) -> pa.Schema:
 
 
 def stored_avro_schema(schema: pa.Schema, table_name: str, meta_fields: bool) -> str:
-    """The Avro schema, as JSON, that the footer of a base file and the headers of log blocks carry.
+    """Return the Avro schema, as JSON, for base file footers and log block headers.
 
     Args:
         schema: the table's own columns.
@@ -217,7 +224,9 @@ def stored_avro_schema(schema: pa.Schema, table_name: str, meta_fields: bool) ->
 def bloom_of(
     keys: pa.ChunkedArray, fpp: float, carried: BloomFilter | None, added: pa.ChunkedArray | None
 ) -> BloomFilter:
-    """The filter of a new file; hashing every key again would cost as much as the write itself, so a rewrite adds to the old one.
+    """Return the bloom filter of a new file.
+
+    Hashing every key again would cost as much as the write itself, so a rewrite adds to the old filter.
 
     Args:
         keys: all record keys of the new file.
@@ -238,7 +247,7 @@ def encode_base_file(
     added_keys: pa.ChunkedArray | None = None,
     previous: pq.FileMetaData | None = None,
 ) -> pa.Buffer:
-    """The bytes of a base file; equal input gives equal bytes.
+    """Encode a base file; equal input gives equal bytes.
 
     Args:
         rows: meta columns first, then the table's columns; a dictionary-encoded one is written with the type of its values.

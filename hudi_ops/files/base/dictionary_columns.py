@@ -1,4 +1,7 @@
-"""Which columns of a base file get a dictionary: told by the file that is replaced, else by how often values repeat in a sample."""
+"""Choice of the base file columns that get a dictionary.
+
+The replaced file decides, else the number of repeated values in a sample.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,20 @@ _TAKEN_BYTES_MAX = 1 << 30
 """Arrow's take joins the pieces of a column first, and fails where they hold 2 GiB of text together; a filter does not."""
 
 GROWTH_MAX = 2.0
-"""A file that grew by more than this is looked at anew: columns whose values were few may not be any more, and the reverse."""
+"""Growth of a file beyond which its columns are sampled again: few values may have become many, and the reverse."""
 
 _OUR_WRITER = "parquet-cpp-arrow"
 
 
 def dictionary_columns(rows: pa.Table, plain: Collection[str], previous: pq.FileMetaData | None = None) -> list[str]:
-    """Columns worth a dictionary.
+    """Return the columns that are worth a dictionary.
 
     Args:
-        rows: what will be written; columns that are dictionary-encoded already stay so.
+        rows: the rows to write; columns that are dictionary-encoded already stay so.
         plain: columns that never get one.
-        previous: footer of the file that `rows` replace. Written by us and of a like size, it says what was chosen for the same
-            column then; a choice made anew for every rewrite of a small file would cost a tenth of it (measured).
+        previous: footer of the file that `rows` replace. If this library wrote it and its size is similar, it tells the
+            choice for the same column then; a new choice for every rewrite of a small file would cost a tenth of it
+            (measured).
     """
     known = _chosen_before(previous) if previous is not None and _is_telling(previous, rows.num_rows) else {}
     chosen = []
@@ -39,7 +43,7 @@ def dictionary_columns(rows: pa.Table, plain: Collection[str], previous: pq.File
         if pa.types.is_dictionary(field.type):
             chosen.append(field.name)
             continue
-        # Nested leaves stay plain: pyarrow wants their full Parquet paths, and a sample of them says little.
+        # Nested leaves stay plain: pyarrow needs their full Parquet paths, and a sample of them says little.
         if pa.types.is_nested(field.type) or pa.types.is_boolean(field.type) or rows.num_rows == 0:
             continue
         if known[field.name] if field.name in known else pays(rows.column(field.name)):
@@ -48,7 +52,7 @@ def dictionary_columns(rows: pa.Table, plain: Collection[str], previous: pq.File
 
 
 def pays(column: pa.ChunkedArray) -> bool:
-    """Whether values repeat so often that a dictionary is smaller and faster: at most one distinct value for two rows.
+    """Return whether a dictionary pays off: at most one distinct value for two rows.
 
     The number of distinct values is estimated from how many of a sample spread over the column occur once and twice (Chao).
     """

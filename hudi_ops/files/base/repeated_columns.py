@@ -1,4 +1,7 @@
-"""Columns of few values, kept dictionary-encoded from one base file to the next: neither decoded nor hashed on a rewrite."""
+"""Columns of few values that stay dictionary-encoded from one base file to the next.
+
+A rewrite neither decodes nor hashes them.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 BYTES_PER_ROW_MAX = 1.0
-"""Encoded size up to which a text column counts as one of few values: dictionaries of up to 256 entries. Larger ones cost
-more to unify with those of incoming rows than decoding saves (measured: at a few thousand values)."""
+"""Encoded size up to which a text column counts as one of few values: dictionaries of up to 256 entries. Larger ones cost more
+to unify with those of incoming rows than decoding saves (measured: at a few thousand values).
+"""
 
 
 def repeated_columns(file: pq.ParquetFile) -> list[str]:
-    """Top-level text columns of few values, told by what they take in the file; for the option `read_dictionary`."""
+    """Return top-level text columns of few values, for the option `read_dictionary`.
+
+    Their size in the file tells.
+    """
     texts = {field.name for field in file.schema_arrow if pa.types.is_string(field.type)}
     size_bytes = dict.fromkeys(texts, 0)
     for group in range(file.metadata.num_row_groups):
@@ -30,7 +37,9 @@ def repeated_columns(file: pq.ParquetFile) -> list[str]:
 
 
 def concat_rows(carried: pa.Table, fresh: pa.Table) -> pa.Table:
-    """Carried rows, then fresh ones, with one dictionary a column wherever the carried column has one.
+    """Concatenate carried rows and fresh ones.
+
+    A column has one dictionary wherever the carried column has one.
 
     Args:
         carried: rows of the older base file.
@@ -47,7 +56,10 @@ def concat_rows(carried: pa.Table, fresh: pa.Table) -> pa.Table:
 
 
 def decoded(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The rows with the named columns, as far as they are there, in the type of their values, for kernels that compare them."""
+    """Decode the named columns, if present, to the type of their values.
+
+    Kernels that compare them need it.
+    """
     for name in names:
         place = rows.schema.get_field_index(name)
         if place >= 0 and pa.types.is_dictionary(rows.schema.field(place).type):
@@ -56,5 +68,5 @@ def decoded(rows: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values of a dictionary-encoded column; any other type as it is."""
+    """Return the type of the values of a dictionary-encoded column; any other type unchanged."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind

@@ -1,4 +1,4 @@
-"""What the footer of a base file says about its row groups: bounds of columns, and whether record keys may be in it."""
+"""Row groups of a base file by its footer: bounds of columns, and record keys."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Constants = tuple[tuple[str, Any], ...]
 def row_group_bounds(
     file: pq.ParquetFile, columns: Sequence[str], schema: pa.Schema, constants: Constants = ()
 ) -> pa.Table:
-    """Bounds of some columns in each row group, in the types of the table.
+    """Return bounds of some columns in each row group, in the types of the table.
 
-    Statistics that are cut short are bounds all the same. NaN is left out by writers; a bound that is NaN is none.
+    Truncated statistics are bounds all the same. Writers leave out NaN; a bound that is NaN is ignored.
 
     Args:
         file: an open base file.
@@ -58,7 +58,9 @@ def row_group_bounds(
 
 
 def may_hold_keys(file: pq.ParquetFile, keys: pa.Array, path: str) -> bool:
-    """Whether one of the record keys may be in the file, by the key range and the bloom filter of its footer.
+    """Return whether one of the record keys may be in the file.
+
+    The key range and the bloom filter of its footer tell.
 
     Args:
         file: an open base file.
@@ -70,19 +72,19 @@ def may_hold_keys(file: pq.ParquetFile, keys: pa.Array, path: str) -> bool:
     try:
         footer = parquet_footer.decode(file.metadata.metadata, path)
     except Corrupt as error:
-        # The rows can be read without it; that it is broken is for `verify` to say.
+        # The rows can be read without the filter; `verify` reports that it is broken.
         logger.warning("%s is read in full: %s", path, error)
         return True
     return footer.might_hold(keys)
 
 
 def leaf_paths(file: pq.ParquetFile) -> list[str]:
-    """The dotted path of each of the file's leaves; that of a flat column is its name."""
+    """Return the dotted path of each of the file's leaves; that of a flat column is its name."""
     return [file.schema.column(at).path for at in range(len(file.schema))]
 
 
 def keeps_order(stored: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether a cast from one type to the other keeps order, so that bounds stay bounds."""
+    """Return whether a cast from one type to the other keeps order, so that bounds stay bounds."""
     is_kind = pa.types
     if pa.types.is_nested(kind):
         return False
@@ -118,7 +120,9 @@ def _array(scalars: Sequence[pa.Scalar | None], kind: pa.DataType) -> pa.Array:
 
 
 def ends_of(statistics: Any, stored: pa.DataType, kind: pa.DataType) -> tuple[pa.Scalar | None, pa.Scalar | None]:
-    """Least and greatest value that a column chunk's statistics tell, in the table's type; None where they are not known.
+    """Return the least and the greatest value by a column chunk's statistics.
+
+    They are in the table's type, and None where they are not known.
 
     Args:
         statistics: Parquet's, None where there are none.
@@ -129,16 +133,16 @@ def ends_of(statistics: Any, stored: pa.DataType, kind: pa.DataType) -> tuple[pa
         if statistics is None or not statistics.has_min_max:
             return None, None
         if pa.types.is_timestamp(stored):
-            # As the number on disk: a Python time cannot hold all of them.
+            # As the number on disk: Python times cannot represent all of them.
             ends = [pa.scalar(int(raw), pa.int64()).cast(stored) for raw in (statistics.min_raw, statistics.max_raw)]
         else:
             ends = [pa.scalar(one, stored) for one in (statistics.min, statistics.max)]
         if stored != kind:
-            # As the rows are brought to the table's type: the double of a float is not what a cast makes of it.
+            # In the same way as the rows are converted: the double of a float differs from the result of a cast.
             ends = list(widen(pa.chunked_array([pa.repeat(one, 1) for one in ends], stored), kind))
         low, high = ends
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        return None, None  # bytes that are no text, a date out of Python's range: nothing is known then
+        return None, None  # text that is not UTF-8, a date out of Python's range: nothing is known then
     if pa.types.is_floating(kind) and not (low.as_py() <= high.as_py()):
         return None, None  # NaN
     return low, high

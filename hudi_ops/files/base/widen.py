@@ -1,4 +1,7 @@
-"""A column of an older file in the type that the table has now: value for value what Apache Hudi reads there."""
+"""Conversion of an older file's column to the table's present type.
+
+Each value becomes the one that Apache Hudi reads there.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ _is = pa.types
 
 
 def widen(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """The column in a later type of the table.
+    """Convert a column to a later type of the table.
 
-    A single-precision number becomes the double of its shortest decimal text, 0.1 and not 0.10000000149011612: Apache Hudi and
-    the `hudi` package read it so from the old file, and it must not change once the file is rewritten. Whole numbers become
-    floating ones rounded, for tables that other programs changed so.
+    A single-precision number becomes the double of its shortest decimal text, 0.1 and not 0.10000000149011612: Apache Hudi
+    and the `hudi` package read it so from the old file, and it must not change once the file is rewritten. Integers become
+    rounded floating-point numbers, for tables that other programs changed so.
 
     Args:
         column: as the file has it.

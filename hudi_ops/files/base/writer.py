@@ -1,6 +1,7 @@
-"""A base file from a stream of batches, in bounded memory: row group by row group, its compressed bytes on disk until they are put.
+"""Writer of a base file from a stream of batches, in bounded memory.
 
-Filter and key range are built as the rows pass. What is left in memory is one row group, and the filter.
+It writes row group by row group, and the compressed bytes are on disk until they are put. Filter and key range are built as
+the rows pass. Memory holds one row group, and the filter.
 """
 
 from __future__ import annotations
@@ -28,19 +29,21 @@ from hudi_ops.formats.parquet.footer import BaseFileFooter
 from hudi_ops.kernels.statistics import key_range
 
 ROW_GROUP_BYTES = 128 * 1024 * 1024
-"""Rows of so many bytes in memory make a row group, where they are not enough for one by their number."""
+"""Bytes of rows in memory that make a row group before their number does."""
 
 
 class BaseFileWriter:
-    """Writes one base file. Equal batches give equal bytes. A context, which gives the room on disk back.
+    """Writer of one base file.
+
+    Equal batches give equal bytes. As a context manager it releases the disk.
 
     Args:
         schema: columns as they are stored, meta columns first.
         table_name: names the Avro record in the footer.
         settings: how Parquet is written.
-        keys: how many rows will come; the filter is sized for them.
-        carried: filter of the file that this one replaces; None: it is made anew. See `bloom_of`.
-        known_keys: so many rows come first whose keys are in that filter.
+        keys: expected number of rows; the filter is sized for them.
+        carried: filter of the file that this one replaces; None: a new one is made. See `bloom_of`.
+        known_keys: number of leading rows whose keys are in that filter.
         previous: Parquet's footer of the file that this one replaces; it tells which columns a dictionary suited.
         row_group_bytes: rows in memory of which a row group is made.
         folder: for the bytes on disk; None: the system's folder for temporary files.
@@ -93,17 +96,17 @@ class BaseFileWriter:
             try:
                 self._writer.close()
             except (OSError, pa.ArrowInvalid):
-                self._writer = None  # a full disk refuses the last bytes of a file that nobody wants any more
+                self._writer = None  # a full disk refuses the last bytes of a file that is not needed any more
         self._spilled.__exit__(kind, error, trace)
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Add rows, in the schema's columns; a column may be dictionary-encoded.
 
         Raises:
-            Unavailable: the disk did not take them.
+            Unavailable: the disk did not accept them.
         """
         for batch in rows.to_batches(max_chunksize=ROW_GROUP_ROWS) if isinstance(rows, pa.Table) else [rows]:
-            # A row group ends where it is full, whatever pieces the rows come in: their cuts are not seen in the file.
+            # A row group ends where it is full, whatever pieces the rows come in: the cuts do not show in the file.
             while batch.num_rows:
                 part = batch.slice(0, ROW_GROUP_ROWS - self._held_rows)
                 self._held.append(part)
@@ -114,10 +117,10 @@ class BaseFileWriter:
                 batch = batch.slice(part.num_rows)
 
     def finish(self) -> pa.Buffer:
-        """The file's bytes, which lie on disk; good until the context ends.
+        """Return the file's bytes, which are on disk; valid until the context ends.
 
         Raises:
-            Unavailable: the disk did not take them.
+            Unavailable: the disk did not accept them.
             Internal: outside of the context.
         """
         if self._held or self._writer is None:
@@ -173,7 +176,10 @@ class BaseFileWriter:
 
 
 def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with every column in its stored type: dictionaries of different batches need not be the same."""
+    """Convert every column of the batch to its stored type.
+
+    Dictionaries of different batches may differ.
+    """
     return batch if batch.schema.equals(schema) else batch.cast(schema)
 
 

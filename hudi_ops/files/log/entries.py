@@ -1,4 +1,7 @@
-"""Blocks of a log file as entries to merge: the columns that decide, read, checked and brought to the table's types."""
+"""Log file blocks as entries to merge.
+
+The deciding columns are read, checked and converted to the table's types.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _OPERATION_DELETE = "D"
 
 
 def entries_of_rows(heads: pa.Table, rules: MergeRules, reader: LogFileReader, block: LogBlock) -> LogEntries:
-    """The rows of a data block.
+    """Return the entries of a data block.
 
     Args:
         heads: the columns `rules.of_log`, in the table's types.
@@ -48,7 +51,9 @@ def entries_of_rows(heads: pa.Table, rules: MergeRules, reader: LogFileReader, b
 def entries_as_written(
     rows: pa.Table | None, keys: pa.Array, deletes: Deletes | None, rules: MergeRules
 ) -> list[LogEntries]:
-    """What a new log file will be read as: the entries of its rows, then those of its deletes.
+    """Return the entries of a new log file as readers will read them.
+
+    These are the entries of its rows, then those of its deletes.
 
     Args:
         rows: of the data block, with the columns `rules.of_log` in the table's types; None: there is none.
@@ -69,12 +74,12 @@ def entries_as_written(
 
 
 def entries_of_deletes(rules: MergeRules, reader: LogFileReader, block: LogBlock) -> LogEntries:
-    """The deletes of a DELETE block.
+    """Return the entries of a DELETE block.
 
     Raises:
         Corrupt: the block cannot be read.
         Unsupported: ordering values that do not fit the table's column.
-        Unavailable: the storage did not give the block.
+        Unavailable: the storage did not deliver the block.
     """
     parts = []
     kind = rules.ordering.type if rules.ordering is not None else None
@@ -100,7 +105,10 @@ def _of_rows(heads: pa.Table, keys: pa.Array, rules: MergeRules) -> LogEntries:
 
 
 def _is_default(values: pa.Array | None) -> npt.NDArray[np.bool_] | bool:
-    """Which ordering values are the integer 0, which a delete without one carries: it is that whatever holds it."""
+    """Return which ordering values are the integer 0, of any type.
+
+    A delete without an ordering value carries it.
+    """
     if values is None or values.type not in {pa.int8(), pa.int16(), pa.int32()}:
         return False
     return np.asarray(pc.fill_null(pc.equal(values, 0), False), bool)

@@ -1,4 +1,4 @@
-"""Log files: their blocks read as Arrow, and the bytes of ours."""
+"""Log files: their blocks read as Arrow, and the encoding of new ones."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from hudi_ops.storage.protocol import Storage
 __all__ = ["BlockKind", "Deletes", "HeaderKey", "LogBlock", "LogFileReader", "encode_log_file"]
 
 WHOLE_BYTES: Final = 8 << 20
-"""Files, and contents of blocks, up to this size are read in one request; of larger ones what is asked for."""
+"""Files and contents of blocks up to this size are read in one request; of larger ones only requested parts."""
 
 BATCH_ROWS: Final = 1 << 16
 BATCH_BYTES: Final = 8 << 20
-"""Size of a batch, at most, in rows and in what its columns take before compression."""
+"""Bound of a batch, in rows and in bytes of its columns before compression."""
 
 _BROKEN: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
 @dataclass(frozen=True, slots=True)
 class LogBlock:
-    """A block that is whole; `number` is its place among them."""
+    """Whole block; `number` is its position among the whole blocks."""
 
     number: int
     kind: BlockKind
@@ -54,17 +54,17 @@ class LogBlock:
 
 
 class LogFileReader:
-    """One open log file. Its framing is read at once, contents when they are asked for; not for several threads at a time.
+    """Open log file: framing is read at once, contents on demand. Not safe between threads.
 
     Args:
-        storage: where it lies.
+        storage: storage of the table.
         path: below the table's root.
 
     Raises:
-        Corrupt: not a log file, or a block that is whole does not follow the format; half blocks are counted and passed over.
-        Unsupported: a block has a type, a header or a version that is not known.
+        Corrupt: not a log file, or a block that is whole does not follow the format; half blocks are counted and skipped.
+        Unsupported: a block has an unknown type, header or version.
         NotFound: it is gone: cleaned while this reader worked.
-        Unavailable: the storage did not give it.
+        Unavailable: the storage did not deliver it.
     """
 
     def __init__(self, storage: Storage, path: str) -> None:
@@ -82,36 +82,36 @@ class LogFileReader:
 
     @property
     def path(self) -> str:
-        """Where it lies below the table's root."""
+        """Path below the table's root."""
         return self._path
 
     @property
     def size_bytes(self) -> int:
-        """Of the file."""
+        """Size of the file."""
         return self._size_bytes
 
     @property
     def blocks(self) -> tuple[LogBlock, ...]:
-        """The blocks that are whole, in file order."""
+        """Whole blocks, in file order."""
         return self._blocks
 
     @property
     def damage(self) -> tuple[BlockSpan, ...]:
-        """The stretches that are no whole blocks, as Apache Hudi tells them, in file order."""
+        """Stretches that are not whole blocks, by Apache Hudi's rules, in file order."""
         return self._damage
 
     @property
     def corrupt_blocks(self) -> int:
-        """How many such stretches there are."""
+        """Number of such stretches."""
         return len(self._damage)
 
     def schema(self, block: LogBlock) -> pa.Schema:
-        """The columns of a data block, typed as Arrow reads its schema.
+        """Return the columns of a data block, typed as Arrow reads its schema.
 
         Raises:
             Corrupt: schema or content cannot be read.
             Unsupported: rows of this kind of block are not read.
-            Unavailable: the storage did not give it.
+            Unavailable: the storage did not deliver it.
         """
         self._check_rows(block)
         if block.kind is BlockKind.AVRO_DATA:
@@ -120,7 +120,7 @@ class LogFileReader:
             return self._parquet(block).schema_arrow
 
     def rows(self, block: LogBlock, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of a data block.
+        """Read the rows of a data block.
 
         Args:
             block: one of `blocks`.
@@ -129,7 +129,7 @@ class LogFileReader:
         Raises:
             Corrupt: the content does not follow the format.
             Unsupported: rows of this kind of block are not read.
-            Unavailable: the storage did not give it.
+            Unavailable: the storage did not deliver it.
         """
         self._check_rows(block)
         if block.kind is BlockKind.AVRO_DATA:
@@ -142,7 +142,9 @@ class LogFileReader:
             return found if wanted is None else found.select(wanted)
 
     def batches(self, block: LogBlock, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows of a data block, bit by bit: what is in memory does not grow with the rows of a Parquet block.
+        """Yield the rows of a data block in batches.
+
+        Memory does not grow with the rows of a Parquet block.
 
         Args:
             block: one of `blocks`.
@@ -151,7 +153,7 @@ class LogFileReader:
         Raises:
             Corrupt: the content does not follow the format.
             Unsupported: rows of this kind of block are not read.
-            Unavailable: the storage did not give it.
+            Unavailable: the storage did not deliver it.
         """
         self._check_rows(block)
         if block.kind is BlockKind.AVRO_DATA:
@@ -167,12 +169,12 @@ class LogFileReader:
                 yield batch if wanted is None else batch.select(wanted)
 
     def parquet(self, block: LogBlock) -> pq.ParquetFile | None:
-        """A Parquet block as the file that it is, its footer read; None for a block of another kind.
+        """Open a Parquet block as a file, with its footer read; None for a block of another kind.
 
         Raises:
             Corrupt: the content does not follow the format.
             Unsupported: rows of this kind of block are not read.
-            Unavailable: the storage did not give it.
+            Unavailable: the storage did not deliver it.
         """
         self._check_rows(block)
         if block.kind is not BlockKind.PARQUET_DATA:
@@ -181,16 +183,18 @@ class LogFileReader:
             return self._parquet(block)
 
     def deletes(self, block: LogBlock) -> list[Deletes]:
-        """The deletes of a DELETE block, one for each run of ordering values of one type, in order.
+        """Read the deletes of a DELETE block.
+
+        There is one result for each run of ordering values of one type, in order.
 
         Raises:
             Corrupt: the content does not follow the format.
             Unsupported: an older version of the block, or several ordering fields.
-            Unavailable: the storage did not give it.
+            Unavailable: the storage did not deliver it.
             Internal: it is another block.
         """
         if block.kind is not BlockKind.DELETE:
-            raise Internal(f"Deletes were asked of a block of type {block.kind.name}", found=self._path)
+            raise Internal(f"Deletes were requested from a block of type {block.kind.name}", found=self._path)
         return decode_deletes(self._content(block), self._path)
 
     def _avro(self, block: LogBlock) -> AvroRows:
@@ -214,7 +218,10 @@ class LogFileReader:
         return file
 
     def _check_names(self, block: LogBlock, names: list[str]) -> None:
-        """Pages have checksums, names have none: one that the header's schema lacks is damaged, or its values would be missed."""
+        """Refuse a block that lacks columns of its schema.
+
+        Pages have checksums, names have none: with a damaged name its values would be missing.
+        """
         if HeaderKey.SCHEMA not in block.headers:
             return
         strange = sorted(set(names) - set(record_of(block.headers[HeaderKey.SCHEMA], self._path).names))
@@ -231,12 +238,12 @@ class LogFileReader:
 
     def _check_rows(self, block: LogBlock) -> None:
         if not block.is_data:
-            raise Internal(f"Rows were asked of a block of type {block.kind.name}", found=self._path)
+            raise Internal(f"Rows were requested from a block of type {block.kind.name}", found=self._path)
         found = ""
         if block.kind not in {BlockKind.AVRO_DATA, BlockKind.PARQUET_DATA}:
             found = f"a block of type {block.kind.name}"
         elif block.headers.get(HeaderKey.IS_PARTIAL, "").lower() == "true":
-            found = "a block with some of the columns only (IS_PARTIAL)"
+            found = " a block with only some of the columns (IS_PARTIAL)"
         if found:
             raise Unsupported(
                 f"The log file {self._path} holds rows that are not read, at offset {block.offset}",
@@ -249,7 +256,7 @@ class LogFileReader:
 
     @contextmanager
     def _reading(self, block: LogBlock | None = None) -> Iterator[None]:
-        """Arrow's errors, told apart.
+        """Convert Arrow's errors.
 
         Raises:
             Unavailable: the disk or the store failed: such an error carries a number.
@@ -260,7 +267,7 @@ class LogFileReader:
         except _BROKEN as error:
             if getattr(error, "errno", None) is not None:
                 raise Unavailable(
-                    f"{self._path} could not be read: {error}", next_step="see to the storage, then try again"
+                    f"{self._path} could not be read: {error}", next_step="check the storage, then try again"
                 ) from error
             raise self._damage_of(block, str(error), "a block whose content can be read") from error
 
@@ -286,7 +293,9 @@ def encode_log_file(
     data_format: Literal["parquet", "avro"],
     settings: WriterSettings,
 ) -> pa.Buffer:
-    """The bytes of a log file: one data block if there are rows, then a DELETE block for each `Deletes` that has keys.
+    """Encode a log file.
+
+    It has one data block if there are rows, then a DELETE block for each `Deletes` that has keys.
 
     Args:
         rows: all columns of `avro_schema`, in any order; dictionary-encoded ones are written with the type of their values.
@@ -302,7 +311,7 @@ def encode_log_file(
 
     Raises:
         InvalidRequest: rows and schema do not fit each other, or a delete has no key.
-        Unsupported: a delete carries an ordering value of a type that it cannot.
+        Unsupported: a delete carries an ordering value of an unsupported type.
 
     Source: docs/format.md §6.8.
     """
@@ -362,7 +371,7 @@ def _wanted(schema: pa.Schema, columns: Sequence[str] | None) -> list[str] | Non
 
 
 class _Section(io.RawIOBase):
-    """A stretch of a file, as a file."""
+    """Stretch of a file, as a file."""
 
     def __init__(self, source: pa.NativeFile, offset: int, size_bytes: int) -> None:
         super().__init__()

@@ -1,4 +1,7 @@
-"""How records of one key are merged in a table: its settings and schema, as one value that tasks carry."""
+"""Rules by which a table merges records of one key.
+
+They follow from its settings and schema; tasks carry them as one value.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from hudi_ops.kernels.keys.keys import KeySpec, record_keys
 from hudi_ops.kernels.merging.merge import Ordering
 
 OPERATION = "_hoodie_operation"
-"""A column that some writers add: what was done to the row; `D` deletes it."""
+"""Column that some writers add: the operation on the row; `D` deletes it."""
 
 _MARKER = "hoodie.payload.delete."
 _PREFIXES = ("hoodie.record.merge.property.", "")
@@ -22,15 +25,15 @@ _PARTIAL_UPDATE = "hoodie.table.partial.update.mode"
 
 @dataclass(frozen=True)
 class MergeRules:
-    """What merging needs to know of a table.
+    """Settings and columns of a table that merging needs.
 
     Attributes:
         table: its name, for errors.
-        mode: which of two rows is the newer; by commit time where there is no ordering field.
+        mode: rule for the newer of two rows; by commit time where there is no ordering field.
         ordering: the ordering field, with the table's type; None where nothing is compared.
         keys: how record keys are made in a table without meta columns; None: rows have them in a column.
         key_columns: the columns that hold the key, or of which it is made, with the table's types.
-        flags: further columns that can say of a log row that it deletes its key, as far as the table's schema has them.
+        flags: further columns that can mark a log row as a delete, as far as the table's schema has them.
         marker: the column among `flags` whose value deletes, and that value.
     """
 
@@ -44,15 +47,15 @@ class MergeRules:
 
     @classmethod
     def of(cls, config: TableConfig, schema: pa.Schema) -> MergeRules:
-        """The rules of a table.
+        """Return the rules of a table.
 
         Args:
             config: its settings.
             schema: its columns, without meta columns.
 
         Raises:
-            Unsupported: rows are merged by a class of Java's, by several ordering fields, by one within a struct, or column by
-                column; or keys are made of fields that the table does not have, or has within a struct.
+            Unsupported: rows are merged by a class of Java's, by several ordering fields, by one within a struct, or column
+                by column; or keys are made of fields that the table does not have, or has within a struct.
 
         Source: docs/format.md §11.
         """
@@ -88,7 +91,9 @@ class MergeRules:
         return _distinct([*self.of_base, *self.flags])
 
     def keys_of(self, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
-        """Record keys of rows that have `key_columns`; nulls where the column of keys has them.
+        """Return the record keys of rows that have `key_columns`.
+
+        They are null where the column of keys is.
 
         Raises:
             InvalidRequest: keys are made of fields, and one is null. Raised by `record_keys`.
@@ -96,7 +101,7 @@ class MergeRules:
         return rows.column(RECORD_KEY) if self.keys is None else record_keys(rows, self.keys)
 
     def ordering_of(self, rows: pa.Table) -> pa.ChunkedArray | None:
-        """Ordering values of rows that have `of_base`; None where nothing is compared."""
+        """Return the ordering values of rows that have `of_base`; None where nothing is compared."""
         return rows.column(self.ordering.name) if self.ordering is not None else None
 
 
@@ -117,7 +122,7 @@ def _refuse_unknown(config: TableConfig, schema: pa.Schema) -> None:
     elif len(config.ordering_fields) > 1:
         reason = f"several ordering fields: {', '.join(config.ordering_fields)}"
     elif config.merge_mode == "EVENT_TIME_ORDERING" and within:
-        # One that is nowhere decides nothing; this one does, for every other reader.
+        # An ordering field that no schema has decides nothing; this one does, for every other reader.
         reason = f"an ordering field within a struct: {within[0]}"
     elif not config.populate_meta_fields and missing:
         reason = f"record keys made of {missing[0]}, which is no column of the table"
@@ -125,7 +130,7 @@ def _refuse_unknown(config: TableConfig, schema: pa.Schema) -> None:
         reason = f"{_PARTIAL_UPDATE}={partial}"
     if reason:
         raise Unsupported(
-            "this table has rows in log files, and a rule of merging that is not known here",
+            "this table has rows in log files, and an unknown merge rule",
             table=config.name,
             expected="COMMIT_TIME_ORDERING, or EVENT_TIME_ORDERING by one field, whole rows",
             found=reason,

@@ -1,4 +1,7 @@
-"""The log files of one slice: keys, ordering values and places of all records that count first, then the rows that are wanted."""
+"""Log files of one slice.
+
+Keys, ordering values and positions of all counting records are read first, then the wanted rows.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Where the rows of some entries lie: the first entry's number, the block's place, and the row numbers in it."""
+    """Positions of the rows of some entries.
+
+    These are the first entry's number, the block's position, and the row numbers in it.
+    """
 
     first: int
     block: int
@@ -37,22 +43,24 @@ class _Places:
 
 
 class LogSide:
-    """Opened log files; their framing is read.
+    """Records of opened log files, in the order in which they are merged.
+
+    On creation only the framing of the files is read.
 
     Args:
-        storage: where they lie.
+        storage: storage of the table.
         paths: in the order in which they are merged; at least one.
         rules: the table's.
-        instants: whose blocks count.
+        instants: instants whose blocks count.
         keys: only records with these keys are wanted; None: all.
-        kept: columns to hold in memory from the first reading on, so that each block is decoded once; None: blocks are read again
-            for the rows that are left, and only keys, ordering values and places are held.
+        kept: columns to hold in memory from the first reading on, so that each block is decoded once; None: blocks are read
+            again for the surviving rows, and only keys, ordering values and positions are held.
 
     Raises:
         Corrupt: a log file does not follow the format.
-        Unsupported: a block holds what cannot be merged here.
+        Unsupported: a block holds records that cannot be merged here.
         NotFound: a file is gone.
-        Unavailable: the storage did not give it.
+        Unavailable: the storage did not deliver it.
     """
 
     def __init__(
@@ -70,7 +78,7 @@ class LogSide:
         for reader in readers:
             _refuse_other_writers(reader, instants, rules.table)
         self.corrupt_blocks = sum(reader.corrupt_blocks for reader in readers)
-        """Stretches that are no whole blocks; they are passed over, as Apache Hudi does."""
+        """Stretches that are not whole blocks; they are skipped, as by Apache Hudi."""
         everything = [block for reader in readers for block in reader.blocks]
         self.total_blocks = len(everything)
         """Whole blocks, whether they count or not."""
@@ -84,17 +92,17 @@ class LogSide:
 
     @property
     def records(self) -> int:
-        """Rows and deletes in the blocks that count."""
+        """Number of rows and deletes in the blocks that count."""
         return self._records if self.entries is not None else 0
 
     @cached_property
     def entries(self) -> LogEntries:
-        """All that count, in the order in which they are merged.
+        """Entries that count, in the order in which they are merged.
 
         Raises:
             Corrupt: a block cannot be read, or a row has no record key.
             Unsupported: ordering values that do not fit the table's column.
-            Unavailable: the storage did not give a block.
+            Unavailable: the storage did not deliver a block.
         """
         parts: list[LogEntries] = []
         count = 0
@@ -116,15 +124,15 @@ class LogSide:
         return LogEntries.joined(parts, ordering.type if ordering is not None else None)
 
     def rows(self, taken: Numbers, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Rows of some entries, block by block.
+        """Yield the rows of some entries, block by block.
 
         Args:
-            taken: numbers of entries that are rows, ascending; see `Meeting.taken`.
+            taken: numbers of entries that are rows, ascending; see `LogBaseJoin.taken`.
             schema: the columns, in the table's types; those that a block lacks are null.
 
         Raises:
             Corrupt: a block cannot be read.
-            Unavailable: the storage did not give it.
+            Unavailable: the storage did not deliver it.
         """
         for places in self._places:
             start, end = np.searchsorted(taken, [places.first, places.first + len(places.rows)])
@@ -148,7 +156,7 @@ class LogSide:
             first += batch.num_rows
 
     def _read_block(self, place: int) -> tuple[LogEntries, Numbers | None]:
-        """Entries of a data block, and which of them count; None: all."""
+        """Return the entries of a data block, and which of them count; None: all."""
         (reader, block), rules, only = self._blocks[place], self._rules, self._instants.only
         # A log compaction's block holds rows of several writers.
         is_mixed = only is not None and HeaderKey.COMPACTED_BLOCK_TIMES in block.headers
@@ -173,7 +181,9 @@ class LogSide:
 
 
 def _refuse_other_writers(reader: LogFileReader, instants: BlockInstants, table: str) -> None:
-    """Headers have no checksum: a block whose instant is damaged would be passed over, as one of a write that never completed.
+    """Refuse a block of another writer than the file's.
+
+    Headers have no checksum: a block whose instant is damaged would be skipped, like one of a write that never completed.
 
     Raises:
         Corrupt: a block of another writer than the file's.
@@ -195,5 +205,8 @@ def _refuse_other_writers(reader: LogFileReader, instants: BlockInstants, table:
 
 
 def _some_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema that are there; one of the others where none is, since a table without columns has no rows."""
+    """Return the columns of a schema that the rows have.
+
+    If they have none, another column is returned, since a table without columns has no rows.
+    """
     return rows.select([name for name in schema.names if name in rows.column_names] or rows.column_names[:1])

@@ -1,4 +1,7 @@
-"""Which blocks of a slice's log files count: by the instants of their writers, and by what later blocks say of earlier ones."""
+"""Visibility of the blocks in a slice's log files.
+
+It depends on the instants of their writers, and on later blocks that name earlier ones.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ _DATA = frozenset({BlockKind.AVRO_DATA, BlockKind.PARQUET_DATA})
 
 @dataclass(frozen=True)
 class BlockInstants:
-    """Which writers' blocks are read.
+    """Instants whose blocks are read.
 
     Attributes:
         latest: request time of the newest completed write that counts.
-        completed: request times of the completed writes, in layout 1, whose file names do not tell the writers; else None.
-        start: in layout 1, where the active timeline begins; what is older counts as completed.
-        only: of these alone, for changes; None: of all.
+        completed: request times of the completed writes, in layout 1, whose file names do not name the writers; else None.
+        start: in layout 1, the begin of the active timeline; older instants count as completed.
+        only: only the blocks of these instants, for changes; None: of all.
         named: completed delta commits, in layout 2: a log file that carries one of them holds blocks of no other writer.
     """
 
@@ -37,14 +40,14 @@ class BlockInstants:
     def of(
         cls, config: TableConfig, timeline: Timeline, as_of: str | None = None, only: frozenset[str] | None = None
     ) -> BlockInstants:
-        """Those of a table, at one reading of its timeline."""
+        """Return the instants of a table, at one reading of its timeline."""
         completed = [one.time for one in timeline.completed_writes if as_of is None or one.time <= as_of]
         known = frozenset(completed) if config.layout == 1 else None
         own = (one.time for one in timeline.completed_writes if one.kind == "deltacommit" and config.layout == 2)
         return cls(max(completed, default=""), known, timeline.start, only, frozenset(own))
 
     def show(self, instant: str) -> bool:
-        """Whether what this writer wrote counts."""
+        """Return whether the blocks of this writer count."""
         if self.only is not None:
             return instant in self.only
         if instant > self.latest:
@@ -53,19 +56,19 @@ class BlockInstants:
 
 
 def visible_blocks(blocks: Sequence[LogBlock], instants: BlockInstants, path: str, table: str = "") -> list[LogBlock]:
-    """The data and delete blocks that count, in their order.
+    """Return the data and delete blocks that count, in their order.
 
-    A rollback block takes back all blocks of its target that stand before it. A block of a log compaction stands for the blocks of
-    the instants that it names.
+    A rollback block revokes all blocks of its target before it. A block of a log compaction replaces the blocks of the
+    instants that it names.
 
     Args:
         blocks: of one slice, in the order in which they are read.
-        instants: whose blocks count.
+        instants: instants whose blocks count.
         path: the partition's folder or a file, for errors.
         table: for errors.
 
     Raises:
-        Unsupported: a block that counts holds what cannot be merged here.
+        Unsupported: a block that counts holds records that cannot be merged here.
 
     Source: docs/format.md §9.8.
     """
@@ -93,7 +96,7 @@ def visible_blocks(blocks: Sequence[LogBlock], instants: BlockInstants, path: st
         if block.kind is not BlockKind.DELETE and block.kind not in _DATA:
             _refuse(block, f"a {block.kind.name} block", path, table)
         if block.headers.get(HeaderKey.IS_PARTIAL, "").lower() == "true":
-            _refuse(block, "a block with some columns of its rows only (IS_PARTIAL)", path, table)
+            _refuse(block, "a block with only some columns of its rows (IS_PARTIAL)", path, table)
     return kept
 
 

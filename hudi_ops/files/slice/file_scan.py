@@ -1,4 +1,7 @@
-"""One base file, scanned: the row groups that may hold wanted rows, and those rows, batch by batch, in the table's schema."""
+"""Scan of one base file.
+
+It reads the row groups that may hold wanted rows, and yields those rows, batch by batch, in the table's schema.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +21,27 @@ from hudi_ops.kernels.condition import Condition, possible_units
 from hudi_ops.storage.protocol import Storage
 
 BATCH_BYTES = 8 << 20
-"""Size of a batch, about, by what its columns take in the file before compression."""
+"""Approximate size of a batch, in bytes of its columns in the file before compression."""
 
 BATCH_ROWS_MAX = 64 * 1024
 
 _READ_BUFFER_BYTES = 4 << 20
-"""A column chunk is read in steps of this size, so that one row group never lies in memory whole, not even compressed."""
+"""A column chunk is read in steps of this size, so that one row group is never in memory whole, not even compressed."""
 
 
 @dataclass(frozen=True)
 class FileTask:
-    """One base file to read; picklable.
+    """Base file to read; picklable.
 
     Attributes:
-        storage: where it lies.
+        storage: storage of the table.
         path: below the table's root.
         size_bytes: as listed.
         schema: the table's columns that are needed, meta columns among them, in the table's order.
         columns: the columns wanted, in the order wanted; all in `schema`.
         condition: which rows are wanted; its columns are in `schema`.
         keys: record keys of which each wanted row has one; None when nothing is known.
-        constants: columns of `schema` that follow from the partition, with their values; the file is not asked for them.
+        constants: columns of `schema` that follow from the partition, with their values; they are not read from the file.
     """
 
     storage: Storage
@@ -52,7 +55,7 @@ class FileTask:
 
 
 class FileScan:
-    """An open base file with its footer read.
+    """Open base file with its footer read.
 
     Raises:
         Corrupt: not a Parquet file.
@@ -68,13 +71,13 @@ class FileScan:
             fail_reading(task.path, error)
         keys = pa.array(task.keys, pa.string()) if task.keys is not None else None
         self.may_hold_keys = keys is None or may_hold_keys(self._file, keys, task.path)
-        """Whether one of the record keys that are wanted may be in it."""
+        """Whether one of the wanted record keys may be in it."""
         self.row_groups = self._possible()
         """Numbers of the row groups that may hold wanted rows."""
 
     @property
     def row_groups_in_file(self) -> int:
-        """How many row groups the file has."""
+        """Number of row groups in the file."""
         return int(self._file.metadata.num_row_groups)
 
     @property
@@ -83,18 +86,21 @@ class FileScan:
         return sum(int(self._file.metadata.row_group(number).num_rows) for number in self.row_groups)
 
     def count(self) -> int:
-        """How many wanted rows there are; without a condition the footer tells. Raises as `batches` does."""
+        """Count the wanted rows; without a condition the footer tells.
+
+        Raises as `batches` does.
+        """
         return self.rows if self._task.condition is None else sum(batch.num_rows for batch in self.batches())
 
     def table(self, keep: npt.NDArray[np.bool_] | None = None) -> pa.Table:
-        """The wanted rows at once.
+        """Read the wanted rows at once.
 
         Args:
-            keep: which rows of the row groups that are read are there at all; None: all of them.
+            keep: which rows of the read row groups exist; None: all of them.
 
         Raises:
             Corrupt: a page cannot be decoded.
-            Unavailable: the storage did not give it.
+            Unavailable: the storage did not deliver it.
             InvalidRequest: the condition cannot be computed, for example a division by zero.
         """
         try:
@@ -106,7 +112,7 @@ class FileScan:
     def batches(
         self, batch_rows: int | None = None, keep: npt.NDArray[np.bool_] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The wanted rows in batches, none of them empty; same errors as `table`.
+        """Yield the wanted rows in batches, none of them empty; same errors as `table`.
 
         Args:
             batch_rows: rows that are decoded at a time; None: as many as take `BATCH_BYTES`.
@@ -125,7 +131,9 @@ class FileScan:
             yield from (one for one in rows.to_batches() if one.num_rows)
 
     def columns(self, schema: pa.Schema, row_groups: Sequence[int], batch_rows: int) -> Iterator[pa.Table]:
-        """Some columns of all rows of some row groups, whatever is wanted of them; same errors as `table`.
+        """Yield some columns of all rows of some row groups, wanted or not.
+
+        The errors are those of `table`.
 
         Args:
             schema: the columns, in the table's types; those that the file lacks are null.
@@ -137,7 +145,7 @@ class FileScan:
             yield conform(pa.Table.from_batches([batch]), schema, self._task.path)
 
     def rows_in(self, row_group: int) -> int:
-        """Rows of a row group."""
+        """Return the number of rows of a row group."""
         return int(self._file.metadata.row_group(row_group).num_rows)
 
     def _read(self, batch_rows: int, row_groups: Sequence[int], names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -186,7 +194,7 @@ class FileScan:
 
 
 def with_constants(rows: pa.Table, constants: Constants) -> pa.Table:
-    """Rows with the values of columns that their files do not hold."""
+    """Add the columns whose values the files do not hold."""
     for name, value in constants:
         field = rows.schema.field(name)
         column = pa.repeat(pa.scalar(value, field.type), rows.num_rows)
@@ -195,7 +203,7 @@ def with_constants(rows: pa.Table, constants: Constants) -> pa.Table:
 
 
 def selected(rows: pa.Table, condition: Condition | None) -> pa.Table:
-    """Rows that pass a condition.
+    """Return the rows that pass a condition.
 
     Raises:
         InvalidRequest: it compares a column with a value of another type, or cannot be computed.

@@ -1,4 +1,7 @@
-"""The record keys that a base file or a whole file slice holds: the key column alone, or the fields that keys are made of."""
+"""Record keys of a base file or a whole file slice.
+
+Only the key column is read, or the fields of which keys are made.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,16 @@ from hudi_ops.storage.protocol import Storage
 
 @dataclass(frozen=True)
 class SliceKeysTask:
-    """One file slice whose keys are wanted; picklable.
+    """File slice whose keys are wanted; picklable.
 
     Attributes:
-        storage: where it lies.
+        storage: storage of the table.
         base: path of its base file below the table's root; None: it has none.
         base_bytes: size of the base file, as listed.
-        schema: columns of the table's base files, in its types of now; see `stored_schema`.
+        schema: columns of the table's base files, in its present types; see `stored_schema`.
         keys: how record keys are made in a table without meta columns; None: files have them in a column.
         logs: paths and sizes of its log files, in the order in which they are merged.
-        merging: how that is done, and whose blocks count; needed where there are log files.
+        merging: merge rules, and the instants whose blocks count; needed where there are log files.
     """
 
     storage: Storage
@@ -41,20 +44,20 @@ class SliceKeysTask:
 
 
 def keys_of_slice(task: SliceKeysTask) -> pa.Array:
-    """The record keys of the rows that a slice holds once its log files are merged, each once, in no order.
+    """Return the record keys of a slice after merging, each once, in no order.
 
     Raises:
         Corrupt: a file cannot be read.
-        Unsupported: a log block holds what cannot be merged here.
+        Unsupported: a log block holds records that cannot be merged here.
         NotFound: a file is gone: cleaned since it was listed.
-        Unavailable: the storage did not give it.
-        Internal: log files without rules of merging.
+        Unavailable: the storage did not deliver it.
+        Internal: log files without merge rules.
     """
     if not task.logs:
         base = pa.array([], pa.string())
         return base if task.base is None else pc.unique(keys_of_base(task.storage, task.base, task.schema, task.keys))
     if task.merging is None:
-        raise Internal("The keys of log files were asked for without rules of merging", found=task.logs[0][0])
+        raise Internal("The keys of log files were requested without merge rules", found=task.logs[0][0])
     rules, instants = task.merging
     wanted = _key_columns(task.schema, task.keys)
     scan = SliceTask(task.storage, task.base, task.base_bytes, task.logs, rules, instants, wanted, tuple(wanted.names))
@@ -62,10 +65,10 @@ def keys_of_slice(task: SliceKeysTask) -> pa.Array:
 
 
 def keys_of_base(storage: Storage, path: str, schema: pa.Schema, keys: KeySpec | None) -> pa.Array:
-    """The record keys of a base file, row by row.
+    """Return the record keys of a base file, row by row.
 
     Args:
-        storage: where it lies.
+        storage: storage of the table.
         path: below the table's root.
         schema: as in `SliceKeysTask`.
         keys: as in `SliceKeysTask`.
@@ -73,14 +76,14 @@ def keys_of_base(storage: Storage, path: str, schema: pa.Schema, keys: KeySpec |
     Raises:
         Corrupt: it cannot be read.
         NotFound: it is gone.
-        Unavailable: the storage did not give it.
+        Unavailable: the storage did not deliver it.
     """
     wanted = _key_columns(schema, keys)
     return _keys(conform(BaseFileReader(storage, path).read(wanted.names), wanted, path), keys)
 
 
 def _key_columns(schema: pa.Schema, keys: KeySpec | None) -> pa.Schema:
-    # In the table's types of now: a key's text hangs on the unit of a timestamp.
+    # In the table's present types: a key's text depends on the unit of a timestamp.
     return pa.schema([schema.field(name) for name in (keys.fields if keys is not None else (RECORD_KEY,))])
 
 

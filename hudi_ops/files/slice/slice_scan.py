@@ -1,7 +1,8 @@
-"""One slice, scanned: base rows and log records merged, batch by batch, in the table's schema.
+"""Scan of one slice.
 
-Keys and ordering values come first: those of the log side, then those of the base file. Then it is known of every row whether it
-stays, and rows are read and given: base rows in the order of the file, then log rows in the order in which they are merged.
+It merges base rows and log records, and yields them batch by batch, in the table's schema. Keys and ordering values are read
+first: those of the logs, then those of the base file. They decide for every row whether it survives. Then rows are read: base
+rows in the order of the file, then log rows in the order in which they are merged.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ _KEY_ROWS = 1 << 20
 
 @dataclass(frozen=True)
 class SliceTask:
-    """One slice to read; picklable.
+    """Slice to read; picklable.
 
     Attributes:
-        storage: where it lies.
+        storage: storage of the table.
         base: path of its base file below the table's root; None: it has none.
         base_bytes: size of the base file, as listed.
         logs: paths and sizes of its log files, in the order in which they are merged; at least one.
         rules: how records of one key are merged.
-        instants: whose blocks count. With `only`, for changes, log records meet no base row of another writer; that those rows are
-            not given either is the condition's to say.
+        instants: instants whose blocks count. With `only`, for changes, log records are not merged with base rows of another
+            writer; the condition must exclude those rows.
         schema: as in `FileTask`; merging reads further columns by itself.
         columns: as in `FileTask`.
-        condition: which rows are wanted, of those that merging leaves.
+        condition: which of the merged rows are wanted.
         keys: as in `FileTask`.
         constants: as in `FileTask`; of log files, too.
     """
@@ -62,7 +63,7 @@ class SliceTask:
 
     @property
     def path(self) -> str:
-        """Of its base file, or of its first log file."""
+        """Path of its base file, or of its first log file."""
         return self.base if self.base is not None else self.logs[0][0]
 
     @property
@@ -78,12 +79,14 @@ class SliceTask:
 
 @dataclass(frozen=True, slots=True)
 class MergeCounts:
-    """What merging a slice came to. With a condition or keys, only what had to be looked at is counted.
+    """Counts of merging a slice.
+
+    With a condition or keys, only processed records are counted.
 
     Attributes:
         log_records: rows and deletes in the log blocks that count.
         log_blocks: whole blocks of the log files.
-        corrupt_blocks: damaged stretches that were passed over.
+        corrupt_blocks: damaged stretches that were skipped.
         updated: base rows that a log row replaced.
         deleted: base rows that a log record deleted.
         inserted: log rows with keys that the base file does not have.
@@ -101,7 +104,10 @@ class MergeCounts:
 
 @dataclass(frozen=True, eq=False)
 class _Merged:
-    """Which rows of the row groups that are read stay (None: all), which log entries are rows of the slice, and counts."""
+    """Outcome of merging.
+
+    It tells which rows of the read row groups survive (None: all), which log entries are rows of the slice, and counts.
+    """
 
     keep: npt.NDArray[np.bool_] | None
     taken: npt.NDArray[np.int64]
@@ -109,18 +115,18 @@ class _Merged:
 
 
 class SliceScan:
-    """An open slice: footer of the base file and framing of the log files are read.
+    """Open slice: footer of the base file and framing of the log files are read.
 
     Args:
-        task: what to read.
-        streaming: hold no more than keys, ordering values and places of the log side, and a few batches; log blocks are then
+        task: the slice to read.
+        streaming: hold no more than keys, ordering values and positions of the logs, and a few batches; log blocks are then
             decoded twice.
 
     Raises:
         Corrupt: a file does not follow its format.
-        Unsupported: a log block holds what cannot be merged here.
+        Unsupported: a log block holds records that cannot be merged here.
         NotFound: a file is gone: cleaned since it was listed.
-        Unavailable: the storage did not give it.
+        Unavailable: the storage did not deliver it.
     """
 
     def __init__(self, task: SliceTask, *, streaming: bool = False) -> None:
@@ -143,35 +149,47 @@ class SliceScan:
 
     @property
     def row_groups_in_file(self) -> int:
-        """How many row groups the base file has."""
+        """Number of row groups in the base file."""
         return self._base.row_groups_in_file if self._base is not None else 0
 
     @property
     def rows(self) -> int:
-        """Rows in the row groups that are read, and records of the log side: there are at most so many wanted rows."""
+        """Upper bound of the number of wanted rows.
+
+        It counts rows in the read row groups, and records of the logs.
+        """
         return (self._base.rows if self._base is not None else 0) + self._logs.records
 
     @property
     def counts(self) -> MergeCounts:
-        """What merging comes to; reads keys and ordering values, if no rows were read yet. Raises as `batches` does."""
+        """Counts of merging; reads keys and ordering values, if no rows were read yet.
+
+        Raises as `batches` does.
+        """
         return self._merged.counts
 
     def count(self) -> int:
-        """How many wanted rows there are; without a condition, keys and ordering values tell. Raises as `batches` does."""
+        """Count the wanted rows; without a condition, keys and ordering values tell.
+
+        Raises as `batches` does.
+        """
         if self._task.condition is not None:
             return sum(batch.num_rows for batch in self.batches())
         merged, base = self._merged, self._base.rows if self._base is not None else 0
         return (base if merged.keep is None else int(np.count_nonzero(merged.keep))) + len(merged.taken)
 
     def table(self) -> pa.Table:
-        """The wanted rows at once. Raises as `batches` does."""
+        """Read the wanted rows at once.
+
+        Raises as `batches` does.
+        """
         merged = self._merged
         parts = [self._base.table(merged.keep)] if self._base is not None else []
         parts += self._log_rows(merged)
         return pa.concat_tables([self._output.empty_table(), *parts])
 
     def batches(self, batch_rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The wanted rows in batches, none of them empty.
+        """Yield the wanted rows in batches, none of them empty.
 
         Args:
             batch_rows: as in `FileScan.batches`.
@@ -179,7 +197,7 @@ class SliceScan:
         Raises:
             Corrupt: a page or a block cannot be decoded.
             Unsupported: ordering values of deletes that do not fit the table's.
-            Unavailable: the storage did not give it.
+            Unavailable: the storage did not deliver it.
             InvalidRequest: the condition cannot be computed, for example a division by zero.
         """
         merged = self._merged
@@ -223,10 +241,13 @@ class SliceScan:
         return _Merged(self._of_groups_read(meeting.keep_base(), groups), meeting.taken(), counts)
 
     def _groups_met(self) -> list[int]:
-        """Row groups that log records have to meet: those that are read, and where a base row may win, all others."""
+        """Return the row groups that must be joined with log records.
+
+        These are the row groups that are read, and where a base row may win, all others.
+        """
         if self._base is None or not len(self._logs.entries):
             return []
-        # Of a file that has none of the keys, or none of these writers' rows, nothing can be met.
+        # A file without the keys, or without rows of these writers, has no match.
         if self._task.rules.ordering is None or not self._base.may_hold_keys:
             return self.row_groups
         return list(range(self._base.row_groups_in_file))
@@ -240,7 +261,7 @@ class SliceScan:
 
 
 def open_scan(task: FileTask | SliceTask, *, streaming: bool) -> FileScan | SliceScan:
-    """Open what a task reads.
+    """Open the files of a task.
 
     Args:
         task: a base file, or a slice with log files.
@@ -248,8 +269,8 @@ def open_scan(task: FileTask | SliceTask, *, streaming: bool) -> FileScan | Slic
 
     Raises:
         Corrupt: a file does not follow its format.
-        Unsupported: a log block holds what cannot be merged here.
+        Unsupported: a log block holds records that cannot be merged here.
         NotFound: a file is gone.
-        Unavailable: the storage did not give it.
+        Unavailable: the storage did not deliver it.
     """
     return SliceScan(task, streaming=streaming) if isinstance(task, SliceTask) else FileScan(task, streaming=streaming)

@@ -1,4 +1,4 @@
-"""The facts of one data file: as its writer knows them, and the same facts read back from storage.
+"""Statistics of one data file, from its writer or read back from storage.
 
 Source: docs/format.md §14.7.
 """
@@ -31,18 +31,18 @@ from hudi_ops.storage.protocol import Storage
 
 @dataclass(frozen=True)
 class FactsTask:
-    """One data file of which facts are wanted; picklable.
+    """Data file of which statistics are wanted; picklable.
 
     Attributes:
-        storage: where it lies.
+        storage: storage of the table.
         path: below the table's root.
         size_bytes: as listed.
-        schema: columns of the table's base files, in its types of now; see `stored_schema`.
-        wanted: which facts.
+        schema: columns of the table's base files, in its present types; see `stored_schema`.
+        wanted: which statistics.
         keys: how record keys are made in a table without meta columns; None: files have them in a column.
         rules: how the table merges log records; needed for the keys of a log file.
         previous: the base file that a base file replaced, without log files between: then `added` and `removed` are exact.
-            Without it all keys may have been added, and none is surely removed.
+            Without it all keys may have been added, and none is certainly removed.
     """
 
     storage: Storage
@@ -56,20 +56,21 @@ class FactsTask:
 
 
 def facts_of_file(task: FactsTask) -> FileFacts:
-    """The facts of a file that lies on storage: those that its writer gave, or would have given.
+    """Return the statistics of a stored file, equal to those of its writer.
 
-    Of a base file the footer is read, and columns where the footer is not enough: keys if they are wanted, and floats, for NaN.
+    Of a base file the footer is read, and columns where the footer is not enough: keys if they are wanted, and floats, for
+    NaN.
 
     Raises:
         Corrupt: it cannot be read.
         Unsupported: a log file holds rows that are not read.
         NotFound: it is gone.
-        Unavailable: the storage did not give it.
-        Internal: not a data file; or the keys of a log file without rules.
+        Unavailable: the storage did not deliver it.
+        Internal: not a data file; or the keys of a log file without merge rules.
     """
     name = parse_data_file(task.path.rpartition("/")[2])
     if name is None:
-        raise Internal("Facts were asked of a file that holds no rows", found=task.path)
+        raise Internal("Statistics were requested of a file that holds no rows", found=task.path)
     if name.is_cdc:
         none = pa.array([], pa.string()) if task.wanted.keys else None
         return _facts(task.path, task.size_bytes, is_log=True, added=none, removed=none)
@@ -89,16 +90,16 @@ def facts_of_base(
     added: pa.Array | None = None,
     removed: pa.Array | None = None,
 ) -> FileFacts | None:
-    """What the writer of a base file tells; None where nothing is wanted.
+    """Return the statistics of a new base file; None if nothing is wanted.
 
     Args:
         path: of the file.
         body: its bytes.
-        schema: as in `FactsTask`.
-        wanted: which facts.
+        schema: as in `FileStatisticsTask`.
+        wanted: which statistics.
         rows: its rows; None: where the footer is not enough, they are decoded.
         added: keys that were not in the group before.
-        removed: keys that are no more.
+        removed: keys that are not in the group any more.
     """
     if not wanted:
         return None
@@ -115,15 +116,15 @@ def facts_of_log(
     rows: pa.Table | None,
     entries: Iterable[LogEntries],
 ) -> FileFacts | None:
-    """What the writer of a log file tells; None where nothing is wanted.
+    """Return the statistics of a new log file; None if nothing is wanted.
 
     Args:
         path: of the file.
         body: its bytes.
-        schema: as in `FactsTask`.
-        wanted: which facts.
+        schema: as in `FileStatisticsTask`.
+        wanted: which statistics.
         rows: those of its data block.
-        entries: rows and deletes as whoever reads the file takes them; looked at if keys are wanted.
+        entries: rows and deletes as readers of the file see them; used if keys are wanted.
     """
     if not wanted:
         return None
@@ -169,7 +170,7 @@ def _base_facts(
 def _of_log(task: FactsTask) -> FileFacts:
     reader, rules = LogFileReader(task.storage, task.path), task.rules if task.wanted.keys else None
     if task.wanted.keys and rules is None:
-        raise Internal("The keys of a log file were asked for without rules of merging", found=task.path)
+        raise Internal("The keys of a log file were requested without merge rules", found=task.path)
     heads = rules.of_log if rules is not None else pa.schema([])
     roots = [name.partition(".")[0] for name in task.wanted.columns]
     parts = [ranges_of_rows([], task.schema, task.wanted.columns)]
@@ -195,13 +196,19 @@ def _of_log(task: FactsTask) -> FileFacts:
 def _of_block(
     file: pq.ParquetFile, schema: pa.Schema, wanted: WantedFacts, rows: Rows | None = None
 ) -> tuple[ColumnRange, ...]:
-    """The ranges of a Parquet block: its footer tells them, but sizes are told of base files only."""
+    """Return the ranges of a Parquet block by its footer.
+
+    Sizes are set for base files only.
+    """
     found = ranges_of_base(file, schema, wanted.columns, rows)
     return tuple(replace(one, size=0, uncompressed_size=0) for one in found)
 
 
 def _together(parts: Sequence[Sequence[ColumnRange]]) -> tuple[ColumnRange, ...]:
-    """The ranges of all pieces of a file; a column that is not known of one of them is left out."""
+    """Merge the ranges of all pieces of a file.
+
+    A column that is unknown in one of them is left out.
+    """
     found: dict[str, list[ColumnRange]] = {}
     for one in (one for part in parts for one in part):
         found.setdefault(one.column, []).append(one)
@@ -209,9 +216,9 @@ def _together(parts: Sequence[Sequence[ColumnRange]]) -> tuple[ColumnRange, ...]
 
 
 def _changed(entries: Iterable[LogEntries]) -> tuple[pa.Array, pa.Array]:
-    """The keys of which a log file holds a row, and those that it surely deletes: what comes later in the file decides.
+    """Return the keys of which a log file holds a row, and those that it certainly deletes.
 
-    A delete that is ordered by event time may lose to a row elsewhere.
+    Later entries of the file decide. A delete that is ordered by event time may lose to a row elsewhere.
     """
     added = removed = pa.array([], pa.string())
     for part in entries:
@@ -223,7 +230,7 @@ def _changed(entries: Iterable[LogEntries]) -> tuple[pa.Array, pa.Array]:
 
 
 def _without(keys: pa.Array, others: pa.Array) -> pa.Array:
-    """Those of some keys, each there once, that are not among others."""
+    """Return the keys that are not among others; each key occurs once."""
     return keys.filter(pa.array(~existing(others, keys))) if len(keys) and len(others) else keys
 
 
@@ -240,6 +247,6 @@ def _facts(
     folder, _, name = path.rpartition("/")
     parsed = parse_data_file(name)
     if parsed is None:
-        raise Internal("Facts were told of a file that holds no rows", found=path)
+        raise Internal("Statistics were given of a file that holds no rows", found=path)
     kind, text = bloom if bloom is not None else (None, None)
     return FileFacts(path, folder, parsed.file_id, size_bytes, is_log, ranges, text, added, removed, kind)

@@ -1,7 +1,8 @@
-"""What a file holds in each column: least and greatest value, nulls and sizes, from the footer of a base file or from rows.
+"""Column ranges of a file: least and greatest value, nulls and sizes.
 
-A footer costs nothing to read, but does not tell everything: Arrow passes NaN over, and leaves out the ends of a column chunk with
-a text of more than 4 KiB. What it does not tell is found in the column's values.
+They come from the footer of a base file or from rows. A footer costs nothing to read, but is incomplete: Arrow ignores NaN,
+and leaves out the bounds of a column chunk with a text of more than 4 KiB. Missing bounds are computed from the column's
+values.
 
 Source: docs/format.md §14.7.
 """
@@ -21,7 +22,7 @@ from hudi_ops.files.base.widen import widen
 from hudi_ops.files.statistics.statistics import ColumnRange
 
 Rows: TypeAlias = Callable[[str], Iterable[pa.Table]]
-"""Gives the rows of a file, of which only the column with this name is looked at."""
+"""Function that yields the rows of a file, of which only the column with this name is read."""
 
 _is = pa.types
 _COMPARED = (
@@ -38,24 +39,24 @@ _COMPARED = (
     _is.is_timestamp,
 )
 _CREATOR_THAT_KEEPS_NAN = "parquet-mr"
-"""It takes NaN for the greatest value, so that it shows in the statistics; Arrow passes it over."""
+"""This kernel treats NaN as the greatest value, so that it shows in the statistics; Arrow ignores it."""
 
 
 def ranges_of_base(
     file: pq.ParquetFile, schema: pa.Schema, columns: Sequence[str], rows: Rows | None = None
 ) -> tuple[ColumnRange, ...]:
-    """The ranges of a base file.
+    """Return the ranges of a base file.
 
     Args:
         file: the open file.
-        schema: the columns that base files of the table have, in its types of now.
-        columns: wanted ones; those below structs have dotted names. One that the file lacks is null in all its rows; one that the
-            table lacks, or whose values are not compared (lists, maps, structs), is left out.
+        schema: the columns that base files of the table have, in its present types.
+        columns: wanted ones; those below structs have dotted names. One that the file lacks is null in all its rows; one that
+            the table lacks, or whose values are not compared (lists, maps, structs), is left out.
         rows: the file's rows, where they are in memory anyway; None: a column that the footer is not enough for is read.
 
     Raises:
         ArrowInvalid: a page cannot be decoded, or a value does not fit the table's type. Raised by Arrow.
-        OSError: the storage did not give it.
+        OSError: the storage did not deliver it.
     """
     given = rows or (lambda name: _read(file, name))
     footer = _Footer.of(file)
@@ -64,7 +65,7 @@ def ranges_of_base(
 
 
 def ranges_of_rows(tables: Iterable[pa.Table], schema: pa.Schema, columns: Sequence[str]) -> tuple[ColumnRange, ...]:
-    """The ranges of rows that lie in log files: they have no sizes, and deletes bring no values.
+    """Return the ranges of rows of a log file: without sizes, and without values of deletes.
 
     Args:
         tables: all rows, in pieces; a column that one of them lacks is null in it.
@@ -83,7 +84,7 @@ def ranges_of_rows(tables: Iterable[pa.Table], schema: pa.Schema, columns: Seque
 
 
 def merged_range(parts: Sequence[ColumnRange]) -> ColumnRange:
-    """One column's range in several files or pieces: of all their values together.
+    """Merge one column's ranges in several files or pieces.
 
     Args:
         parts: at least one, all of one column and type.
@@ -120,7 +121,7 @@ class _Footer:
         return cls(file.schema_arrow, metadata.num_rows, metadata.created_by or "", groups, leaf_paths(file))
 
     def chunks(self, name: str) -> list[pq.ColumnChunkMetaData] | None:
-        """Those of a flat column; None where several leaves have its name, or none."""
+        """Return the chunks of a flat column; None where several leaves have its name, or none."""
         if self.paths.count(name) != 1:
             return None
         leaf = self.paths.index(name)
@@ -150,7 +151,7 @@ def _range_of_base(footer: _Footer, schema: pa.Schema, name: str, rows: Rows) ->
 def _range_of_chunks(
     footer: _Footer, chunks: Sequence[pq.ColumnChunkMetaData], stored: pa.DataType, name: str, kind: pa.DataType
 ) -> ColumnRange | None:
-    """What the footer tells; None when that is not all."""
+    """Return the range by the footer; None when the footer is incomplete."""
     is_floating = _is.is_floating(stored)
     if not keeps_order(stored, kind) or (is_floating and not footer.creator.startswith(_CREATOR_THAT_KEEPS_NAN)):
         return None
@@ -183,7 +184,10 @@ def _range_of_rows(rows: pa.Table, name: str, kind: pa.DataType) -> ColumnRange:
 
 
 def _ends(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
-    """The least and the greatest value, null where there is none; NaN is greater than all numbers, and -0.0 less than 0.0."""
+    """Return the least and the greatest value, null where there is none.
+
+    NaN is greater than all numbers, and -0.0 less than 0.0.
+    """
     kind = values.type
     found = pc.min_max(values)
     ends = [pa.repeat(end, 1) if end.is_valid else pa.nulls(1, kind) for end in found.values()]
@@ -195,7 +199,10 @@ def _ends(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
 
 
 def _wide_zero(end: pa.Array, zero: float) -> pa.Array:
-    """The end of a range, with that of the two zeros that takes in the other one: which of both was met first does not matter."""
+    """Widen a bound of a range to the zero that includes the other.
+
+    The order in which both zeros occur does not matter.
+    """
     return pa.array([zero], end.type) if _is.is_floating(end.type) and end[0].as_py() == 0 else end
 
 
@@ -215,7 +222,10 @@ def _compared_type(schema: pa.Schema, name: str) -> pa.DataType | None:
 
 
 def _type_of(schema: pa.Schema, name: str) -> pa.DataType | None:
-    """The type of a column, or of a field below structs; None where there is none of that name, or several."""
+    """Return the type of a column, or of a field below structs.
+
+    None where no field has the name, or several.
+    """
     fields: pa.Schema | pa.StructType = schema
     kind: pa.DataType | None = None
     for part in name.split("."):

@@ -1,4 +1,7 @@
-"""What a data file's writer knows of it, and the metadata table says: its size, column ranges, bloom filter and keys."""
+"""Statistics of a data file for the metadata table.
+
+They are its size, column ranges, bloom filter and keys.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class ColumnRange:
-    """What one file holds in one column.
+    """Values that one file holds in one column.
 
-    `least` and `greatest` are one-row Arrow arrays of the column's type as the table has it (null in both: every value is null), so
-    that ranges of many files are put together without a Python value each. `values` counts all, nulls among them; sizes in bytes,
-    0 for log files.
+    `least` and `greatest` are one-row Arrow arrays of the column's type in the table (null in both: every value is null), so
+    that ranges of many files are merged without a Python value each. `values` counts all, nulls among them; sizes in bytes, 0
+    for log files.
 
-    Floats are ordered as Java and Spark order them: NaN is the greatest value of all, so where a column holds one, `greatest` is
-    NaN. Arrow's kernels pass NaN over: `column_ranges.merged_range` puts ranges together.
+    Floats are ordered as Java and Spark order them: NaN is the greatest value of all, so where a column holds one, `greatest`
+    is NaN. Arrow's kernels ignore NaN: `column_ranges.merged_range` merges ranges.
 
     Source: docs/format.md §14.7.
     """
@@ -32,12 +35,12 @@ class ColumnRange:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What the metadata table is told of one new data file.
+    """Statistics of one new data file for the metadata table.
 
-    `ranges` lacks the columns whose bounds are not known: a record without bounds would prune the file. `bloom` is the filter's
-    text as in the footer, and `bloom_type` its type code; None for log files. `added` are record keys that were not in the file
-    group before, or may not have been, and `removed` those that surely are no more there, each key once, in no order; both None
-    where nobody asked for them. That a log file removes a key does not say that the group held it.
+    `ranges` lacks the columns whose bounds are not known: a record without bounds would prune the file. `bloom` is the
+    filter's text as in the footer, and `bloom_type` its type code; None for log files. `added` are record keys that were not
+    in the file group before, or may not have been, and `removed` those that are certainly not there any more, each key once,
+    in no order; both None if they were not requested. A log file that removes a key does not prove that the group held it.
 
     Source: docs/format.md §14.
     """
@@ -61,7 +64,7 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True)
 class WantedFacts:
-    """Which facts a table's metadata table needs; nothing is computed that nobody asked for.
+    """Statistics that a table's metadata table needs; only these are computed.
 
     `columns` are those with statistics, in the order of the index definition, meta columns among them; empty: no statistics.
     """
@@ -74,7 +77,7 @@ class WantedFacts:
         return bool(self.columns) or self.bloom or self.keys
 
     def covers(self, other: WantedFacts) -> bool:
-        """Whether facts gathered for these say all that is wanted by `other`."""
+        """Return whether statistics for this request include all that `other` requests."""
         return set(other.columns) <= set(self.columns) and self.bloom >= other.bloom and self.keys >= other.keys
 
 
