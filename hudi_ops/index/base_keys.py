@@ -1,7 +1,8 @@
-"""Apache Hudi's bloom and simple indexes: a key is where a base file of its partition holds it. Each file is looked at once.
+"""Apache Hudi's bloom and simple indexes.
 
-Both mean the same: they differ in how Apache Hudi spares itself reading keys. Here the footer's key range and bloom filter say
-which keys a file may hold, and its key column decides, whatever the index is called.
+The base files of a key's partition locate it. Each file is read once. Both indexes are equivalent: they differ in how Apache
+Hudi avoids reading keys. Here the footer's key range and bloom filter tell which keys a file may hold, and its key column
+decides, for either index.
 
 Source: docs/format.md §10.2.
 """
@@ -27,15 +28,17 @@ from hudi_ops.storage.protocol import Storage
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
 _WORTH_ASKING: Final = 4
-"""A bloom filter is asked of fewer keys than a file's rows divided by this: of more, reading the keys costs less (measured)."""
+"""Divisor of a file's rows: a bloom filter is probed for fewer keys than that; with more, reading the keys costs less
+(measured).
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class KeyedGroup:
-    """A file group to look into.
+    """File group to search.
 
-    `merged` is its whole slice, key columns only, where it has log files. `reads_logs`: these may hold keys that its base file does
-    not.
+    `merged` is its whole slice, key columns only, where it has log files. `reads_logs`: these may hold keys that its base
+    file does not.
     """
 
     storage: Storage
@@ -47,16 +50,17 @@ class KeyedGroup:
 
 @dataclass(frozen=True)
 class KeySearch:
-    """A task: which of some keys a file group holds. It carries the keys, so that an engine sends them once.
+    """Task that finds which of some keys a file group holds.
 
-    With `live` only those that readers see: log files may have deleted what the base file has.
+    It carries the keys, so that an engine sends them once. With `live` only keys that readers see: log files may have deleted
+    keys of the base file.
     """
 
     keys: Mapping[str, pa.Array]
     live: bool = False
 
     def __call__(self, group: KeyedGroup) -> Numbers:
-        """Numbers of the keys of the group's partition that it holds, ascending.
+        """Return the numbers of the keys of the group's partition that it holds, ascending.
 
         Raises:
             NotFound: its base file is gone.
@@ -87,11 +91,11 @@ def _taken(keys: pa.Array, rows: Numbers) -> pa.Array:
 
 @dataclass(frozen=True)
 class BaseFileLocator:
-    """Looks into base files, with the engine's tasks: a file each.
+    """Locator that searches base files with the engine's tasks, a file each.
 
     Args:
         engine: runs them.
-        groups: all that hold keys of the partitions that will be asked for, in one state of the table.
+        groups: all that hold keys of the requested partitions, in one state of the table.
     """
 
     engine: Engine
@@ -103,7 +107,7 @@ class BaseFileLocator:
         return False
 
     def locate(self, keys: Mapping[str, pa.Array]) -> list[Found]:
-        """File groups that hold some of the keys.
+        """Return the file groups that hold some of the keys.
 
         Raises:
             NotFound: a base file of that state is gone.
@@ -120,9 +124,9 @@ class BaseFileLocator:
     def _settle(
         self, path: str, keys: pa.Array, found: Mapping[KeyedGroup, Numbers], held: dict[KeyedGroup, Numbers]
     ) -> None:
-        """Of a key that several groups hold, only those groups count in which it was not deleted by a log file.
+        """Restrict a key that several groups hold to the groups in which no log file deleted it.
 
-        A bulk insert, which looks for nothing, may have put it into another group since. Where it was deleted in all, the first
+        A bulk insert, which does no look-up, may have put it into another group since. If it was deleted in all, the first
         counts.
         """
         counts = np.zeros(len(keys), np.int64)

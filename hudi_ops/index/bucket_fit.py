@@ -1,8 +1,8 @@
-"""Whether a number of buckets is the one that a table's file groups were made with: told from the keys in their files.
+"""Check that a number of buckets is the one that a table's file groups were made with.
 
-Apache Hudi stores neither the number nor the hash fields, and a writer with others puts rows where nobody looks for them. A key
-of hash h lies in bucket b = h mod n, so n divides every h - b: the greatest common divisor of a few keys' differences leaves
-hardly a choice (docs/format.md §10.1).
+The keys in the files tell. Apache Hudi stores neither the number nor the hash fields, and a writer with others puts rows into
+buckets in which readers do not look for them. A key of hash h lies in bucket b = h mod n, so n divides every h - b: the
+greatest common divisor of a few keys' differences leaves hardly a choice (docs/format.md §10.1).
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.view.file_group import DataFile
 
 SAMPLED_ROWS = 1_000
-"""Rows looked at in each file group."""
+"""Rows sampled in each file group."""
 
 SAMPLED_FILES_MAX = 2_000
 
 _WHOLE_HASH = 1 << 31
-"""As a number of buckets, it gives a key's hash itself."""
+"""Number of buckets with which a key's bucket is its hash."""
 
 
 @dataclass(frozen=True)
 class SampleTask:
-    """The base file of one bucket, to be sampled. `schema` is the table's; `has_meta`: its files hold the keys as text."""
+    """Base file of one bucket, to be sampled.
+
+    `schema` is the table's; `has_meta`: its files hold the keys as text.
+    """
 
     storage: Storage
     file: DataFile
@@ -48,7 +51,7 @@ class SampleTask:
 
 @dataclass(frozen=True)
 class KeySample:
-    """Keys of one file group, as its file says them."""
+    """Keys of one file group, as stored in its file."""
 
     file: DataFile
     bucket: int
@@ -57,7 +60,7 @@ class KeySample:
 
 @dataclass(frozen=True)
 class Misfit:
-    """A key that a number of buckets would look for in another group."""
+    """Key that a number of buckets would place in another group."""
 
     file: DataFile
     key: str
@@ -66,7 +69,10 @@ class Misfit:
 
 
 def chosen_groups(groups: Mapping[tuple[str, int], DataFile]) -> list[tuple[int, DataFile]]:
-    """(bucket, file) of the groups to sample: all, or evenly spread ones of very many, the highest bucket among them."""
+    """Return (bucket, file) of the groups to sample.
+
+    These are all, or evenly spread ones of very many, including the highest bucket.
+    """
     found = [(bucket, file) for (_, bucket), file in groups.items()]
     if len(found) <= SAMPLED_FILES_MAX:
         return found
@@ -76,7 +82,9 @@ def chosen_groups(groups: Mapping[tuple[str, int], DataFile]) -> list[tuple[int,
 
 
 def sample_keys(task: SampleTask) -> KeySample:
-    """Keys of the first rows of a base file; they must be written as this library would write them.
+    """Return the keys of the first rows of a base file.
+
+    They must be written as this library would write them.
 
     Raises:
         Unsupported: record keys or partition paths are made otherwise, so that an upsert would not find its rows.
@@ -92,7 +100,7 @@ def sample_keys(task: SampleTask) -> KeySample:
     try:
         paths = partition_paths(values, task.partitions)
     except InvalidRequest:
-        paths = None  # a value that we refuse to write, in a row that is there already
+        paths = None  # an existing row has a value that this library refuses to write
     if paths is not None and rows.num_rows:
         there = pa.array([task.file.partition_path] * rows.num_rows, pa.string())
         _refuse_other(path, "partition path", paths.cast(pa.string()), there, task.partitions.fields)
@@ -100,7 +108,7 @@ def sample_keys(task: SampleTask) -> KeySample:
 
 
 def fitting_counts(samples: Sequence[KeySample], hash_fields: Sequence[str]) -> list[int]:
-    """Every number of buckets that all sampled keys fit; empty when none does, or when there are no keys."""
+    """Return every number of buckets that fits all sampled keys; empty without keys."""
     divisor = 0
     for sample in samples:
         differences = np.abs(_hashes(sample, hash_fields) - sample.bucket)
@@ -113,7 +121,7 @@ def fitting_counts(samples: Sequence[KeySample], hash_fields: Sequence[str]) -> 
 
 
 def first_misfit(samples: Sequence[KeySample], hash_fields: Sequence[str], buckets: int) -> Misfit | None:
-    """The first sampled key that lies in another bucket than `buckets` would give it."""
+    """Return the first sampled key that `buckets` would place in another bucket, or None."""
     for sample in samples:
         expected = _hashes(sample, hash_fields) % buckets
         wrong = np.flatnonzero(expected != sample.bucket)
@@ -126,7 +134,10 @@ def first_misfit(samples: Sequence[KeySample], hash_fields: Sequence[str], bucke
 def other_hash_fields(
     samples: Sequence[KeySample], key_fields: Sequence[str], tried: Sequence[str]
 ) -> tuple[tuple[str, ...], int] | None:
-    """Key fields, other than those tried, with the one number of buckets that all sampled keys fit by them."""
+    """Return other key fields that fit all sampled keys, with the one number of buckets.
+
+    Fields that were tried are excluded.
+    """
     for length in range(len(key_fields), 0, -1):
         for fields in combinations(key_fields, length):
             try:
@@ -148,7 +159,8 @@ def _refuse_other(path: str, what: str, ours: pa.Array, stored: pa.Array, fields
     for row, (left, right) in enumerate(zip(ours.to_pylist(), stored.to_pylist(), strict=True)):
         if left != right:
             raise Unsupported(
-                f"{path}: row {row} has a {what} that this library would write otherwise: it would not find its own rows",
+                f"{path}: row {row} has a {what} that this library would write otherwise: upserts would not find the "
+                "row",
                 expected=f"{left!r}, of {', '.join(fields) or 'nothing'}",
                 found=repr(right),
                 next_step="write the table with Apache Hudi; if its key generator is wrongly recorded, correct hoodie.properties",

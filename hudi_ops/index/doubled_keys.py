@@ -1,4 +1,4 @@
-"""Read the record keys of file slices, and count those that lie in more than one file group."""
+"""Read the record keys of file slices, and count those in more than one file group."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ def key_tasks(
 
 
 def count_doubled(keys: Sequence[pa.Array]) -> int:
-    """Count the record keys that are in more than one of some slices; each array holds the keys of a slice once."""
+    """Count the record keys that are in more than one slice.
+
+    Each array holds the keys of a slice once.
+    """
     every = joined(list(keys), pa.string())
     if pc.count_distinct(every).as_py() == len(every):
         return 0

@@ -1,4 +1,7 @@
-"""Where keys are: what an index that has to be asked answers. The simple bucket index needs none of it."""
+"""Protocol of indexes that locate keys by look-up.
+
+The simple bucket index needs no look-up.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class GroupName:
-    """A file group."""
+    """File group of a partition."""
 
     partition_path: str
     file_id: str
@@ -25,7 +28,7 @@ class Found:
 
     Attributes:
         group: the file group.
-        asked_in: partition path under which the keys were asked for.
+        asked_in: partition path under which the keys were requested.
         rows: their numbers among those, ascending, each once.
     """
 
@@ -35,21 +38,24 @@ class Found:
 
 
 class Locator(Protocol):
-    """Finds keys in one state of a table. What it does not find is nowhere the index looks, in that state."""
+    """Locator of keys in one state of a table.
+
+    A key that it does not find is in no file that the index covers, in that state.
+    """
 
     @property
     def is_global(self) -> bool:
-        """Whether a key is found in any partition, and not only in the one that is asked for."""
+        """Whether a key is found in any partition, and not only in the requested one."""
         ...
 
     def locate(self, keys: Mapping[str, pa.Array]) -> list[Found]:
-        """File groups that hold some of the keys.
+        """Return the file groups that hold some of the keys.
 
         Args:
-            keys: record keys by the partition path of their rows, repeated ones among them; no nulls.
+            keys: record keys by the partition path of their rows, possibly repeated; no nulls.
 
         Returns:
-            For each group and each partition asked for, the keys in it. A key that lies in several groups is in several.
+            For each group and each requested partition, the keys in it. A key that lies in several groups is in several.
 
         Raises:
             NotFound: a file of that state is gone.

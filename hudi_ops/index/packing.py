@@ -1,7 +1,8 @@
-"""Which file groups take new keys, where the index leaves it open: small ones first, up to a target size, then new ones.
+"""Assignment of new keys to file groups, where the index leaves it open.
 
-As Apache Hudi does in principle (its `UpsertPartitioner`): how many rows each group takes is decided from their number alone, and
-a hash of its key says which of them a row goes to. So rows of one key go together, wherever they are routed.
+Small groups are filled first, up to a target size, then new ones are made. The principle is that of Apache Hudi's
+`UpsertPartitioner`: the number of new rows alone decides how many each group takes, and a hash of its key decides to which of
+them a row goes. So rows of one key go together, wherever they are routed.
 """
 
 from __future__ import annotations
@@ -16,27 +17,30 @@ import pyarrow as pa
 from hudi_ops.kernels.keys.hashing import java_string_hash
 
 _MIXER = np.uint32(2654435761)
-"""Odd, and 2^32 divided by the golden ratio: hashes of keys that count upwards lie close to each other, and are spread by it."""
+"""Odd, and 2^32 divided by the golden ratio: it spreads hashes of keys that count upwards, which are close to each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """So many new rows go to one file group: to that of `room`, a number among the small ones, or to a new one."""
+    """Number of new rows for one file group.
+
+    `room` is the position of a small group, or None for a new one.
+    """
 
     rows: int
     room: int | None = None
 
 
 def shares_of(rows: int, rooms: Sequence[int], rows_per_file: int) -> list[Share]:
-    """Deal new rows of one partition to its groups.
+    """Distribute new rows of one partition over its groups.
 
     Args:
-        rows: how many there are.
-        rooms: how many each small group takes, in the order in which they are filled.
-        rows_per_file: how many a new group takes, at least 1.
+        rows: number of rows.
+        rooms: number of rows that each small group takes, in the order in which they are filled.
+        rows_per_file: number of rows of a new group, at least 1.
 
     Returns:
-        What each group gets: small ones as far as they are needed, then new ones of about equal size.
+        The share of each group: small ones as far as they are needed, then new ones of about equal size.
     """
     dealt: list[Share] = []
     left = rows
@@ -53,11 +57,11 @@ def shares_of(rows: int, rooms: Sequence[int], rows_per_file: int) -> list[Share
 
 
 def dealt_to(keys: pa.Array, rows: Sequence[int]) -> npt.NDArray[np.int64]:
-    """The share of each key, by a hash of the key.
+    """Return the share of each key, by a hash of the key.
 
     Args:
         keys: record keys without nulls.
-        rows: of each share, in order; a share gets about so many of all keys.
+        rows: of each share, in order; a share gets about this part of all keys.
 
     Returns:
         Numbers of shares.

@@ -1,4 +1,4 @@
-"""The record index: the metadata table says in which file group a key lies, whatever partition its row names.
+"""Record index: the metadata table names the file group of a key, in any partition.
 
 Source: docs/format.md §10.2.
 """
@@ -18,12 +18,14 @@ from hudi_ops.index.locator import Found, GroupName
 from hudi_ops.kernels.merging.split import split_groups
 
 RecordLookup: TypeAlias = Callable[[pa.Array], pa.Table]
-"""Given record keys, each once, those that the index has: columns `key`, `partition_path` and `file_id`, in any order."""
+"""Function that looks up record keys, each once, and returns those in the index: columns `key`, `partition_path` and `file_id`,
+in any order.
+"""
 
 
 @dataclass(frozen=True)
 class RecordIndexLocator:
-    """Asks the record index.
+    """Locator that uses the record index.
 
     Args:
         lookup: reads it, in one state of the table.
@@ -37,7 +39,10 @@ class RecordIndexLocator:
         return True
 
     def locate(self, keys: Mapping[str, pa.Array]) -> list[Found]:
-        """File groups that hold some of the keys; those in other partitions than they are asked for are found, too."""
+        """Return the file groups that hold some of the keys.
+
+        Keys in other partitions than the requested ones are found, too.
+        """
         asked = {path: column for path, column in keys.items() if len(column)}
         if not asked:
             return []
@@ -45,7 +50,7 @@ class RecordIndexLocator:
         if not told.num_rows:
             return []
         held = told.column("key").combine_chunks()
-        # Encoded anew: the index's own dictionaries hold a place once for each instant that named it.
+        # Encoded again: the index's own dictionaries hold a location once for each instant that named it.
         paths, ids = (
             told.column(name).combine_chunks().cast(pa.string()).dictionary_encode()
             for name in ("partition_path", "file_id")

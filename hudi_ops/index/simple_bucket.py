@@ -1,4 +1,6 @@
-"""The simple bucket index: a row's bucket is a hash of its key, so finding its file group needs no look-up.
+"""Simple bucket index: a row's bucket is a hash of its key.
+
+Finding its file group needs no look-up.
 
 Source: docs/format.md §10.1.
 """
@@ -25,15 +27,15 @@ _BLOCK_BYTES_MAX = 1 << 30
 
 LANES = 16
 LANES_OF_ONE = 64
-"""Lanes of a partition, and of a table that has but one: an engine holds the rows of a lane at a time."""
+"""Lanes of a partition, and of a table without partitions: an engine holds the rows of a lane at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tagger:
-    """All that is needed to route rows to buckets; picklable, so that executors tag where they read.
+    """Settings that route rows to buckets.
 
-    With another index `buckets` are lanes: parts of a batch that are looked up and routed by themselves. `hash_fields` is None
-    then: a key's lane is a hash of all of it.
+    They are picklable, so that executors tag rows where they read them. With another index `buckets` are lanes: parts of a
+    batch that are looked up and routed by themselves. `hash_fields` is None then: a key's lane is a hash of all of it.
     """
 
     keys: KeySpec
@@ -43,7 +45,7 @@ class Tagger:
 
     @classmethod
     def of(cls, config: TableConfig, facts: TableFacts) -> Tagger:
-        """The tagger of a table.
+        """Return the tagger of a table.
 
         Raises:
             Unsupported: partition paths that cannot be made.
@@ -56,7 +58,9 @@ class Tagger:
         )
 
     def split(self, rows: pa.Table) -> list[tuple[str, int, pa.Table]]:
-        """Rows of each (partition path, bucket), with their record key as a first column; groups in ascending order.
+        """Return the rows of each (partition path, bucket), with their record key as first column.
+
+        Groups are in ascending order.
 
         Raises:
             InvalidRequest: a key or partition value that is missing, null or cannot be used; names field and row.
@@ -73,7 +77,7 @@ class Tagger:
         parts: list[pa.Table] = []
         tagged = tagged.combine_chunks()
         for block in _blocks(groups, tagged):
-            # One take for many groups, then slices without a copy: a take per group costs a look into every chunk each.
+            # One take for many groups, then slices without a copy: a take per group would search every chunk each time.
             ordered = tagged.take(pa.array(np.concatenate([group.rows for group in block])))
             ends = np.cumsum([len(group.rows) for group in block]).tolist()
             parts += [
@@ -83,18 +87,24 @@ class Tagger:
 
 
 def key_spec(config: TableConfig, facts: TableFacts) -> KeySpec:
-    """How the table's record keys are made; what was written at its making outweighs what its version would do now."""
+    """Return the key spec of the table.
+
+    The key generator stored at creation wins over the version's default.
+    """
     named = config.encodes_key_names if facts.encodes_key_names is None else facts.encodes_key_names
     return KeySpec(config.record_key_fields, named)
 
 
 def computed_keys(config: TableConfig, facts: TableFacts) -> KeySpec | None:
-    """How to make the keys of rows in base files; None where a meta column holds them."""
+    """Return how to make the keys of rows in base files.
+
+    None where a meta column holds them.
+    """
     return None if config.populate_meta_fields else key_spec(config, facts)
 
 
 def partition_spec(config: TableConfig) -> PartitionSpec:
-    """How the table's partition paths are made.
+    """Return how the table's partition paths are made.
 
     Raises:
         Unsupported: a time-based key generator with settings that cannot be followed.
@@ -105,7 +115,10 @@ def partition_spec(config: TableConfig) -> PartitionSpec:
 
 
 def _blocks(groups: list[GroupSlice], rows: pa.Table) -> Iterator[list[GroupSlice]]:
-    """Runs of groups whose rows can lie in one array: a column of text holds at most 2 GiB."""
+    """Yield runs of groups whose rows fit into one array.
+
+    A column of text holds at most 2 GiB.
+    """
     rows_max = max(1, rows.num_rows * _BLOCK_BYTES_MAX // max(1, rows.nbytes))
     block: list[GroupSlice] = []
     count = 0
@@ -120,13 +133,13 @@ def _blocks(groups: list[GroupSlice], rows: pa.Table) -> Iterator[list[GroupSlic
 
 
 def bucket_of(file_id: str) -> int | None:
-    """The bucket that a file id names, or None when its first eight characters are no number."""
+    """Return the bucket that a file id names in its first eight characters, or None."""
     digits = file_id[:BUCKET_DIGITS]
     return int(digits) if len(digits) == BUCKET_DIGITS and digits.isdecimal() else None
 
 
 class InGroup(Protocol):
-    """Whatever belongs to a file group: a slice, or one of its files."""
+    """Member of a file group: a slice, or one of its files."""
 
     @property
     def partition_path(self) -> str:
@@ -143,7 +156,9 @@ G = TypeVar("G", bound=InGroup)
 
 
 def groups_by_bucket(members: Iterable[G], table: str) -> dict[tuple[str, int], G]:
-    """The one member of each (partition path, bucket), where there is one of each file group.
+    """Return the one member of each (partition path, bucket).
+
+    The members hold one of each file group.
 
     Raises:
         Corrupt: two live file groups of one bucket, or a group without a bucket: the index cannot route to either.
