@@ -6,6 +6,7 @@ the rows pass. Memory holds one row group, and the filter.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -32,6 +33,24 @@ ROW_GROUP_BYTES = 128 * 1024 * 1024
 """Bytes of rows in memory that make a row group before their number does."""
 
 
+@dataclass(frozen=True)
+class ReplacedFile:
+    """The base file that a new one replaces.
+
+    Attributes:
+        bloom: its filter, which the new file carries on; None: a new one is made. See `bloom_of`.
+        known_keys: number of leading rows of the new file whose keys are in that filter.
+        parquet: its Parquet footer, which tells which columns a dictionary suited.
+    """
+
+    bloom: BloomFilter | None = None
+    known_keys: int = 0
+    parquet: pq.FileMetaData | None = None
+
+
+NOTHING_REPLACED = ReplacedFile()
+
+
 class BaseFileWriter:
     """Writer of one base file.
 
@@ -42,9 +61,7 @@ class BaseFileWriter:
         table_name: names the Avro record in the footer.
         settings: how Parquet is written.
         keys: expected number of rows; the filter is sized for them.
-        carried: filter of the file that this one replaces; None: a new one is made. See `bloom_of`.
-        known_keys: number of leading rows whose keys are in that filter.
-        previous: Parquet's footer of the file that this one replaces; it tells which columns a dictionary suited.
+        replaced: the file that this one replaces.
         row_group_bytes: rows in memory of which a row group is made.
         folder: for the bytes on disk; None: the system's folder for temporary files.
     """
@@ -56,16 +73,14 @@ class BaseFileWriter:
         settings: WriterSettings,
         *,
         keys: int,
-        carried: BloomFilter | None = None,
-        known_keys: int = 0,
-        previous: pq.FileMetaData | None = None,
+        replaced: ReplacedFile = NOTHING_REPLACED,
         row_group_bytes: int = ROW_GROUP_BYTES,
         folder: str | None = None,
     ) -> None:
         self._schema = schema.remove_metadata()
         self._table_name = table_name
         self._settings = settings
-        self._previous = previous
+        self._previous = replaced.parquet
         self._row_group_bytes = row_group_bytes
         self._spilled = SpilledBytes(folder)
         self._writer: pq.ParquetWriter | None = None
@@ -73,9 +88,9 @@ class BaseFileWriter:
         self._held_rows = self._held_bytes = 0
         self._has_keys = RECORD_KEY in schema.names
         self._bloom: BloomFilter | None = None
-        self._known_keys = known_keys
-        if self._has_keys and carried is not None and keys <= carried.count:
-            self._bloom = carried
+        self._known_keys = replaced.known_keys
+        if self._has_keys and replaced.bloom is not None and keys <= replaced.bloom.count:
+            self._bloom = replaced.bloom
         elif self._has_keys:
             size = max(16, int(keys * BLOOM_HEADROOM))
             self._bloom = BloomFilter.build(pa.array([], pa.string()), capacity=size, fpp=settings.bloom_fpp)

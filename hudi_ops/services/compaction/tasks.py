@@ -17,7 +17,7 @@ from hudi_ops.commit.apply.metadata_delta import wanted_facts
 from hudi_ops.config.columns import FILE_NAME, RECORD_KEY
 from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, encode_base_file, stored_schema
 from hudi_ops.files.base.output import BaseFileOutput
-from hudi_ops.files.base.writer import ROW_GROUP_BYTES, BaseFileWriter
+from hudi_ops.files.base.writer import ROW_GROUP_BYTES, BaseFileWriter, ReplacedFile
 from hudi_ops.files.names import base_file_name
 from hudi_ops.files.slice.slice_scan import MergeCounts, SliceScan, SliceTask
 from hudi_ops.files.statistics.collect import facts_of_base
@@ -139,15 +139,16 @@ def compact_slice(task: CompactTask) -> CompactedSlice:
         task.output.put(body)
         facts = facts_of_base(path, body, task.stored, task.wanted, rows=rows)
         return CompactedSlice(_stat(task, rows.num_rows, body.size, scan.counts), scan.counts, streaming, facts)
-    previous = BaseFileReader(task.storage, task.source.base.path) if task.source.base is not None else None
+    replaced = ReplacedFile()
+    if task.source.base is not None:
+        previous = BaseFileReader(task.storage, task.source.base.path)
+        replaced = ReplacedFile(previous.footer.bloom, scan.count() - _brought(scan.counts), previous.parquet)
     with BaseFileWriter(
         task.stored,
         task.table_name,
         task.settings,
         keys=scan.count(),
-        carried=previous.footer.bloom if previous is not None else None,
-        known_keys=scan.count() - _brought(scan.counts),
-        previous=previous.parquet if previous is not None else None,
+        replaced=replaced,
         row_group_bytes=min(ROW_GROUP_BYTES, max(1, task.memory_bytes // GROUPS_IN_MEMORY)),
     ) as writer:
         for batch in scan.batches():

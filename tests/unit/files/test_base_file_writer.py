@@ -11,7 +11,7 @@ import pytest
 from hudi_ops.errors import Unavailable
 from hudi_ops.files.base import writer as base_file_writer
 from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, encode_base_file, stored_schema
-from hudi_ops.files.base.writer import BaseFileWriter
+from hudi_ops.files.base.writer import BaseFileWriter, ReplacedFile
 from hudi_ops.formats.parquet.bloom import BloomFilter
 from hudi_ops.kernels.meta_columns import add_meta_columns
 from hudi_ops.storage.memory import MemoryStorage
@@ -86,12 +86,12 @@ def test_a_row_group_takes_no_more_memory_than_is_said() -> None:
 def test_a_carried_filter_is_added_to_and_a_small_one_made_anew() -> None:
     old = BloomFilter.build(pa.array([f"k{at:07d}" for at in range(1_000)]), capacity=2_000)
     batches = [rows(0, 900), rows(900, 200)]
-    carried = opened(written(batches, carried=old, known_keys=1_000)).footer.bloom
+    carried = opened(written(batches, replaced=ReplacedFile(old, 1_000))).footer.bloom
     assert carried is not None
     assert carried.bits == old.bits
     assert carried == old.with_keys(pa.array([f"k{at:07d}" for at in range(1_000, 1_100)]))
     small = BloomFilter.build(pa.array(["k0000000"]), capacity=16)
-    anew = opened(written(batches, carried=small, known_keys=1_000)).footer.bloom
+    anew = opened(written(batches, replaced=ReplacedFile(small, 1_000))).footer.bloom
     assert anew is not None
     assert anew.might_contain(pa.array([f"k{at:07d}" for at in range(1_100)])).all()
 
