@@ -5,11 +5,16 @@ Goal: a test that is moved or renamed is not lost. Method: the ids that pytest c
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.groups import GROUPS, group_of
 from tests.meta.compare_ids import baseline, collected
 from tests.tiers import LEFT_OUT, places
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -39,5 +44,11 @@ def test_every_place_that_quick_leaves_out_is_there(full: list[str]) -> None:
 
 def test_every_group_has_its_files(full: list[str]) -> None:
     files = {nodeid.partition("::")[0] for nodeid in full}
-    assert set(GROUPS) - files == set()
-    assert {group_of(f"{file}::test") for file in files - set(GROUPS)} == files - set(GROUPS)
+    assert set(GROUPS) - files - {file.rpartition("/")[0] for file in files} == set()
+
+
+def test_what_asks_for_a_session_of_spark_shares_one_process() -> None:
+    asking = re.compile(r"\b(apache_hudi(_1_0)?|spark): |local_spark_engine\(|getfixturevalue\(.apache_hudi")
+    files = [file.relative_to(ROOT) for file in (ROOT / "tests").rglob("test_*.py") if asking.search(file.read_text())]
+    assert len(files) >= 35
+    assert len({group_of(f"{file}::test") for file in files}) == 1
