@@ -1,4 +1,7 @@
-"""Time as a component: wall time, monotonic time and sleep, so that simulations can stand in for all three."""
+"""Time as a component: wall time, monotonic time and sleep.
+
+Simulations replace all three.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,14 @@ from typing import NamedTuple, Protocol
 
 
 class Clock(Protocol):
-    """What protocols may know of time."""
+    """Time for protocols."""
 
     def now_ms(self) -> int:
-        """Wall time in milliseconds since 1970-01-01 UTC; may jump."""
+        """Return wall time in milliseconds since 1970-01-01 UTC; may jump."""
         ...
 
     def monotonic_s(self) -> float:
-        """Seconds that never run backwards; for waits and durations only."""
+        """Return seconds that never run backwards; for waits and durations only."""
         ...
 
     def sleep_s(self, seconds: float) -> None:
@@ -26,11 +29,11 @@ class SystemClock:
     """The machine's own clock."""
 
     def now_ms(self) -> int:
-        """Wall time in milliseconds since 1970-01-01 UTC."""
+        """Return wall time in milliseconds since 1970-01-01 UTC."""
         return time.time_ns() // 1_000_000
 
     def monotonic_s(self) -> float:
-        """Seconds since an arbitrary start."""
+        """Return seconds since an arbitrary start."""
         return time.monotonic()
 
     def sleep_s(self, seconds: float) -> None:
@@ -39,12 +42,12 @@ class SystemClock:
 
 
 class ToldTime(NamedTuple):
-    """What another machine said that the time was.
+    """Time that another machine told.
 
     Attributes:
-        by: who said so, for people.
+        by: the machine, for people.
         wall_ms: the time, in ms since 1970 UTC.
-        asked_s: our monotonic clock just before it was said.
+        asked_s: our monotonic clock just before the machine answered.
     """
 
     by: str
@@ -53,13 +56,16 @@ class ToldTime(NamedTuple):
 
 
 class ToldTimes:
-    """The newest time that each other machine told this process; it goes on by the monotonic clock."""
+    """Newest time that each other machine told this process.
+
+    It goes on by the monotonic clock.
+    """
 
     def __init__(self) -> None:
         self._told: dict[str, ToldTime] = {}
 
     def note(self, key: str, told: ToldTime) -> None:
-        """Keep a time in the place of the last one under `key`."""
+        """Keep a time in place of the last one under `key`."""
         self._told[key] = told
 
     def forget(self) -> None:
@@ -70,6 +76,6 @@ class ToldTimes:
         return key in self._told
 
     def ahead_ms(self, clock: Clock) -> dict[str, int]:
-        """How far a clock is ahead of each of them, by who told; negative where it is behind."""
+        """Return how far a clock is ahead of each machine's time; negative where it is behind."""
         now_ms, now_s = clock.now_ms(), clock.monotonic_s()
         return {one.by: round(now_ms - one.wall_ms - (now_s - one.asked_s) * 1000) for one in list(self._told.values())}

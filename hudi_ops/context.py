@@ -1,7 +1,7 @@
-"""The components that every protocol function gets. Settings are values (`config`), components are objects: they meet here.
+"""Components of every protocol function.
 
-A protocol touches the world only through its context, so the same function runs in production and, step by step, under a
-scheduler that crashes it.
+Settings are values (`config`), components are objects. A protocol touches the world only through its context, so the same
+function runs in production and, step by step, under a scheduler that crashes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Ids(Protocol):
     """Source of unique names; seeded in simulations."""
 
     def new_id(self) -> str:
-        """A UUID as text."""
+        """Return a UUID as text."""
         ...
 
 
@@ -33,13 +33,13 @@ class RandomIds:
     """Random UUIDs."""
 
     def new_id(self) -> str:
-        """A random UUID, version 4, as text."""
+        """Return a random UUID, version 4, as text."""
         return str(uuid.uuid4())
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who works: enough to tell people, and to tell on the same machine whether the process is gone.
+    """Working process: enough to name it, and to tell on the same machine whether it is gone.
 
     `started` is the process's start in clock ticks since boot: a process id alone is used again after a while.
     """
@@ -51,7 +51,7 @@ class Owner:
 
     @classmethod
     def of_this_process(cls) -> Owner:
-        """The owner that this process is; `run` names the Airflow run that started it, where there is one."""
+        """Return the owner of this process; `run` names the Airflow run that started it, if any."""
         run = "/".join(
             value for key in ("AIRFLOW_CTX_DAG_ID", "AIRFLOW_CTX_TASK_ID", "AIRFLOW_CTX_DAG_RUN_ID")
             if (value := os.environ.get(key))
@@ -59,7 +59,10 @@ class Owner:
         return cls(_machine(), os.getpid(), _process_start(os.getpid()), run)
 
     def is_gone(self) -> bool:
-        """True when this was a process of the same machine and boot, and it has ended. False means: cannot tell."""
+        """Return whether this was a process of the same machine and boot, and it has ended.
+
+        False means: unknown.
+        """
         if self.host != _machine() or not self.started:
             return False
         try:
@@ -67,11 +70,11 @@ class Owner:
         except ProcessLookupError:
             return True
         except PermissionError:
-            return False  # another user's process: /proc may hide when it started
+            return False  # another user's process: /proc may hide its start
         return _process_start(self.pid) != self.started
 
     def is_this_process(self) -> bool:
-        """True when it is the process that asks, whatever Airflow run started it."""
+        """Return whether it is the calling process, whatever Airflow run started it."""
         return (self.host, self.pid, self.started) == (_machine(), os.getpid(), _process_start(os.getpid()))
 
     def __str__(self) -> str:
@@ -79,7 +82,10 @@ class Owner:
 
 
 class Beats(Protocol):
-    """Calls something again and again beside the work; simulations make beating an actor of its own."""
+    """Periodic calls beside the work.
+
+    Simulations make beating an actor of its own.
+    """
 
     def every(self, interval_s: float, beat: Callable[[], None]) -> AbstractContextManager[None]:
         """Call `beat` each `interval_s` seconds until the context ends."""
@@ -90,8 +96,8 @@ class Beats(Protocol):
 class TableContext:
     """Components for one table.
 
-    `locks` is typed as an object here because lock providers live a layer above; `concurrency` narrows it. `beats` are by default
-    those of a process beside this one (`concurrency.process_beats`). `told` is what other machines said of the time.
+    `locks` is typed as an object here because lock providers live a layer above; `concurrency` narrows it. `beats` are by
+    default those of a process beside this one (`concurrency.lease`). `told` holds the times that other machines told.
     `follows_future`: new instants may follow one that lies in the future.
     """
 
@@ -113,7 +119,7 @@ class TableContext:
 
 
 def _machine() -> str:
-    # The boot id tells containers with one host name, and one machine before and after a restart, apart.
+    # The boot id distinguishes containers with one host name, and one machine before and after a restart.
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

@@ -1,7 +1,7 @@
-"""The error tree, shaped by what the caller does next.
+"""Error tree, by what the caller does next.
 
-Each class promises whether something may have landed: after `Conflict`, `InvalidRequest`, `Unsupported`, `Busy` and `Cancelled`
-the attempt's own files may be removed; after any other class they may not, since the attempt may be visible.
+Each class promises whether something may have landed: after `Conflict`, `InvalidRequest`, `Unsupported`, `Busy` and
+`Cancelled` the attempt's own files may be removed; after any other class they may not, since the attempt may be visible.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from hudi_ops.redaction import redacted, redacted_values
 
 
 class HudiOpsError(Exception):
-    """Base of every error this library raises on purpose. Credentials in its texts are masked.
+    """Base of every error that this library raises on purpose.
+
+    Credentials in its texts are masked.
 
     Args:
         what: one sentence: what happened, and to which file, field or row.
         table: name or path of the table, where one is involved.
         instant: instant time (17 digits), where one is involved.
         expected: what the code relied on.
-        found: what it met instead.
+        found: what it found instead.
         next_step: what the reader should do; printed after `Next:`.
         details: further facts, kept for machines (`as_dict`), not printed.
     """
@@ -71,13 +73,13 @@ class HudiOpsError(Exception):
         return {**named, **self.details}
 
     def at(self, *, table: str = "", instant: str = "") -> Self:
-        """Fill in table and instant where the raiser did not know them; returns the same error."""
+        """Fill in table and instant if they are missing, and return the same error."""
         self.table = self.table or table
         self.instant = self.instant or instant
         return self
 
     def as_dict(self) -> dict[str, Any]:
-        """The error as plain values, for `--json` and the last line of a Spark application."""
+        """Return the error as plain values, for `--json` and the last line of a Spark application."""
         return {"error": type(self).__name__, "exit_code": self.exit_code, "message": str(self), **self._keywords()}
 
 
@@ -86,26 +88,38 @@ def _rebuild(cls: type[HudiOpsError], what: str, keywords: dict[str, Any]) -> Hu
 
 
 class InvalidRequest(HudiOpsError):
-    """The call is wrong: a bad value, an unknown table, column or instant. Nothing was changed; change the call."""
+    """The call is wrong: a bad value, an unknown table, column or instant.
+
+    Nothing was changed; change the call.
+    """
 
     exit_code = 2
 
 
 class Unsupported(HudiOpsError):
-    """The table, its version or the storage needs something this library does not do. Nothing was changed."""
+    """The table, its version or the storage needs something this library does not do.
+
+    Nothing was changed.
+    """
 
     exit_code = 3
 
 
 class Conflict(HudiOpsError):
-    """Another action completed first and overlaps. Nothing landed; start again from a fresh view."""
+    """Another action completed first and overlaps.
+
+    Nothing landed; start again from a fresh view.
+    """
 
     exit_code = 10
     retryable = True
 
 
 class Busy(HudiOpsError):
-    """Somebody else holds the lock or a live lease. Nothing landed; come back later."""
+    """Another process holds the lock or a live lease.
+
+    Nothing landed; come back later.
+    """
 
     exit_code = 11
     retryable = True
@@ -118,7 +132,10 @@ class Cancelled(HudiOpsError):
 
 
 class Unavailable(HudiOpsError):
-    """Storage, ZooKeeper or a database did not answer after bounded retries. Retry the same call."""
+    """Storage, ZooKeeper or a database did not answer after bounded retries.
+
+    Retry the same call.
+    """
 
     exit_code = 13
     retryable = True
@@ -144,13 +161,19 @@ class Internal(HudiOpsError):
 
 
 class NotFound(HudiOpsError):
-    """No file under that path; raised by storage, and turned into a class above by whoever knows what it means."""
+    """No file under that path.
+
+    Storage raises it, and the caller converts it to a class above.
+    """
 
     exit_code = 20
 
 
 class AlreadyExists(HudiOpsError):
-    """A file is there under that path. Says nothing about who wrote it: only `storage.claim` may interpret it."""
+    """A file exists under that path.
+
+    It does not tell who wrote it: only `storage.claim` may interpret it.
+    """
 
     exit_code = 14
 

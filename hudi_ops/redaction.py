@@ -1,4 +1,4 @@
-"""Keeping credentials out of everything that is shown: errors, logs, JSON, traces."""
+"""Masking of credentials in everything that is shown: errors, logs, JSON, traces."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _known: set[str] = set()
 
 
 def remember_secret(secret: str) -> None:
-    """Have a secret of this process masked wherever `redacted` meets it, also as JSON and URLs write it.
+    """Mask a secret of this process in all texts of `redacted`, also as JSON and URLs write it.
 
     Args:
         secret: one of fewer than eight characters is masked as a whole word only, and one of fewer than four is ignored: they
@@ -37,15 +37,14 @@ def remember_secret(secret: str) -> None:
 
 
 def has_credentials(uri: str) -> bool:
-    """Whether a URI holds a user and a password."""
+    """Return whether a URI holds a user and a password."""
     return _USER_AND_PASSWORD.search(uri) is not None
 
 
 def redacted(text: str) -> str:
-    """The text without passwords in URIs, and without the secrets that this process knows.
+    """Mask passwords in URIs, and the secrets that this process knows.
 
-    >>> redacted("no lock for 'zookeeper://me:secret@host:2181/locks'")
-    "no lock for 'zookeeper://***@host:2181/locks'"
+    >>> redacted("no lock for 'zookeeper://me:secret@host:2181/locks'") "no lock for 'zookeeper://***@host:2181/locks'"
     """
     if "://" in text:
         text = _USER_AND_PASSWORD.sub(f"://{MASK}@", text)
@@ -58,7 +57,7 @@ def redacted(text: str) -> str:
 
 
 def redacted_values(value: Any) -> Any:
-    """A value with every text in it redacted; lists, tuples and dicts are gone through."""
+    """Redact every text in a value, also within lists, tuples and dicts."""
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, dict):
@@ -69,7 +68,7 @@ def redacted_values(value: Any) -> Any:
 
 
 class RedactingFilter(logging.Filter):
-    """For loggers of libraries that log what they send."""
+    """Filter for loggers of libraries that log their requests."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Redact a record; it is always kept."""
@@ -78,8 +77,8 @@ class RedactingFilter(logging.Filter):
 
 
 class RedactingFormatter(logging.Formatter):
-    """For the handlers of a process: messages and traces."""
+    """Formatter for the handlers of a process: messages and traces."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one text, redacted."""
+        """Format the record as one text, redacted."""
         return redacted(super().format(record))

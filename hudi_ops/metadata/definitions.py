@@ -1,4 +1,4 @@
-"""What a table's index definitions mean for its statistics, and what is added to them (docs/format.md §14.8)."""
+"""Statistics by index definitions, and updates of these (docs/format.md §14.8)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STATS = MetadataPartition.COLUMN_STATS
 
 @dataclass(frozen=True)
 class Statistics:
-    """Which columns have statistics, with their types, and in which version these are written."""
+    """Columns with statistics, their types, and the version in which they are written."""
 
     types: Mapping[str, pa.DataType]
     index_version: int
@@ -35,7 +35,7 @@ class Statistics:
 
 
 def statistics_of(schema: pa.Schema, config: TableConfig, definitions: Mapping[str, IndexDefinition]) -> Statistics:
-    """The columns with statistics, of a table with these columns and definitions."""
+    """Return the columns with statistics, of a table with these columns and definitions."""
     version = stats_index_version(definitions, config.version)
     held = definitions.get(_STATS)
     columns = indexed_columns(
@@ -62,11 +62,11 @@ def with_definitions(
     columns: Iterable[str],
     version: int,
 ) -> dict[str, IndexDefinition]:
-    """The definitions once partitions were added, as Apache Hudi's tables say them.
+    """Return the definitions after adding partitions, as Apache Hudi's tables have them.
 
     Args:
-        definitions: those that are there; they stay.
-        partitions: that are added.
+        definitions: existing ones; they stay.
+        partitions: added partitions.
         columns: with statistics.
         version: of the table.
     """

@@ -1,4 +1,4 @@
-"""`.hoodie/.index_defs/index.json`: which indexes a table has beside `files`, and over which columns.
+"""`.hoodie/.index_defs/index.json`: a table's indexes beside `files`, and their columns.
 
 Source: docs/format.md §14.8.
 """
@@ -21,16 +21,16 @@ _KNOWN: Final = ("indexName", "indexType", "indexFunction", "sourceFields", "ind
 
 @dataclass(frozen=True, slots=True)
 class IndexDefinition:
-    """One index.
+    """Definition of one index.
 
     Attributes:
         name: also its key, and the folder of its partition.
         kind: `column_stats`, `record_index`, `secondary_index` and others.
-        function: of an expression index; else said for the sake of it.
+        function: of an expression index; without meaning elsewhere.
         source_fields: columns.
         options: of its kind.
-        version: `V1` or `V2`; tables of version 8 say none.
-        rest: what is not known here, kept as it is.
+        version: `V1` or `V2`; tables of version 8 have none.
+        rest: unknown fields, kept unchanged.
     """
 
     name: str
@@ -43,7 +43,7 @@ class IndexDefinition:
 
 
 def column_stats_definition(columns: Sequence[str], table_version: int) -> IndexDefinition:
-    """What a new table says of its statistics, those of partitions among them.
+    """Return a new table's definition of its statistics, including those of partitions.
 
     Args:
         columns: with statistics.
@@ -54,13 +54,16 @@ def column_stats_definition(columns: Sequence[str], table_version: int) -> Index
 
 
 def record_index_definition() -> IndexDefinition:
-    """What a table of version 9 says of its record index; one of version 8 says nothing of it."""
+    """Return a version 9 table's definition of its record index; version 8 has none."""
     name = str(MetadataPartition.RECORD_INDEX)
     return IndexDefinition(name, name, options={"isPartitioned": "false"}, version="V1")
 
 
 def stats_index_version(definitions: Mapping[str, IndexDefinition], table_version: int) -> int:
-    """How statistics are written: as their definition says, or, where it says nothing, as the table's version does."""
+    """Return the version in which statistics are written.
+
+    The definition names it, else the table's version decides.
+    """
     for name in (MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS):
         held = definitions.get(name)
         if held is not None and held.version is not None:
@@ -69,14 +72,14 @@ def stats_index_version(definitions: Mapping[str, IndexDefinition], table_versio
 
 
 def decode_index_definitions(data: bytes, path: str = INDEX_DEFINITIONS_PATH) -> dict[str, IndexDefinition]:
-    """Definitions by name, in the order of the file.
+    """Parse definitions by name, in the order of the file.
 
     Args:
         data: the file.
         path: of the file, for errors.
 
     Raises:
-        Corrupt: not what such a file is.
+        Corrupt: not a file of index definitions.
     """
     read = load_json(data, path, "JSON with index definitions", f"delete the file, then run {build_again()}")
     held = read.get(_ROOT) if isinstance(read, dict) else None
@@ -86,7 +89,10 @@ def decode_index_definitions(data: bytes, path: str = INDEX_DEFINITIONS_PATH) ->
 
 
 def encode_index_definitions(definitions: Mapping[str, IndexDefinition]) -> bytes:
-    """The file of these definitions, as Apache Hudi writes it; equal definitions in equal order give equal bytes."""
+    """Encode a file of definitions, as Apache Hudi writes it.
+
+    Equal definitions in equal order give equal bytes.
+    """
     held: dict[str, Any] = {}
     for name, each in definitions.items():
         held[name] = {
@@ -119,7 +125,7 @@ def _definition(name: str, held: Any, path: str) -> IndexDefinition:
 
 
 def _pretty(value: Any, indent: str) -> str:
-    """JSON laid out as Jackson's default pretty printer does."""
+    """Format JSON as Jackson's default pretty printer does."""
     if isinstance(value, dict):
         if not value:
             return "{ }"

@@ -1,4 +1,4 @@
-"""Which columns have statistics.
+"""Columns that get statistics.
 
 Source: docs/format.md §14.8.
 """
@@ -21,10 +21,11 @@ COLUMNS_MAX: Final = 32
 def indexed_columns(
     schema: pa.Schema, *, index_version: int, has_meta_columns: bool = True, source_fields: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Columns that get statistics: those of the definition, and those that Apache Hudi would take on its next write.
+    """Return the columns that get statistics.
 
-    Apache Hudi goes by the schema, not by the definition, and writes what it took into the definition afterwards. A file
-    without the range of such a column would then pass for one with nothing but nulls in it.
+    These are the columns of the definition, and those that Apache Hudi would add on its next write. It follows the schema,
+    not the definition, and writes its columns into the definition afterwards. A file without the range of such a column would
+    then be read as one with nulls only.
 
     Args:
         schema: the table's columns, with or without meta columns.

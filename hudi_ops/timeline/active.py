@@ -1,4 +1,4 @@
-"""The active timeline: one listing of the timeline folder, as an immutable value."""
+"""Active timeline: one listing of the timeline folder, as an immutable value."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class Timeline:
 
     @cached_property
     def start(self) -> str:
-        """Request time of the first completed write; files of older instants count as committed (docs/format.md §9.1).
+        """Request time of the first completed write; files of older instants are committed.
 
-        Empty when nothing was completed.
+        Empty when nothing was completed. Source: docs/format.md §9.1.
         """
         return self.completed_writes[0].time if self.completed_writes else ""
 
@@ -66,14 +66,14 @@ class Timeline:
         )
 
     def find(self, time: str, kind: str | None = None) -> Instant | None:
-        """The instant of that request time; `kind` tells a savepoint from its commit."""
+        """Return the instant of that request time; `kind` tells a savepoint from its commit."""
         for one in self.by_time.get(time, ()):
             if (one.kind != "savepoint") if kind is None else (one.kind == completes_as(kind)):
                 return one
         return None
 
     def completed(self, time: str, action: str, completion_time: str) -> Timeline:
-        """The timeline once a pending instant has its completed file."""
+        """Return the timeline after a pending instant got its completed file."""
         name = completed_name(time, action, completion_time)
         done = [
             replace(
@@ -90,7 +90,7 @@ class Timeline:
         return Timeline(self.folder, self.layout, tuple(done))
 
     def path(self, file_name: str) -> str:
-        """Path of a timeline file below the table's root."""
+        """Return the path of a timeline file below the table's root."""
         return f"{self.folder}/{file_name}"
 
 
@@ -129,7 +129,7 @@ def load_timeline(storage: Storage, config: TableConfig) -> Timeline:
 
 
 def list_timeline(storage: Storage, folder: str, layout: int) -> Timeline:
-    """List a timeline folder; as `load_timeline`, for timelines of which no settings are at hand."""
+    """List a timeline folder as `load_timeline` does, for timelines without settings."""
     listed = storage.list_folder(folder)
     files = [parsed for info in listed.files if (parsed := parse_file_name(info.name, layout)) is not None]
     if layout == 1:

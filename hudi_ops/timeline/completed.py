@@ -1,4 +1,7 @@
-"""Completed instants after which a table has other files, and a digest of them: has anything completed since?"""
+"""Completed instants that changed a table's files, and a digest of them.
+
+Equal digests show that nothing has completed since.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,18 @@ from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.instant import Instant
 
 _CHANGING = frozenset({"commit", "deltacommit", "replacecommit", "clean", "restore"})
-"""A rollback that takes off a completed write shows by what is missing."""
+"""A rollback of a completed write shows by the missing instant."""
 
 
 def changing(timeline: Timeline) -> frozenset[Instant]:
-    """Completed instants that may have changed files."""
+    """Return the completed instants that may have changed files."""
     return frozenset(one for one in timeline if one.is_completed and one.kind in _CHANGING)
 
 
 def digest_of(instants: Iterable[Instant]) -> str:
-    """A digest of instants, whatever their order.
+    """Return a digest of instants, whatever their order.
 
-    >>> digest_of([])
-    'e3b0c44298fc1c14'
+    >>> digest_of([]) 'e3b0c44298fc1c14'
     """
     names = sorted(one.file_name for one in instants)
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]

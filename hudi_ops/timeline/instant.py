@@ -1,4 +1,4 @@
-"""One instant: an action on the table, with its state and its two times."""
+"""Instant: an action on the table, with its state and its two times."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hudi_ops.timeline.names import WRITE_ACTIONS, State, completes_as
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """An action on the timeline, seen in its highest state.
+    """Action on the timeline, in its highest state.
 
-    `time` is the request time, which names its files and orders snapshots; `completion_time` orders what readers may rely on
+    `time` is the request time, which names its files and orders snapshots; `completion_time` orders the writes for readers
     (incremental queries, conflict checks), and is empty while pending. `action` is the pending word (`compaction`) as long as
     the instant is pending or its requested file is known, else the completed word.
     """
@@ -25,7 +25,7 @@ class Instant:
 
     @property
     def kind(self) -> str:
-        """The action under which it completes."""
+        """Action under which it completes."""
         return completes_as(self.action)
 
     @property

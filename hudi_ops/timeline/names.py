@@ -1,6 +1,8 @@
-"""The grammar of instant times and of timeline file names, both layouts (docs/format.md §2.1, §2.2).
+"""Grammar of instant times and of timeline file names, both layouts.
 
 Instant times are text: `yyyyMMddHHmmssSSS`, compared as strings everywhere, by Apache Hudi too.
+
+Source: docs/format.md §2.1, §2.2.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from hudi_ops.errors import InvalidRequest
 
 
 class State(IntEnum):
-    """How far an instant has come; the highest state on storage counts."""
+    """State of an instant; the highest state on storage counts."""
 
     REQUESTED = 0
     INFLIGHT = 1
@@ -35,21 +37,21 @@ COMPLETED_ACTIONS = frozenset({
     "schemacommit",
 })
 WRITE_ACTIONS = frozenset({"commit", "deltacommit", "replacecommit"})
-"""What adds or replaces data files, once completed. A pending instant has one of these words only when it is ingestion."""
+"""Actions that add or replace data files, once completed. A pending instant has one of these words only when it is ingestion."""
 _COMPLETES_AS = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
 REWRITING_ACTIONS = frozenset(_COMPLETES_AS)
 """Pending words of the services that rewrite file groups as they were when their plan was made."""
 SERVICE_ACTIONS = REWRITING_ACTIONS | {"clean", "indexing"}
 """Pending words of services that execute a plan. All but the rewriting ones add no data file."""
 MERGING_ACTIONS = frozenset({"compaction", "logcompaction"})
-"""Those of them that merge the files of a group within the group."""
+"""Services among them that merge the files of a group within the group."""
 _PENDING_ACTIONS = COMPLETED_ACTIONS | _COMPLETES_AS.keys()
 _NAME = re.compile(r"(?P<time>\d+)(?:_(?P<completion>\d+))?\.(?P<rest>[a-z.]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineFile:
-    """One file of the timeline, as its name tells it.
+    """Timeline file, by its name.
 
     `action` is the word in the name (`compaction` while pending, `commit` once complete); `completion_time` is empty unless
     the name carries one.
@@ -63,15 +65,18 @@ class TimelineFile:
 
 
 def completes_as(action: str) -> str:
-    """The action name under which `action` completes: a compaction as `commit`, a clustering as `replacecommit`."""
+    """Return the action name under which `action` completes.
+
+    A compaction completes as `commit`, a clustering as `replacecommit`.
+    """
     return _COMPLETES_AS.get(action, action)
 
 
 @lru_cache(maxsize=16_384)
 def parse_file_name(name: str, layout: int) -> TimelineFile | None:
-    """What a file name in the timeline folder says; None for names that are not timeline files.
+    """Parse a file name of the timeline folder; None for names that are not timeline files.
 
-    Apache Hudi skips unknown names too, which is what lets us keep files of our own there.
+    Apache Hudi skips unknown names too, so the folder may hold files of this library.
     """
     match = _NAME.fullmatch(name)
     if match is None:
@@ -90,22 +95,22 @@ def parse_file_name(name: str, layout: int) -> TimelineFile | None:
 
 
 def requested_name(time: str, action: str) -> str:
-    """Name of a requested file; `action` is the pending word, for example `compaction`."""
+    """Return the name of a requested file; `action` is the pending word, such as `compaction`."""
     return f"{time}.{action}.requested"
 
 
 def inflight_name(time: str, action: str) -> str:
-    """Name of an inflight file: plain `I.inflight` for commits, in both layouts."""
+    """Return the name of an inflight file: plain `I.inflight` for commits, in both layouts."""
     return f"{time}.inflight" if action == "commit" else f"{time}.{action}.inflight"
 
 
 def completed_name(time: str, action: str, completion_time: str) -> str:
-    """Name of a completed file in layout 2; `action` may be the pending word."""
+    """Return the name of a completed file in layout 2; `action` may be the pending word."""
     return f"{time}_{completion_time}.{completes_as(action)}"
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """The time zone of that name.
+    """Return the time zone of that name.
 
     Raises:
         InvalidRequest: there is none.
@@ -122,21 +127,18 @@ def zone_named(name: str) -> ZoneInfo:
 
 
 def instant_of_ms(ms: int, zone: str = "UTC") -> str:
-    """The instant time of a moment, in a time zone.
+    """Return the instant time of a moment, in a time zone.
 
-    >>> instant_of_ms(1795255260123)
-    '20261121060100123'
-    >>> instant_of_ms(1795255260123, "Asia/Kolkata")
-    '20261121113100123'
+    >>> instant_of_ms(1795255260123) '20261121060100123' >>> instant_of_ms(1795255260123, "Asia/Kolkata") '20261121113100123'
     """
     moment = datetime.fromtimestamp(ms // 1000, tz=UTC if zone == "UTC" else zone_named(zone))
     return f"{moment:%Y%m%d%H%M%S}{ms % 1000:03d}"
 
 
 def ms_of_instant(time: str, zone: str = "UTC") -> int:
-    """The moment of an instant time in a time zone, in ms since 1970; 14-digit instants count as their last millisecond.
+    """Return the moment of an instant time in a time zone, in ms since 1970.
 
-    Of an hour that a clock put back goes through twice, the first time is meant.
+    14-digit instants count as their last millisecond. An hour that a clock change repeats means its first pass.
 
     Raises:
         InvalidRequest: not a calendar time; the metadata table's bootstrap instants are such.
@@ -156,10 +158,10 @@ def ms_of_instant(time: str, zone: str = "UTC") -> int:
 
 
 def ahead_ms(time: str, now_ms: int, zone: str = "UTC") -> int:
-    """How far an instant time lies ahead of now, in ms; negative when it lies behind.
+    """Return how far an instant time is ahead of now, in ms; negative when it is behind.
 
-    While a clock that was put back goes through an hour for the second time, names of the first time and those that rose above
-    them, past the end of that hour too, are not ahead.
+    During the second pass of an hour that a clock change repeats, names of the first pass and those that rose above them,
+    also past the end of that hour, are not ahead.
     """
     moment = datetime.fromtimestamp(now_ms // 1000, tz=UTC if zone == "UTC" else zone_named(zone))
     put_back = (moment.replace(fold=0).utcoffset() or timedelta()) - (moment.utcoffset() or timedelta())
@@ -167,16 +169,18 @@ def ahead_ms(time: str, now_ms: int, zone: str = "UTC") -> int:
 
 
 def is_instant(text: str) -> bool:
-    """Whether a text is an instant's digits rather than an ISO time."""
+    """Return whether a text is an instant's digits rather than an ISO time."""
     return re.fullmatch(r"\d{17}|\d{14}", text) is not None
 
 
 def parse_instant(text: str, zone: str = "UTC") -> str:
-    """An instant time from what people type: 17 or 14 digits, or an ISO date or time (UTC unless it names a zone).
+    """Parse an instant time that a user typed.
+
+    It is 17 or 14 digits, or an ISO date or time (UTC unless it names a zone).
 
     Args:
-        text: what was typed.
-        zone: the table's time zone, into which ISO times are brought.
+        text: the typed text.
+        zone: the table's time zone, into which ISO times are converted.
 
     Raises:
         InvalidRequest: neither.

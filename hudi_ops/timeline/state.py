@@ -1,4 +1,7 @@
-"""Everything a decision is made upon, read in the order that makes it safe: settings, then the log, then the timeline."""
+"""State for decisions, read in the safe order: settings, then the log, then the timeline.
+
+A later entry of the log shows that it is outdated.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,15 @@ from hudi_ops.timeline.settings.settings_check import logged_config, parsed_conf
 
 ENTRIES_KEPT_MAX = 1024
 COMMITS_KEPT_MAX = 4096
-"""How many log entries and commits a session remembers; what is asked for again after that is read again."""
+"""Log entries and commits that a session remembers; others are read again."""
 
 
 @dataclass
 class CommitReader:
-    """Reads commits' metadata, each once: completed files never change. `archived` knows when older ones completed."""
+    """Reader of commits' metadata; each is read once, since completed files never change.
+
+    `archived` returns completion times of older ones.
+    """
 
     storage: Storage
     archived: ArchivedTimes = field(init=False)
@@ -35,24 +41,29 @@ class CommitReader:
     _put: tuple[str, bytes] = ("", b"")
     _adopted: dict[str, bool] = field(default_factory=dict)
     settings: dict[int, Settings] = field(default_factory=dict)
-    """What slots of the log keep of the table's properties; those that were asked for."""
+    """Settings of the table by slot, as far as they were requested."""
 
     def __post_init__(self) -> None:
         self.archived = ArchivedTimes(self.storage)
 
     def keep(self, path: str, body: bytes) -> None:
-        """Take in the bytes of a completed file that was put just now; they need not be read back."""
+        """Remember the bytes of a completed file that was just put, so that they are not read back."""
         self._put = path, body
 
     def was_adopted(self, log: Log) -> bool:
-        """Whether a table's log was begun for a table that another program had made. Slot 0 is read once, if at all."""
+        """Return whether a table's log was begun for a table of a foreign writer.
+
+        Slot 0 is read once at most.
+        """
         if log.table_id not in self._adopted:
             first: Entry | None = log.properties if log.properties_slot == 0 else read_slot(self.storage, 0)
             self._adopted[log.table_id] = first is None or first.decision_id.startswith(ADOPTS)
         return self._adopted[log.table_id]
 
     def metadata(self, timeline: Timeline, instant: Instant) -> CommitMetadata | None:
-        """What a completed write says; None when its file vanished meanwhile (archived, restored).
+        """Read the metadata of a completed write.
+
+        None when its file vanished (archived, restored).
 
         Raises:
             Corrupt: its bytes are not commit metadata.
@@ -71,18 +82,24 @@ class CommitReader:
         return self._read[path]
 
     def known(self, timeline: Timeline, instant: Instant) -> CommitMetadata | None:
-        """What a completed write says, if it was read before; None otherwise. No storage call."""
+        """Return the metadata of a completed write, if it was read before, or None.
+
+        No storage call.
+        """
         return self._read.get(timeline.path(instant.file_name))
 
     def files_named(self, timeline: Timeline, instant: Instant) -> frozenset[str]:
-        """Paths of the files that a completed write names, if it was read before; none otherwise. No storage call."""
+        """Return paths of the files that a completed write names, if it was read before.
+
+        No storage call.
+        """
         path = timeline.path(instant.file_name)
         if path not in self._named and path in self._read:
             self._named[path] = frozenset(stat.path.lstrip("/") for stat in self._read[path].stats)
         return self._named.get(path, frozenset())
 
     def newest_with(self, timeline: Timeline, key: str) -> CommitMetadata | None:
-        """The write that completed last among those whose extra metadata has `key`."""
+        """Return the write that completed last among those whose extra metadata has `key`."""
         for instant in sorted(timeline.completed_writes, key=lambda one: one.completion_time, reverse=True):
             metadata = self.metadata(timeline, instant)
             if metadata is not None and key in metadata.extra:
@@ -94,7 +111,10 @@ class CommitReader:
 
 @dataclass(frozen=True)
 class TableState:
-    """One consistent-enough view for a decision: what changed after it was read makes the next slot taken."""
+    """Consistent view for a decision.
+
+    If it changed after it was read, the next slot is taken.
+    """
 
     config: TableConfig
     log: Log
@@ -107,30 +127,36 @@ class TableState:
 
 
 class SlotZero(Protocol):
-    """Decide what slot 0 of a table without a commit log says; `services.create.adoption` has the one implementation."""
+    """Proposer of slot 0 of a table without a commit log.
+
+    `services.create.adoption` is the one implementation.
+    """
 
     def propose(self, config: TableConfig, timeline: Timeline, commits: CommitReader) -> Properties:
-        """Return the entry for slot 0. Raises when the table cannot be written, or not with what is known of it."""
+        """Return the entry for slot 0.
+
+        Raises when the table cannot be written, or not with the known facts.
+        """
         ...
 
     def accept(self, config: TableConfig, facts: TableFacts) -> None:
-        """Refuse a table whose log says something else than the caller did."""
+        """Refuse a table whose log contradicts the caller's facts."""
         ...
 
 
 @dataclass
 class StateLoader:
-    """Loads the state of one table again and again, reading only what is new.
+    """Loader of the state of one table, which reads only what is new.
 
-    A table of another program has no log. Its state then carries the log that `seed` will begin, so that everything can be checked
-    before the first byte is written.
+    A table of a foreign writer has no log. Its state then carries the log that `seed` will begin, so that everything can be
+    checked before the first byte is written.
     """
 
     storage: Storage
     commits: CommitReader
     adopter: SlotZero | None = None
     repairs: SettingsSource | None = None
-    """Which of the two a repair makes good, so that it must get past a file that contradicts the log; None: nothing does."""
+    """Side that a repair takes when the file contradicts the log; None: no repair, a contradiction is an error."""
     _log: Log | None = None
     _proposed: Properties | None = None
     _left: TableState | None = None
@@ -138,7 +164,7 @@ class StateLoader:
 
     @property
     def known_log(self) -> Log | None:
-        """The log as far as it was read; None before the first load."""
+        """Log as far as it was read; None before the first load."""
         return self._log
 
     def load(self) -> TableState:
@@ -146,7 +172,7 @@ class StateLoader:
 
         Raises:
             Unsupported: the table has no commit log and cannot be adopted.
-            InvalidRequest: it can, but not with what the caller says of it.
+            InvalidRequest: it can, but not with the caller's facts.
             Conflict: another table lies under the path now.
             Corrupt: its log was lost, or the file contradicts it.
         """
@@ -160,8 +186,8 @@ class StateLoader:
                 log = self._begin(config, timeline)
         else:
             self._log = log = refresh_log(self.storage, log)
-        # Log before timeline: an instant completed in between is then on the timeline, never "decided but unfinished". Where no
-        # slot was found above the newest commit of the timeline, there is no such instant.
+        # Log before timeline: an instant completed in between is then on the timeline, never "decided but unfinished". Where
+        # no slot was found above the newest commit of the timeline, there is no such instant.
         if timeline is None or log.entries:
             timeline = load_timeline(self.storage, config)
         state = TableState(config, log, timeline)
@@ -172,40 +198,47 @@ class StateLoader:
         return state
 
     def _agreeing(self, state: TableState) -> TableState:
-        """The state whose settings agree with its log; nothing is read for that as long as those that were read do."""
+        """Return the state whose settings agree with its log.
+
+        Nothing is read as long as the settings that were read agree.
+        """
         found = logged_config(self.storage, state.config, state.log, self.commits.settings)
         if found is state.config:
             return state
         return TableState(found, state.log, load_timeline(self.storage, found))
 
     def leave(self, state: TableState) -> None:
-        """Keep the state as a decision of this process left it: as good as read, as long as no slot is taken after its head.
+        """Keep the state that a decision of this process left.
 
-        Not where others decided since the write set out: they will have decided again by the time of the next.
+        It is as good as read, as long as no slot is taken after its head. It is not kept if others decided since the write
+        set out: they will have decided again by the time of the next.
         """
         is_alone = state.log.head == self._set_out + 1
         self._left = state if is_alone and self._log is not None and self._log.head == state.log.head else None
 
     def set_out(self, state: TableState) -> None:
-        """A write has begun from a state. What the last decision left is dropped: if this write fails, the next one reads."""
+        """Note that a write has begun from a state.
+
+        The state that the last decision left is dropped: if this write fails, the next one reads.
+        """
         self._left = None
         self._set_out = state.log.head
-        # A session may live for weeks. What lies below the state was applied, and nobody under way asks for it; what lies above it
-        # is what this write will be held against.
+        # A session may live for weeks. Entries below the state were applied, and no running write needs them; entries above
+        # it are those against which this write will be validated.
         if self._log is not None and len(self._log.entries) > ENTRIES_KEPT_MAX:
             self._log = self._log.newest(ENTRIES_KEPT_MAX // 4 + self._log.head - state.log.head)
 
     def resume(self) -> TableState:
-        """The state from which a write may set out: what the last decision of this process left; else it is read.
+        """Return the state from which a write may set out, kept or read.
 
-        It is as good as read as long as the log has nothing newer, which whoever sets out from it has to ask (`has_left`). It lacks
-        what others put on the timeline without a slot since: what they began, and what Apache Hudi completed. The first is looked
-        at to save work, and the second is validated under the lock.
+        A kept state is as good as read as long as the log has nothing newer, which the write has to check (`has_left`). It
+        lacks instants that others put on the timeline without a slot since: begun ones, and those that Apache Hudi completed.
+        The first are checked only to save work, and the second are validated under the lock.
         """
         return self._left or self.load()
 
     def has_left(self, state: TableState) -> bool:
-        """Whether a state was not read, but left by a decision of this process."""
+        """Return whether a state was not read, but left by a decision of this process."""
         return state is self._left
 
     @property
@@ -220,36 +253,36 @@ class StateLoader:
             Internal: nothing was loaded yet.
         """
         if self._log is None:
-            raise Internal("the log was probed before anything was loaded", table=self.storage.uri)
+            raise Internal("the log was probed before the state was loaded", table=self.storage.uri)
         self._log = refresh_log(self.storage, self._log)
         return self._log
 
     def learn(self, slot: int, entry: Entry) -> None:
-        """Take in what was found in a slot on claiming it, so that it need not be read again."""
+        """Remember the entry found in a slot on claiming it, so that it is not read again."""
         if self._log is not None and slot == self._log.head + 1:
             self._log = extended(self._log, [entry])
 
     def reload(self, state: TableState) -> TableState:
-        """Read log and timeline anew, in this order; settings stay as they were read.
+        """Read log and timeline again, in this order; settings stay.
 
-        Enough to apply what is decided: a decision is made upon settings read by `load`.
+        Enough to apply decided entries: a decision is made upon settings read by `load`.
         """
         if self._log is None:
             return self.load()
         return self.relist(TableState(state.config, self.probe(), state.timeline))
 
     def relist(self, state: TableState) -> TableState:
-        """Read the timeline anew, for a log that was read before."""
+        """Read the timeline again, for a log that was read before."""
         log = self._log if self._log is not None else state.log
         return TableState(state.config, log, load_timeline(self.storage, state.config))
 
     def seed(self, proposed: Properties | None = None) -> None:
-        """Give a table of another program the log that was proposed, or take the one that somebody gave it meanwhile.
+        """Begin the proposed log of a foreign writer's table, or read the one begun concurrently.
 
         Called before anything else is written. Slot 0 is all that adopting writes.
 
         Raises:
-            InvalidRequest: somebody adopted the table with other facts.
+            InvalidRequest: the table was adopted with other facts.
             OutcomeUnknown: adopted or not; the same call settles it.
         """
         self._proposed = proposed or self._proposed
@@ -279,10 +312,10 @@ class StateLoader:
         return self.adopter.propose(config, timeline, self.commits)
 
     def find(self, config: TableConfig) -> Log | None:
-        """The table's log; None for a table of another program that was not adopted yet.
+        """Return the table's log; None for a foreign writer's table that was not adopted yet.
 
         Raises:
-            InvalidRequest: the log says something else than the caller.
+            InvalidRequest: the log contradicts the caller's facts.
             Corrupt: the log was lost.
         """
         return self._log or self._found(config, load_timeline(self.storage, config))
@@ -292,11 +325,11 @@ class StateLoader:
         log = open_log(self.storage, pointer)
         if log is None and pointer is not None:
             raise Corrupt(
-                "the table's commits stand in a commit log that is not there",
+                "the commit log that the table's commits name does not exist",
                 table=config.name,
                 expected=slot_path(pointer.properties_slot),
                 found="no such slot",
-                next_step="restore .hoodie/.commit_log from a copy of the table: without it nobody can tell what was cancelled",
+                next_step="restore .hoodie/.commit_log from a copy of the table: without it the cancelled instants are unknown",
             )
         if log is not None and self.adopter is not None:
             self.adopter.accept(config, log.properties.facts)
@@ -313,7 +346,7 @@ class StateLoader:
         if found != state.log.table_id:
             self._log = self._proposed = None
             raise Conflict(
-                "the table was dropped and made anew under this path",
+                "the table was dropped and created again under this path",
                 table=state.config.name,
                 expected=f"table id {state.log.table_id}",
                 found=found or "no commit log",
@@ -321,8 +354,8 @@ class StateLoader:
             )
 
     def _id_on_storage(self, log: Log) -> str:
-        # No commit on the timeline carries a pointer: archived, or the first of ours is still to come, or another program made a
-        # table of its own here, and what is held of the log is of one that is gone.
+        # No commit on the timeline carries a pointer: archived, or the first of ours is still to come, or a foreign writer
+        # made a table of its own here, and the loaded log is of a deleted table.
         entry = read_slot(self.storage, log.properties_slot)
         return entry.table_id if entry is not None else ""
 

@@ -1,4 +1,7 @@
-"""To which slice of its file group a log file belongs, by when its writer completed (docs/format.md §9.2)."""
+"""Slice to which a log file belongs, by the completion of its writer.
+
+Source: docs/format.md §9.2.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from hudi_ops.timeline.content.archived import ArchivedTimes
 
 @dataclass(frozen=True)
 class WriterTimes:
-    """Completion times of the writers of log files, from a timeline of layout 2 and from its history.
+    """Completion times of log file writers, from a timeline of layout 2 and its history.
 
     Attributes:
         timeline: the active timeline.
-        history_folder: where the instants are that left it.
+        history_folder: folder of the instants that left it.
         archived: reads them.
     """
 
@@ -24,10 +27,10 @@ class WriterTimes:
     archived: ArchivedTimes = field(compare=False, repr=False)
 
     def lie_upon(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        """Whether log files completed at or after the instants of base files of their groups.
+        """Return whether log files completed at or after the base files of their groups.
 
-        The history is read for those writers alone that are not on the timeline and were requested before the base file: who was
-        requested later completed later, too. A log file of a writer that neither has belongs to the newest slice of its group.
+        The history is read only for writers that are not on the timeline and were requested before the base file: a later
+        request completed later, too. A log file whose writer is in neither belongs to the newest slice of its group.
 
         Args:
             pairs: (request time of the log file's writer, instant of the base file, made or planned).

@@ -303,7 +303,7 @@ def test_a_lost_log_is_not_begun_again(foreign: MemoryStorage) -> None:
     clock = ManualClock(NOW_MS)
     opened(foreign, clock, "writer").ingest(SECOND)
     foreign.delete(slot_path(0))
-    with pytest.raises(Corrupt, match="commit log that is not there"):
+    with pytest.raises(Corrupt, match="the commit log that the table's commits name does not exist"):
         opened(foreign, clock, "second").ingest(SECOND)
 
 

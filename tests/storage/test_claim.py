@@ -245,7 +245,7 @@ def test_tries_are_bounded() -> None:
 
 def test_a_foreign_body_and_a_wrong_entry_are_named() -> None:
     storage = MemoryStorage()
-    with pytest.raises(Internal, match="of the decision"):
+    with pytest.raises(Internal, match="does not belong to the decision"):
         claim(storage, SLOT, b"A:1", "B", read_id)
     assert storage.head(SLOT) is None
     storage.put(SLOT, b"torn")

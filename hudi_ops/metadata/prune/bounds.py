@@ -1,7 +1,7 @@
-"""What statistics of the metadata table exclude of files and partitions (docs/format.md §14.7).
+"""Pruning of files and partitions by statistics (docs/format.md §14.7).
 
-Records are not merged for this: those of a file or a partition that still hold are taken together as bounds, which conditions are
-held against.
+Records are not merged for this: the valid ranges of a file or a partition are combined to bounds, over which conditions are
+evaluated.
 """
 
 from __future__ import annotations
@@ -45,15 +45,17 @@ def possible_files(
     *,
     unasked: Collection[str] = (),
 ) -> _Flags:
-    """Which files may hold a row that passes, as `column_stats` has it; one without a record may.
+    """Return which files may hold a row that passes, by `column_stats`.
+
+    A file without a record may.
 
     Args:
         metadata: holds `column_stats`.
         condition: its columns are in `schema`.
         files: base and log files.
         schema: the table's, with meta columns.
-        looked_up_max: so many records are looked up by key; of more, all of their columns are read.
-        unasked: columns of which nothing is believed.
+        looked_up_max: most records that are looked up by key; of more, all of their columns are read.
+        unasked: columns whose statistics are ignored.
     """
     keys = {
         column: [column_stats_key(column, file.partition_path, file.name) for file in files]
@@ -70,14 +72,16 @@ def possible_partitions(
     *,
     unasked: Collection[str] = (),
 ) -> _Flags:
-    """Which partitions may hold a row that passes, as `partition_stats` has it now; else as `possible_files`.
+    """Return which partitions may hold a row that passes, by the present `partition_stats`.
+
+    Otherwise as `possible_files`.
 
     Args:
         metadata: holds `partition_stats`, and is current.
         condition: its columns are in `schema`.
-        paths: partition paths; of any other folder nothing is known.
+        paths: partition paths; nothing is known of any other folder.
         schema: the table's, with meta columns.
-        unasked: columns of which nothing is believed.
+        unasked: columns whose statistics are ignored.
     """
     asked = _bounded(condition, schema, unasked)
     keys = {column: [partition_stats_key(column, path) for path in paths] for column in asked}
@@ -85,7 +89,7 @@ def possible_partitions(
 
 
 def _bounded(condition: Condition, schema: pa.Schema, unasked: Collection[str]) -> list[str]:
-    # Of the bytes in log files Apache Hudi writes bounds in the order of signed bytes, which no one else has.
+    # For bytes in log files Apache Hudi writes bounds in the order of signed bytes, which no other reader uses.
     kinds = {name: schema.field(name).type for name in condition.columns if name not in unasked}
     return [name for name, kind in kinds.items() if not (_is.is_nested(kind) or is_binary(kind))]
 
@@ -120,13 +124,16 @@ def _possible(
 
 @dataclass(frozen=True)
 class _Said:
-    """Ranges as they lie in several parts, each run of parts of one schema decoded together, and which of them still hold."""
+    """Ranges of several parts, and which of them are valid.
+
+    Each run of parts of one schema is decoded together.
+    """
 
     runs: list[tuple[StoredRanges, _Flags]]
 
     @classmethod
     def of(cls, groups: Sequence[Sequence[Records]], where: str) -> _Said:
-        # A key is in one group only, so that parts of several need no order among each other.
+        # A key is in one group only, so parts of several groups need no order.
         parts = sorted(((at, part) for group in groups for at, part in enumerate(group)), key=lambda one: one[1].schema)
         read, orders = [], []
         for _, run in groupby(parts, key=lambda one: one[1].schema):
@@ -150,7 +157,7 @@ class _Said:
         return cls(list(zip(read, np.split(holds, ends), strict=True)))
 
     def of_column(self, column: str, kind: pa.DataType, wanted: Sequence[str], is_of_files: bool) -> pa.Table:
-        """Ranges of a column that hold, with `owner`: the place of the key among those wanted."""
+        """Return the valid ranges of a column, with `owner`: the key's position in `wanted`."""
         found = []
         for ranges, holds in self.runs:
             rows = pc.equal(ranges.columns, column).to_numpy(zero_copy_only=False) & ~ranges.is_deleted
@@ -166,18 +173,21 @@ class _Said:
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """Whether values of a type are bytes."""
+    """Return whether values of a type are bytes."""
     return bool(_is.is_binary(kind) or _is.is_large_binary(kind) or _is.is_fixed_size_binary(kind))
 
 
 def _together(parts: Sequence[Records]) -> Records:
-    """Parts of one schema as if they were one, in which keys may stand twice."""
+    """Concatenate parts of one schema, in which keys may occur twice."""
     keys = joined([one.keys for one in parts], pa.string())
     return replace(parts[0], keys=keys, values=joined([one.values for one in parts], pa.binary()))
 
 
 def _folded(found: pa.Table, kind: pa.DataType, owners: int) -> ColumnBounds:
-    """The ranges of each owner as one; nothing is known of an owner without any, or with one that is not known."""
+    """Merge the ranges of each owner.
+
+    An owner without a range, or with an unknown one, has no bounds.
+    """
     if not found.num_rows:
         return ColumnBounds.unknown(kind, owners)
     owner = found["owner"].to_numpy()
@@ -198,15 +208,19 @@ def _folded(found: pa.Table, kind: pa.DataType, owners: int) -> ColumnBounds:
 
 
 def _maybe_null(bounds: ColumnBounds) -> ColumnBounds:
-    """No partition is known to be without nulls: a file of it that is older than the column counts for nothing in its range."""
+    """Mark all partitions as possibly holding nulls.
+
+    A file that is older than the column adds nothing to the partition's range.
+    """
     return replace(bounds, has_nulls=pc.if_else(bounds.has_nulls, True, pa.scalar(None, pa.bool_())))
 
 
 def _is_sure(found: pa.Table, kind: pa.DataType, is_of_files: bool) -> _Flags:
-    """Of which rows the ends and the counts hold for certain; `is_known` says so of what was written with care.
+    """Return the rows whose bounds and counts are certain.
 
-    Of a base file Apache Hudi goes by the footer, and that of a partition is put together of its files. A column chunk with NaN
-    then adds 0 to a range, so that one without 0 has no such part. Times in 96 bits have no statistics at all, and count as null.
+    `is_known` marks ranges of which that is certain. Apache Hudi takes a base file's range from the footer, and merges a
+    partition's range from its files. A column chunk with NaN then adds 0 to a range, so a range without 0 has no such part.
+    Times in 96 bits have no statistics at all, and count as null.
     """
     is_known: _Flags = found["is_known"].to_numpy().astype(bool)
     nulls = found["nulls"].to_numpy()
@@ -214,12 +228,13 @@ def _is_sure(found: pa.Table, kind: pa.DataType, is_of_files: bool) -> _Flags:
     if is_of_files:
         is_log = pc.starts_with(found["name"], ".").to_numpy().astype(bool)
     elif _is.is_floating(kind) or _is.is_string(kind) or _is.is_binary(kind):
-        # There a name that begins with a dot is a partition's, and no log file's.
+        # In partition_stats a name that begins with a dot is a partition's, not a log file's.
         is_known &= ~pc.starts_with(found["name"], ".").to_numpy().astype(bool)
     if _is.is_floating(kind):
         beyond = pc.or_(pc.greater(found["least"], 0), pc.less(found["greatest"], 0))
         is_known |= pc.fill_null(beyond, False).to_numpy().astype(bool)
-        # Infinity stands for NaN where we wrote it, and Apache Hudi's own log files have NaN, which would exclude everything.
+        # Infinity stands for NaN where this library wrote it, and Apache Hudi's own log files have NaN, which would exclude
+        # everything.
         ends = [found["least"], found["greatest"]]
         is_odd = pc.or_(pc.invert(pc.is_finite(ends[0])), pc.invert(pc.is_finite(ends[1])))
         is_known &= ~pc.fill_null(is_odd, False).to_numpy().astype(bool)
@@ -230,7 +245,7 @@ def _is_sure(found: pa.Table, kind: pa.DataType, is_of_files: bool) -> _Flags:
 
 
 def _is_beyond(ends: pa.Array, kind: pa.DataType) -> _Flags:
-    """Which ends of texts Java may have taken for another one than Arrow would."""
+    """Return the bounds of texts that Java may order otherwise than Arrow."""
     if not (_is.is_string(kind) or _is.is_large_string(kind)):
         return np.zeros(len(ends), bool)
     found = pc.match_substring_regex(ends, f"[{_FIRST_BEYOND_SURROGATES}-\U0010ffff]")

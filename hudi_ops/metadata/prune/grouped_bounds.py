@@ -1,4 +1,4 @@
-"""Least and greatest values of groups, in the order in which Java and Spark see them."""
+"""Least and greatest values of groups, in the order of Java and Spark."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Longs = npt.NDArray[np.int64]
 
 
 def least_of(values: pa.Array, groups: Longs, count: int) -> pa.Array:
-    """The least value of each group; null where it has none but nulls.
+    """Return the least value of each group, or null if it has only nulls.
 
     Args:
-        values: of one type, nulls left out of it all.
+        values: of one type; nulls are ignored.
         groups: number of each value's group.
         count: of groups.
     """
@@ -21,7 +21,10 @@ def least_of(values: pa.Array, groups: Longs, count: int) -> pa.Array:
 
 
 def greatest_of(values: pa.Array, groups: Longs, count: int) -> pa.Array:
-    """The greatest value of each group, NaN above all others; null where it has none but nulls."""
+    """Return the greatest value of each group, or null if it has only nulls.
+
+    NaN is above all other values.
+    """
     return _reduced(values, groups, count, "max")
 
 
@@ -36,7 +39,7 @@ def _reduced(values: pa.Array, groups: Longs, count: int, how: str) -> pa.Array:
 
 
 def _ordered(values: pa.Array) -> pa.Array:
-    """Floats as integers in the same order: -0.0 below 0.0, every NaN above all."""
+    """Map floats to integers in the same order: -0.0 below 0.0, every NaN above all."""
     width = values.type.bit_width
     numbers = (values.fill_null(0) if values.null_count else values).to_numpy()
     numbers = np.where(np.isnan(numbers), np.asarray(np.nan, numbers.dtype), numbers)

@@ -1,4 +1,4 @@
-"""Where record keys may be, by the record index and by bloom filters (docs/format.md §14.7)."""
+"""Location of record keys by the record index and by bloom filters (docs/format.md §14.7)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def groups_of_keys(metadata: MetadataTable, keys: Sequence[str]) -> frozenset[tuple[str, str]]:
-    """Partition path and file id of every file group that holds one of these record keys.
+    """Return partition path and file id of every file group that holds one of these keys.
 
     Args:
         metadata: holds `record_index`, and is current.
@@ -36,7 +36,9 @@ def groups_of_keys(metadata: MetadataTable, keys: Sequence[str]) -> frozenset[tu
 
 
 def may_hold_keys(metadata: MetadataTable, files: Sequence[DataFile], keys: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Which base files may hold one of these record keys; one without a filter may.
+    """Return which base files may hold one of these record keys.
+
+    A file without a filter may.
 
     Args:
         metadata: holds `bloom_filters`.
@@ -63,6 +65,6 @@ def _may_hold(code: str, text: str, keys: pa.Array, where: str) -> bool:
     try:
         return bool(bloom.decode(code, text, where).might_contain(keys).any())
     except Corrupt as error:
-        # The file's own footer is asked when it is opened; that this one is broken is for `verify` to say.
-        logger.warning("a bloom filter is passed over: %s", error)
+        # The file's own footer is checked when it is opened; `verify` reports that this filter is broken.
+        logger.warning("a bloom filter is ignored: %s", error)
         return True

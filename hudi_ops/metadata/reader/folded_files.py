@@ -1,4 +1,4 @@
-"""The listing that base and log files of the partition `files` say together, without making merged records of them.
+"""Listing from base and log files of the partition `files`, without merged records.
 
 Source: docs/format.md §14.7.
 """
@@ -20,12 +20,12 @@ _Entries = tuple[list[str], list[int], list[bool]]
 
 
 def folded_files(parts: Sequence[Records], where: str) -> dict[str, dict[str, int]]:
-    """Sizes by file name, by partition path: of each partition that is in the list of partitions.
+    """Return sizes by file name, by partition path, for each listed partition.
 
-    A file that is deleted and added again is there; of two sizes the larger one counts.
+    A file that is deleted and added again exists; of two sizes the larger one counts.
 
     Args:
-        parts: of the one file group, the oldest first, each with its records as they lie in the file.
+        parts: of the one file group, the oldest first, each with its records as stored in the file.
         where: for errors.
 
     Raises:
@@ -52,7 +52,10 @@ def folded_files(parts: Sequence[Records], where: str) -> dict[str, dict[str, in
 
 
 def _entries(parts: Sequence[Records], where: str) -> Iterator[list[_Entries]]:
-    """What the records of each part say, in their order; records of one schema are decoded together, since each call costs."""
+    """Yield the entries of each part, in order.
+
+    Records of one schema are decoded together, since each call costs.
+    """
     for schema, alike in groupby(parts, key=lambda one: one.schema):
         same = list(alike)
         _, maps = file_maps(joined([one.values for one in same], pa.binary()), schema, where)

@@ -1,4 +1,7 @@
-"""Which files and log blocks of a metadata table count, beside one reading of its data table's timeline (docs/format.md §14.4)."""
+"""Files and log blocks of a metadata table that count.
+
+They depend on one reading of its data table's timeline (docs/format.md §14.4).
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,21 @@ from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.writer_times import WriterTimes
 
 INIT_PREFIX = "00000000000000"
-"""How the instants begin that are numbers rather than times: those at which partitions are first filled."""
+"""Prefix of the instants that are numbers rather than times: those at which partitions are first filled."""
 
 _LAYOUT = 2
 
 
 def load_metadata_timeline(storage: Storage) -> Timeline:
-    """List the metadata table's own active timeline; empty when there is no metadata table."""
+    """List the metadata table's own active timeline; empty without a metadata table."""
     return list_timeline(storage, TIMELINE_FOLDER, _LAYOUT)
 
 
 def init_instants(own: Timeline, data: Timeline) -> tuple[str, ...]:
-    """Names of the completed files of those instants that may have filled a partition, or filled it anew.
+    """Return completed file names of instants that may have filled a partition.
 
-    They are numbers, or builds of an index: of an `indexing` instant, or of an instant that the data table's timeline does not
-    have. As long as they are the same, so is the number of file groups of each partition.
+    These instants are numbers, or builds of an index: of an `indexing` instant, or of an instant that the data table's
+    timeline does not have. As long as they are the same, so is the number of file groups of each partition.
     """
     return tuple(
         one.file_name for one in own if one.kind == "deltacommit" and one.is_completed and _may_fill(one, data)
@@ -41,24 +44,27 @@ def _may_fill(one: Instant, data: Timeline) -> bool:
 
 
 def _is_raised(one: Instant) -> bool:
-    """Whether it is the instant above a delta (`MetadataDelta.above`): nothing else completes at the time of its own request."""
+    """Return whether it is the instant above a delta (`MetadataDelta.above`).
+
+    Nothing else completes at the time of its own request.
+    """
     return one.time == one.completion_time
 
 
 def completed_beside(own: Timeline, instant: str, completion_time: str) -> list[Instant]:
-    """What has completed on a metadata table's timeline, whether or not the delta of one instant has.
+    """Return a metadata table's completed instants, except the delta of one instant.
 
     Args:
         own: that timeline.
         instant: request time of the delta.
-        completion_time: its completion time, and the request time of what lies above it.
+        completion_time: its completion time, and the request time of the instant above it.
     """
     return [one for one in own if one.is_completed and one.time not in {instant, completion_time}]
 
 
 @dataclass(frozen=True)
 class MetadataInstants:
-    """The instants of a metadata table, beside those of its data table.
+    """Instants of a metadata table, beside those of its data table.
 
     Attributes:
         own: the metadata table's timeline, read after `data`.
@@ -71,22 +77,23 @@ class MetadataInstants:
     archived: ArchivedTimes = field(compare=False, repr=False)
 
     def is_committed(self, time: str) -> bool:
-        """Whether files of this instant of the metadata table count at all."""
+        """Return whether files of this instant of the metadata table count at all."""
         found = self.own.find(time)
         return found.is_completed if found is not None else bool(self.own.start) and time < self.own.start
 
     def counts(self, time: str) -> bool:
-        """Whether log blocks of this instant are read: those of a write that is pending in the data table are not.
+        """Return whether log blocks of this instant are read.
 
-        A write that was rolled back counts, as for Apache Hudi: whoever rolls one back deletes its log files.
+        Those of a write that is pending in the data table are not. A write that was rolled back counts, as for Apache Hudi:
+        its rollback deletes the log files.
         """
         of_data = self.data.find(time)
         return self.is_committed(time) and (of_data is None or of_data.is_completed)
 
     def lie_upon(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        """Whether log files completed at or after the instants of base files of their groups; see `WriterTimes.lie_upon`.
+        """Return whether log files completed at or after the base files of their groups.
 
-        The log files that begin a partition's groups hold nothing: for them the history is not read.
+        See `WriterTimes.lie_upon`. The log files that begin a partition's groups are empty: for them the history is not read.
 
         Args:
             pairs: (instant of the log file, instant of the base file, made or planned).
@@ -101,10 +108,10 @@ class MetadataInstants:
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
-        """Completed writes of the data table that the metadata table does not know: it is behind, and cannot be believed.
+        """Completed writes of the data table that the metadata table lacks; it is then unreliable.
 
-        What completed before it began was there when it was built. A build goes on beside writers, whose requests may be older or
-        younger than its own: completion times tell.
+        Writes that completed before its build began are part of it. A build runs beside writers, whose requests may be older
+        or younger than its own: completion times tell.
         """
         known = {one.time for one in self.own if one.is_completed}
         begun = min((one.completion_time for one in self.own if one.is_completed), default="")
@@ -115,10 +122,10 @@ class MetadataInstants:
 
     @cached_property
     def unseen(self) -> tuple[str, ...]:
-        """Instants whose delta commits are complete, of which the data table's timeline, as it was read, may know too little.
+        """Completed delta commits that the data table's timeline, as read, may lack.
 
-        It does not have them: they began since, or are none of its own. Or they were pending, and a compaction of the metadata
-        table since may have taken them in, which is done once they are completed.
+        The timeline lacks them if they began since, or belong to the metadata table alone. Or they were pending, and a
+        compaction of the metadata table since may have merged them, which it does once they are completed.
         """
         merged = max((one.time for one in self.own.completed_writes if one.kind == "commit"), default="")
         found = []
@@ -126,7 +133,7 @@ class MetadataInstants:
             if one.kind != "deltacommit" or one.time.startswith(INIT_PREFIX) or one.time < self.data.start:
                 continue
             if _is_raised(one):
-                continue  # it widens, and denies nothing
+                continue  # it widens ranges, and excludes nothing
             of_data = self.data.find(one.time)
             if of_data is None or (not of_data.is_completed and one.completion_time < merged):
                 found.append(one.time)

@@ -1,7 +1,8 @@
-"""What later requests that completed first mean for a delta: log records are merged by request times (docs/format.md §14.4).
+"""Deltas of later requests that completed first.
 
-`partition_stats` of Apache Hudi's take the place of older ones: ours are put once more, above them. What they took off `files` or
-the record index, or put where ours takes something off, would stand against what completes last: the write has to be made anew.
+Log records are merged by request times (docs/format.md §14.4). Apache Hudi's records of `partition_stats` replace older ones:
+ours are put once more, above them. If later requests removed records of `files` or the record index that our delta puts, or
+the reverse, they would contradict the instant that completes last, and the write has to be made again.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
 
 _COMPARED = (MetadataPartition.FILES, MetadataPartition.RECORD_INDEX)
-"""Those whose records are of more than one write: of a file, or its filter, only one tells."""
+"""Partitions whose records merge several writes: of a file, or its filter, only one write tells."""
 
 
 def overtaking(time: str, own: Timeline, state: TableState) -> list[Instant]:
-    """Deltas of later requests that are complete, oldest first.
+    """Return completed deltas of later requests, oldest first.
 
     Args:
         time: request time of the instant that is about to complete.
@@ -48,24 +49,24 @@ def overtaking(time: str, own: Timeline, state: TableState) -> list[Instant]:
 
 
 def is_ours(one: Instant, state: TableState) -> bool:
-    """Whether the commit log decided it."""
+    """Return whether the commit log decided it."""
     return state.log.fate(one.time) is not None
 
 
 def refuse_contradicted(
     storage: Storage, made: Mapping[MetadataPartition, Records], time: str, later: Iterable[Instant], version: int
 ) -> None:
-    """Check the records of a delta against those of later requests.
+    """Refuse records of a delta that contradict those of later requests.
 
     Args:
         storage: the data table's.
         made: the delta's records.
         time: its request time.
-        later: see `overtaking`.
+        later: see `later_deltas`.
         version: of the table.
 
     Raises:
-        Conflict: a later request took off what the delta puts, or the other way round.
+        Conflict: a later request removed a record that the delta puts, or the reverse.
     """
     for one in later:
         path = f"{TIMELINE_FOLDER}/{one.file_name}"
@@ -76,16 +77,19 @@ def refuse_contradicted(
             for theirs in _records_of(storage, mine.partition, stat, version):
                 if (shared := _contradiction(mine, theirs, path)) is not None:
                     raise Conflict(
-                        f"{one.time} was requested later, completed first, and says the contrary of {shared!r}",
+                        f"{one.time} was requested later, completed first, and contradicts {shared!r}",
                         instant=time,
-                        expected=f"nothing in {mine.partition.value} that a later request has taken off, or put",
+                        expected=f"no key of {mine.partition.value} that a later request removed, or put",
                         found=f"{one.time}, completed {one.completion_time}",
-                        next_step="run the same call again: it starts from the table as it is now",
+                        next_step="run the same call again: it starts from the present table",
                     )
 
 
 def _records_of(storage: Storage, partition: MetadataPartition, stat: WriteStat, version: int) -> list[Records]:
-    """Records of a log file; none once a compaction has taken them in, upon which the delta then lies."""
+    """Return the records of a log file.
+
+    There are none once a compaction has merged them; the delta then lies upon it.
+    """
     name = parse_data_file(stat.file_name)
     path = f"{FOLDER}/{stat.path}"
     if name is None or not name.is_log or storage.head(path) is None:
@@ -95,7 +99,7 @@ def _records_of(storage: Storage, partition: MetadataPartition, stat: WriteStat,
 
 
 def _contradiction(mine: Records, theirs: Records, where: str) -> str | None:
-    """A key that one of both puts and the other takes off."""
+    """Return a key that one of both puts and the other removes."""
     for put, taken in ((mine.keys, theirs.deletes), (theirs.keys, mine.deletes)):
         if len(put) and len(taken):
             shared = put.filter(pc.is_in(put, taken))
@@ -110,7 +114,7 @@ def _contradiction(mine: Records, theirs: Records, where: str) -> str | None:
 
 
 def _partitions(records: Records, where: str) -> dict[str, bool]:
-    """Partitions that the list of partitions is told of, and whether they are gone."""
+    """Return the listed partitions, and whether each is deleted."""
     at = pc.index(records.keys, pa.scalar(ALL_PARTITIONS_KEY)).as_py()
     if at < 0:
         return {}

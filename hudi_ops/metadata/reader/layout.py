@@ -1,4 +1,4 @@
-"""Which partitions and file groups a metadata table has, as a write needs to know them before it can add to them."""
+"""Partitions and file groups of a metadata table, as a write must know them to add to them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from hudi_ops.timeline.state import TableState
 
 @dataclass(frozen=True)
 class Basis:
-    """What a delta was made upon: as long as it is the same, so are partitions and file groups.
+    """State on which a delta was made.
 
-    A partition that was dropped and made anew begins at another instant of the metadata table, or by a later PROPERTIES slot. While
-    one is being filled its groups may appear at any moment, so that they are part of it.
+    As long as it is the same, so are partitions and file groups. A partition that was dropped and built again begins at
+    another instant of the metadata table, or by a later PROPERTIES slot. While one is being filled its groups may appear at
+    any moment, so they are part of it.
     """
 
     partitions: tuple[str, ...]
@@ -31,7 +32,7 @@ class Basis:
 
 
 def basis_of(storage: Storage, state: TableState, own: Timeline) -> Basis:
-    """The basis, by the properties, the log, and the metadata table's own timeline."""
+    """Return the basis by the properties, the log, and the metadata table's own timeline."""
     config = state.config
     filling = [one for one in kept_partitions(config) if one in config.metadata_partitions_inflight]
     groups = count_groups(storage, config, filling) if filling else {}
@@ -44,10 +45,10 @@ def basis_of(storage: Storage, state: TableState, own: Timeline) -> Basis:
 
 
 def load_index_definitions(storage: Storage) -> dict[str, IndexDefinition]:
-    """What the table says of its indexes; nothing where it says none.
+    """Return the table's index definitions; empty if it has none.
 
     Raises:
-        Corrupt: it cannot be read.
+        Corrupt: the file cannot be read.
     """
     try:
         return decode_index_definitions(storage.get(INDEX_DEFINITIONS_PATH))
@@ -56,14 +57,14 @@ def load_index_definitions(storage: Storage) -> dict[str, IndexDefinition]:
 
 
 def kept_partitions(config: TableConfig) -> tuple[MetadataPartition, ...]:
-    """The partitions that a write adds to, readable ones and those that are being built.
+    """Return the partitions that a write adds to, readable and unfinished ones.
 
     Raises:
-        Unsupported: one of a kind that we do not keep; named.
+        Unsupported: one of a kind that this library does not maintain; named.
     """
     if strange := unkept_partitions(config):
         raise Unsupported(
-            f"its metadata table has partitions that are not kept yet: {', '.join(strange)}",
+            f"its metadata table has partitions that are not maintained yet: {', '.join(strange)}",
             table=config.name,
             expected=f"partitions among {', '.join(MetadataPartition)}",
             found=", ".join(strange),
@@ -73,14 +74,16 @@ def kept_partitions(config: TableConfig) -> tuple[MetadataPartition, ...]:
 
 
 def unkept_partitions(config: TableConfig) -> tuple[str, ...]:
-    """Names of its metadata table's partitions that are of a kind we do not keep."""
+    """Return the names of its metadata table's partitions that this library does not maintain."""
     return tuple(name for name in sorted(config.all_metadata_partitions) if not is_kept(name))
 
 
 def count_groups(
     storage: Storage, config: TableConfig, partitions: Iterable[MetadataPartition]
 ) -> Mapping[MetadataPartition, int]:
-    """How many file groups each partition has; nothing but the files says so (docs/format.md §14.2).
+    """Return the number of file groups of each partition.
+
+    Only the files tell it (docs/format.md §14.2).
 
     Raises:
         Unsupported: groups that keys are not hashed to by number: a record index that is partitioned.
@@ -91,7 +94,7 @@ def count_groups(
         count = slices.count_groups(partition, slices.list_partition(storage, partition))
         if count is None:
             raise Unsupported(
-                f"the metadata table's partition {partition} has file groups that are not kept yet",
+                f"the metadata table's partition {partition} has file groups that are not maintained yet",
                 table=config.name,
                 expected="groups with rising numbers, as every partition but a partitioned record index has",
                 found="others",
@@ -103,8 +106,8 @@ def count_groups(
                 table=config.name,
                 expected=f"file groups below {FOLDER}/{partition}, which hoodie.properties names",
                 found="none",
-                next_step="run the same call again: somebody builds or drops it at this moment. If it stays so, "
-                f"`hudi-ops metadata drop TABLE {partition}`",
+                next_step="run the same call again: the partition is being built or dropped. If this repeats, `hudi-ops "
+                f"metadata drop TABLE {partition}`",
             )
         found[partition] = count
     return found

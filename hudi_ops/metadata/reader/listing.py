@@ -1,4 +1,7 @@
-"""Listing a table by the partition `files` of its metadata table, and which listing a read takes."""
+"""Listing of a table by the partition `files` of its metadata table.
+
+This module also chooses the listing of a read.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +23,27 @@ from hudi_ops.view.listing import Keep, Listing, StorageListing, Walked
 from hudi_ops.view.slices import is_partitioned
 
 ListingChoice = Literal["auto", "storage", "metadata"]
-"""Who says which files there are: the metadata table where there is one; storage; or the metadata table, and nobody else."""
+"""Source of the listing: the metadata table where there is one; storage; or only the metadata table."""
 
 _FILES = MetadataPartition.FILES
 _WHERE = f"{FOLDER}/{_FILES.value}"
 
 WHOLE_BYTES = 256 << 10
-"""Up to this size all of `files` is read at once; of more, first which partitions there are."""
+"""Up to this size all of `files` is read at once; of more, first the list of partitions."""
 
 _LOOKED_UP_MAX = 0.5
-"""Of all partitions; if more of them are wanted, everything is read, which is no more work than to look for them."""
+"""Share of all partitions; if more of them are wanted, everything is read, which is no more work than looking for them."""
 
 
 class MetadataListing:
-    """Lists files by the metadata table: a few requests, however many partitions there are. Sizes are those in its records.
+    """Listing of files by the metadata table.
+
+    It takes a few requests, however many partitions there are. Sizes are those in its records.
 
     Args:
         metadata: holds the partition `files`.
         is_partitioned: whether rows lie in folders below the table's root.
-        whole_bytes: up to this size all of `files` is read at once; of more, first which partitions there are.
+        whole_bytes: up to this size all of `files` is read at once; of more, first the list of partitions.
     """
 
     source: Literal["storage", "metadata"] = "metadata"
@@ -49,16 +54,21 @@ class MetadataListing:
         self._is_partitioned = is_partitioned
 
     def files(self, partitions: Sequence[str]) -> dict[str, list[DataFile]]:
-        """Base and log files by partition path, sorted by path. Raises as `MetadataTable.read` does."""
+        """Return base and log files by partition path, sorted by path.
+
+        Raises as `MetadataTable.read` does.
+        """
         found = self._listed(partitions)
         return {path: _data_files(path, found.get(path, {})) for path in partitions}
 
     def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
-        """All partitions with their base and log files. Raises as `MetadataTable.read` does.
+        """Return all partitions with their base and log files.
+
+        Raises as `MetadataTable.read` does.
 
         Args:
             keep: which partitions are wanted; None for all.
-            may_prune_folders: says nothing here: partitions are known without their folders.
+            may_prune_folders: without effect here: partitions are known without their folders.
         """
         if not self._is_partitioned:
             return Walked(self.files([""]))
@@ -78,7 +88,10 @@ class MetadataListing:
         return sum(file.size_bytes for one in self._metadata.slices(_FILES) for file in one.files)
 
     def _listed(self, partitions: Sequence[str] | None) -> dict[str, dict[str, int]]:
-        """Sizes by file name of each partition that is in the list of partitions; of those not asked for, perhaps none."""
+        """Return sizes by file name of each listed partition.
+
+        Those of partitions that were not requested may be missing.
+        """
         keys = None if partitions is None else [ALL_PARTITIONS_KEY, *map(partition_name, partitions)]
         (parts,) = self._metadata.parts(_FILES, keys=keys)
         return folded_files(parts, _WHERE)
@@ -91,7 +104,7 @@ def open_listing(
     choice: ListingChoice = "auto",
     engine: LocalEngine | None = None,
 ) -> Listing:
-    """The listing that a read takes.
+    """Return the listing that a read uses.
 
     Args:
         storage: the table's.
@@ -101,7 +114,7 @@ def open_listing(
         engine: how many folders are listed at a time.
 
     Raises:
-        Unsupported: the metadata table was asked for, and there is none that can be listed by.
+        Unsupported: the metadata table was requested, and none can be used.
     """
     is_held = metadata is not None and choice != "storage" and metadata.holds(_FILES)
     if metadata is not None and is_held:
@@ -118,7 +131,7 @@ def open_listing(
 
 
 def listing_choice(text: str) -> ListingChoice:
-    """A choice from what a caller passes.
+    """Parse a listing choice of a caller.
 
     Raises:
         InvalidRequest: there is no such choice.
@@ -128,7 +141,7 @@ def listing_choice(text: str) -> ListingChoice:
             chosen: ListingChoice = one
             return chosen
     raise InvalidRequest(
-        f"there is no listing {text}",
+        f"{text} is not a kind of listing",
         expected=" or ".join(get_args(ListingChoice)),
         found=text,
         next_step="name one of these, or leave it out for auto",

@@ -1,7 +1,7 @@
-"""What older and newer records of one partition say together, by the rules of Apache Hudi.
+"""Merge of older and newer records of one partition, by the rules of Apache Hudi.
 
-Keys that only one side has stay as they are, bytes and all: only those of both are read, and only where the partition's rule asks
-for more than the newer record.
+Records with keys that only one side has are copied: only those of both are decoded, and only where the partition's rule needs
+more than the newer record.
 
 Source: docs/format.md §14.7.
 """
@@ -33,13 +33,13 @@ _WIDENED = (MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS)
 
 
 def merge(older: Records, newer: Records, *, version: int) -> Records:
-    """Both as one: what a reader sees that meets the newer records after the older ones.
+    """Merge older and newer records.
 
-    Deletes stay, since what they delete may lie in records older than both.
+    Deletes stay, since their keys may lie in records older than both.
 
     Args:
         older: of the same partition.
-        newer: that came later, in the order in which log files are read.
+        newer: later records, in the order in which log files are read.
         version: of the table, in whose schema the result is.
 
     Raises:
@@ -48,7 +48,7 @@ def merge(older: Records, newer: Records, *, version: int) -> Records:
     """
     if older.partition is not newer.partition:
         raise Internal(
-            "Records of two partitions of a metadata table are not merged",
+            "Records of two partitions of a metadata table cannot be merged",
             expected=str(older.partition),
             found=str(newer.partition),
             next_step="please report it",
@@ -80,12 +80,13 @@ def merge(older: Records, newer: Records, *, version: int) -> Records:
 
 
 def compacted(records: Records, *, version: int) -> Records:
-    """What a base file holds of merged records: no deletes, since nothing older is left that they could delete.
+    """Return the base file content of merged records.
 
-    Marks of deleted files stay in the records of `files`, as in Apache Hudi's.
+    It has no deletes, since no older record remains. Marks of deleted files stay in the records of `files`, as in Apache
+    Hudi's.
 
     Args:
-        records: of all that goes into the base file.
+        records: of all files that go into the base file.
         version: of the table.
     """
     written = current(records, version=version).decoded()
@@ -93,7 +94,7 @@ def compacted(records: Records, *, version: int) -> Records:
 
 
 def current(records: Records, *, version: int) -> Records:
-    """The same records in the schema of a table of this version."""
+    """Convert records to the schema of a table of this version."""
     schema = record_schema(version)
     if records.schema == schema:
         return records
@@ -106,14 +107,17 @@ def _some(records: Records, places: Longs) -> Records:
 
 
 def _with(values: pa.Array, places: Longs, others: pa.Array) -> pa.Array:
-    """The values, others in these places."""
+    """Replace the values at these positions."""
     order = np.arange(len(values))
     order[places] = len(values) + np.arange(len(others))
     return joined([values, others], pa.binary()).take(pa.array(order))
 
 
 def _merged_values(older: Records, newer: Records, version: int) -> pa.BinaryArray | None:
-    """Values of records with equal keys, in their order; None where the newer ones stand as they are."""
+    """Return values of records with equal keys, in their order.
+
+    None where the newer ones stay unchanged.
+    """
     if newer.partition is MetadataPartition.FILES:
         return _merged_files(older, newer, version)
     return _widened_ranges(older, newer, version) if newer.partition in _WIDENED else None
@@ -123,7 +127,10 @@ def _merged_values(older: Records, newer: Records, version: int) -> pa.BinaryArr
 
 
 def _merged_files(older: Records, newer: Records, version: int) -> pa.BinaryArray:
-    """Entry by entry: a file that is deleted cancels one that was there, and stays a mark where none was; of sizes the larger."""
+    """Merge entries of file lists.
+
+    A deleted file cancels an existing one, and stays a mark where none existed; of two sizes the larger counts.
+    """
     types, new = file_maps(newer.values, newer.schema, "newer records")
     _, old = file_maps(older.values, older.schema, "older records")
     old_at, new_at = (np.repeat(np.arange(len(each)), _lengths(each)) for each in (old, new))
@@ -157,7 +164,10 @@ def _lengths(maps: pa.MapArray) -> Longs:
 
 
 def _labels(maps: pa.MapArray, owners: Longs) -> pa.StringArray:
-    """Names that are unique over all records: `/` is in no file's name, and a record's number has no other character."""
+    """Return names that are unique over all records.
+
+    `/` is in no file's name, and a record's number has no other character.
+    """
     return pc.binary_join_element_wise(pa.array(owners).cast(pa.string()), maps.keys, "/")
 
 
@@ -169,7 +179,10 @@ def _infos(maps: pa.MapArray) -> tuple[Longs, npt.NDArray[np.bool_]]:
 
 
 def _widened_ranges(older: Records, newer: Records, version: int) -> pa.BinaryArray | None:
-    """Ranges that are not tight take in the older ones; tight ones, and deleted ones of either side, leave the newer as it is."""
+    """Widen newer ranges that are not tight by the older ones.
+
+    Tight ones, and deleted ones of either side, leave the newer unchanged.
+    """
     new = StoredRanges.read(newer, "newer records")
     if (new.is_tight | new.is_deleted).all():
         return None
@@ -183,7 +196,7 @@ def _widened_ranges(older: Records, newer: Records, version: int) -> pa.BinaryAr
 
 
 def _union(old: StoredRanges, new: StoredRanges) -> Ranges:
-    """Ranges with the ends and counts of both, in the newer type of each column."""
+    """Merge ranges: bounds and counts of both, in the newer type of each column."""
     old_ids, old_forms = old.forms()
     new_ids, new_forms = new.forms()
     pairs, kind_at = np.unique(new_ids * len(old_forms) + old_ids, return_inverse=True)
@@ -208,7 +221,10 @@ def _union(old: StoredRanges, new: StoredRanges) -> Ranges:
 
 
 def _fitted(form: Form, side: Bounds, rows: Longs, logical: pa.DataType, which: int) -> pa.Array:
-    """One end of ranges in this type; where the column had a type that does not become it, an end that leaves nothing out."""
+    """Convert one bound of ranges to this type.
+
+    If the column's old type cannot be converted, the bound excludes nothing.
+    """
     if form.branch == 0:
         return pa.nulls(len(rows), logical)
     own = form.logical

@@ -1,4 +1,7 @@
-"""Records out of one file of a metadata table: of a base file, or of the blocks of a log file that count."""
+"""Records of one file of a metadata table.
+
+It is a base file, or a log file of which the counting blocks are read.
+"""
 
 from __future__ import annotations
 
@@ -20,31 +23,34 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.view.file_group import DataFile
 
 WHOLE_BYTES = 1 << 20
-"""A file up to this size is read in one request; of larger ones what is asked for."""
+"""Files up to this size are read in one request; of larger ones only requested parts."""
 
 _SCHEMA = "schema"
 
 
 @dataclass(frozen=True)
 class WantedRecords:
-    """Which records of a file group are wanted: all, those with some keys, or those whose keys begin with something.
+    """Wanted records of a file group: all, by keys, or by key prefixes.
 
     Attributes:
         keys: texts in the order of their bytes, unique; None: not by key.
-        prefixes: what keys begin with; None: not by prefix.
+        prefixes: prefixes of keys; None: not by prefix.
     """
 
     keys: pa.StringArray | None = None
     prefixes: tuple[bytes, ...] | None = None
 
     def of(self, file: HFileReader) -> HFile:
-        """Those of one HFile."""
+        """Return the wanted entries of one HFile."""
         if self.keys is not None:
             return file.lookup(self.keys)
         return file.read() if self.prefixes is None else file.prefixes(self.prefixes)
 
     def deletes(self, keys: pa.StringArray) -> pa.StringArray:
-        """Those of the deleted keys of a block that may matter, in the order of their bytes, unique."""
+        """Return the deleted keys of a block that may matter.
+
+        They are in the order of their bytes, unique.
+        """
         wanted = keys if self.keys is None else keys.filter(pc.is_in(keys, self.keys))
         wanted = pc.unique(wanted)
         return wanted.take(pc.sort_indices(wanted))
@@ -58,7 +64,9 @@ def read_records(
     counts: Callable[[str], bool],
     version: int,
 ) -> list[Records]:
-    """The wanted records of a file: one part for a base file, one for each block of a log file that counts, the oldest first.
+    """Read the wanted records of a file.
+
+    There is one part for a base file, one for each block of a log file that counts, the oldest first.
 
     Args:
         storage: the data table's.
@@ -71,7 +79,7 @@ def read_records(
     Raises:
         Corrupt: the file does not follow its format.
         Unsupported: a block that counts is of a kind that is not read.
-        Unavailable: the file is gone, or the storage did not give it.
+        Unavailable: the file is gone, or the storage did not deliver it.
     """
     own = record_schema(version)
     none, no_values = pa.array([], pa.string()), pa.array([], pa.binary())
@@ -93,7 +101,8 @@ def read_records(
         raise Unavailable(
             f"a file of the metadata table could not be read: {error}",
             path=file.path,
-            next_step="read again; the metadata table was compacted and cleaned meanwhile. If it repeats, see to the storage",
+            next_step="read again; the metadata table was compacted and cleaned at the same time. If this repeats, check "
+            "the storage",
         ) from error
 
 

@@ -1,4 +1,7 @@
-"""The file groups of one partition of a metadata table, each with its newest slice, from one listing (docs/format.md §14.2)."""
+"""File groups of one partition of a metadata table, each with its newest slice.
+
+They come from one listing (docs/format.md §14.2).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ _NUMBER = re.compile(r".*-(?P<number>\d{4,})-0")
 
 @dataclass(frozen=True, slots=True)
 class MetadataSlice:
-    """What is read of one file group; `logs` are in the order in which they are merged. Paths are below the data table's root."""
+    """Files that are read of one file group.
+
+    `logs` are in the order in which they are merged. Paths are below the data table's root.
+    """
 
     file_id: str
     base: DataFile | None
@@ -26,17 +32,19 @@ class MetadataSlice:
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        """All of them, in the order in which they are merged."""
+        """All files, in the order in which they are merged."""
         return self.logs if self.base is None else (self.base, *self.logs)
 
 
 def list_partition(storage: Storage, partition: MetadataPartition) -> Folder:
-    """List the folder of a partition; empty when it is not there."""
+    """List the folder of a partition; empty when it does not exist."""
     return storage.list_folder(f"{FOLDER}/{partition.value}")
 
 
 def count_groups(partition: MetadataPartition, folder: Folder) -> int | None:
-    """How many file groups a partition has; None when they are not those that keys are hashed to by number.
+    """Return the number of file groups of a partition.
+
+    None when they are not those that keys are hashed to by number.
 
     Source: docs/format.md §14.2: distinct groups on storage. Nothing else tells.
     """
@@ -49,10 +57,11 @@ def count_groups(partition: MetadataPartition, folder: Folder) -> int | None:
 def newest_slices(
     partition: MetadataPartition, folder: Folder, instants: MetadataInstants
 ) -> tuple[MetadataSlice, ...]:
-    """The newest slice of each file group, by file id: its newest committed base file, and the log files that came after it.
+    """Return the newest slice of each file group, by file id.
 
-    Groups that hold nothing that counts are among them. A log file came after a base file if it was completed after that was
-    requested, as in every merge-on-read table (docs/format.md §9.2).
+    It is its newest committed base file, and the log files that came after it. Groups without a counting file are included. A
+    log file came after a base file if it was completed after that was requested, as in every merge-on-read table
+    (docs/format.md §9.2).
     """
     bases: dict[str, DataFile] = {}
     logs: dict[str, list[DataFile]] = {}
@@ -76,10 +85,10 @@ def newest_slices(
 
 
 def newer_bases(partition: MetadataPartition, folder: Folder, instants: MetadataInstants) -> frozenset[str]:
-    """Times of base files that do not count, above all of their group that do.
+    """Return times of base files that do not count, above all counting ones of their group.
 
-    Somebody is making them, or gave up. Or they were completed since the timeline was listed: then the slices that it tells of may
-    have been cleaned before the folder was, and what is left of them passes for all there is.
+    A compaction is making them, or gave up. Or they were completed since the timeline was listed: then the slices of the
+    timeline may have been cleaned before the folder was listed, and the remaining files would seem complete.
     """
     counted: dict[str, str] = {}
     others: list[DataFile] = []

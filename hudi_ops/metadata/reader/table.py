@@ -1,4 +1,7 @@
-"""A metadata table at one reading: records of its partitions, merged from base and log files (docs/format.md §14)."""
+"""Metadata table at one reading.
+
+It returns records of its partitions, merged from base and log files (docs/format.md §14).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from hudi_ops.timeline.content.archived import ArchivedTimes
 logger = logging.getLogger(__name__)
 
 NEAR_BYTES = 8 << 20
-"""Files of a near storage of up to this size are read one after the other: starting threads takes longer."""
+"""Files of a near storage up to this size are read one after the other: starting threads takes longer."""
 
 _NEAR = ("file:", "memory:")
 _ALONE = LocalEngine(1)
@@ -37,9 +40,9 @@ _OLDEST_VERSION = 8
 
 
 class MetadataTable:
-    """The metadata table of a data table, beside one reading of that table's timeline; `open_metadata` makes one.
+    """Metadata table of a data table, beside one reading of that table's timeline.
 
-    Partitions are listed when they are first asked for, each once. Not for several threads at a time.
+    `open_metadata` creates it. Partitions are listed on first use, each once. Not safe between threads.
 
     Args:
         storage: the data table's.
@@ -58,26 +61,27 @@ class MetadataTable:
         self._is_current: bool | None = None
         self._is_far = not storage.uri.startswith(_NEAR)
         self.instants = instants
-        """Which instants count."""
+        """Instants that count."""
 
     @property
     def version(self) -> int:
-        """Of the table."""
+        """Version of the table."""
         return self._config.version
 
     def holds(self, partition: MetadataPartition) -> bool:
-        """Whether a partition can be read: the properties name it as complete, and keys are hashed to its file groups by number.
+        """Return whether a partition can be read.
 
-        One that is being filled may still lack what it will say later.
+        The properties must name it as complete, and keys must be hashed to its file groups by number. One that is being
+        filled may still lack records.
         """
         return partition in self._config.metadata_partitions and bool(self.slices(partition))
 
     @property
     def is_current(self) -> bool:
-        """Whether it says nothing of writes that the data table's timeline, as it was read, does not show as complete.
+        """Whether all its records are of writes that are complete on the timeline as read.
 
-        What tells of a file holds whenever it was written; what tells where a key lives now, or what a partition holds now, may be
-        about a later moment than the timeline. The timeline is listed once more if it has to be asked.
+        Records of a file hold whenever they were written; the present location of a key, or content of a partition, may be of
+        a later moment than the timeline. The timeline is listed once more if it is needed.
         """
         if self._is_current is None:
             unseen = self.instants.unseen
@@ -86,10 +90,13 @@ class MetadataTable:
         return self._is_current
 
     def slices(self, partition: MetadataPartition) -> tuple[MetadataSlice, ...]:
-        """The newest slice of each file group, by its number; none where keys are not hashed to groups by number.
+        """Return the newest slice of each file group, by its number.
+
+        There are none where keys are not hashed to groups by number.
 
         Raises:
-            Unavailable: the metadata table was compacted since its timeline was listed, and may have been cleaned: open it again.
+            Unavailable: the metadata table was compacted since its timeline was listed, and may have been cleaned: open it
+                again.
         """
         if partition not in self._listed:
             folder = list_partition(self._storage, partition)
@@ -99,17 +106,20 @@ class MetadataTable:
         return self._listed[partition]
 
     def read(self, partition: MetadataPartition) -> Records:
-        """All records of a partition.
+        """Read all records of a partition.
 
         Raises:
             Corrupt: a file does not follow its format, or `holds` says no.
             Unsupported: a log block that counts is of a kind that is not read.
-            Unavailable: a file is gone, or the storage did not give it.
+            Unavailable: a file is gone, or the storage did not deliver it.
         """
         return self._merged(partition, self.parts(partition))
 
     def lookup(self, partition: MetadataPartition, keys: pa.Array | Sequence[str]) -> Records:
-        """The records with these keys, in any order; only file groups that they hash to are read. Raises as `read` does."""
+        """Read the records with these keys, in any order.
+
+        Only file groups that they hash to are read. Raises as `read` does.
+        """
         return self._merged(partition, self.parts(partition, keys=keys))
 
     def parts(
@@ -119,12 +129,12 @@ class MetadataTable:
         keys: pa.Array | Sequence[str] | None = None,
         prefixes: Sequence[str] | None = None,
     ) -> list[list[Records]]:
-        """Records as they lie in base and log files, for whoever need not have them merged; raises as `read` does.
+        """Read unmerged records of base and log files; raises as `read` does.
 
         Args:
             partition: theirs.
             keys: as in `lookup`; None: not by key.
-            prefixes: what keys begin with, in any file group; None: not by prefix.
+            prefixes: prefixes of keys, in any file group; None: not by prefix.
 
         Returns:
             For each file group that was read its parts, the oldest first.
@@ -136,7 +146,10 @@ class MetadataTable:
         return self._parts(partition, [(one, wanted) for one in groups])
 
     def _refuse_outrun(self, partition: MetadataPartition, folder: Folder) -> None:
-        """Whatever was cleaned before the folder was listed, newer base files had been completed before: another look shows them.
+        """Refuse a listing that a compaction may have outrun.
+
+        If slices were cleaned before the folder was listed, newer base files had been completed before: reading again finds
+        them.
 
         Raises:
             Unavailable: as `slices` does.
@@ -159,7 +172,7 @@ class MetadataTable:
     def _groups(self, partition: MetadataPartition) -> tuple[MetadataSlice, ...]:
         if not self.holds(partition):
             raise Corrupt(
-                f"the metadata table has no partition {partition.value} that can be read",
+                f"the metadata table has no readable partition {partition.value}",
                 table=self._config.name,
                 expected=f"{FOLDER}/{partition.value} with file groups from 0000 on, and its name in the properties",
                 found=", ".join(self._config.metadata_partitions) or "none",
@@ -170,7 +183,7 @@ class MetadataTable:
     def _parts(
         self, partition: MetadataPartition, wanted: Sequence[tuple[MetadataSlice, WantedRecords]]
     ) -> list[list[Records]]:
-        """What is wanted of each slice; files are read side by side where that pays."""
+        """Read the wanted records of each slice; files are read in parallel where that pays."""
         files = [(number, file, one) for number, (held, one) in enumerate(wanted) for file in held.files]
         engine = self._engine if self._is_far or sum(file.size_bytes for _, file, _ in files) > NEAR_BYTES else _ALONE
         read = engine.map(
@@ -182,10 +195,10 @@ class MetadataTable:
         return parts
 
     def _merged(self, partition: MetadataPartition, parts: Sequence[Sequence[Records]]) -> Records:
-        # From the oldest on: what a deleted file cancels must have been there before.
+        # From the oldest on: a deleted file cancels only an older entry.
         merged = [reduce(self._merge, part) for part in parts if part]
         while len(merged) > 1:
-            # Of groups, which share no key; as a tree, since each merging copies.
+            # Of groups, which share no key; as a tree, since each merge copies.
             pairs = [self._merge(one, other) for one, other in zip(merged[::2], merged[1::2], strict=False)]
             merged = [*pairs, *merged[len(pairs) * 2 :]]
         found = current(merged[0], version=self.version) if merged else empty(partition, record_schema(self.version))
@@ -202,24 +215,24 @@ def open_metadata(
     engine: LocalEngine | None = None,
     archived: ArchivedTimes | None = None,
 ) -> MetadataTable | None:
-    """The metadata table of a data table; None where there is none that can be believed.
+    """Open the metadata table of a data table; None if there is no reliable one.
 
     There is none in versions before 8, where the properties name no partition, and where its folder is gone; one that lacks
-    completed writes of the data table is not believed, and a warning says so.
+    completed writes of the data table is ignored with a warning.
 
     Args:
         storage: the data table's.
         config: its properties.
         timeline: its timeline, which must have been read before.
         engine: how many files are read at a time.
-        archived: a session's; None: what is archived is looked up anew.
+        archived: a session's; None: archived instants are looked up again.
     """
     if config.version < _OLDEST_VERSION or not config.metadata_partitions:
         return None
     instants = MetadataInstants(load_metadata_timeline(storage), timeline, archived or ArchivedTimes(storage))
     if not instants.own.completed_writes:
         logger.warning(
-            "the properties of %s name a metadata table that is not there: storage is listed; run %s",
+            "the properties of %s name a metadata table that does not exist: storage is listed; run %s",
             config.name,
             build_again(),
         )

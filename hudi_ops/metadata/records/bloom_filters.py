@@ -20,11 +20,11 @@ from hudi_ops.metadata.records.values import field_node, framed, types_and_field
 
 _BLOOM: Final = MetadataPartition.BLOOM_FILTERS
 FILTER_TYPE: Final = "DYNAMIC_V0"
-"""Type code of filters whose footer says none."""
+"""Type code of filters whose footer names none."""
 
 
 def bloom_filter_records(facts: Sequence[FileFacts], instant: str, *, version: int) -> Records:
-    """Records of the base files among these that have a filter.
+    """Return records of those base files that have a filter.
 
     Args:
         facts: of new files.
@@ -48,12 +48,12 @@ def bloom_filter_records(facts: Sequence[FileFacts], instant: str, *, version: i
 
 
 def bloom_filter_values(filters: pa.StructArray, *, version: int) -> pa.BinaryArray:
-    """Values of records that hold these structs, whose fields are those of the schema."""
+    """Encode records that hold these structs, whose fields are those of the schema."""
     return framed(_BLOOM, encode_column(field_node(_BLOOM, version), filters, "BloomFilterMetadata"), len(filters))
 
 
 def removed_filters(files: Iterable[tuple[str, str]], *, version: int) -> Records:
-    """Deletes of files that are cleaned.
+    """Return deletes of the filters of cleaned files.
 
     Args:
         files: partition path and name of base files; others never had a filter.
@@ -63,7 +63,10 @@ def removed_filters(files: Iterable[tuple[str, str]], *, version: int) -> Record
 
 
 def decoded_filters(records: Records, where: str) -> pa.Table:
-    """Records as rows: `key`, `type`, `timestamp` and `filter`, the text of the footer; those marked as deleted left out."""
+    """Decode records as rows: `key`, `type`, `timestamp` and `filter`, the text of the footer.
+
+    Records that are marked as deleted are left out.
+    """
     _, filters = types_and_fields(_BLOOM, records.values, records.schema, where)
     rows = pa.table({
         "key": records.keys,

@@ -1,4 +1,6 @@
-"""Records of the partition `column_stats`: the range of each column in each file; and how ranges become bytes.
+"""Records of the partition `column_stats`: the range of each column in each file.
+
+This module also encodes ranges.
 
 Source: docs/format.md §14.7.
 """
@@ -34,13 +36,13 @@ class Ranges:
     """Ranges of columns in files or partitions, one a row, as they are written.
 
     Attributes:
-        index_version: 2 says the type of bounds, 1 does not.
+        index_version: 2 stores the type of bounds, 1 does not.
         columns: names of columns, each once.
-        column_at: for each range the place of its column.
+        column_at: for each range the position of its column.
         names: files or partitions, each once.
-        name_at: for each range the place of its name.
-        kinds: how bounds are written, each way once; None for no type at all.
-        kind_at: for each range the place of its kind.
+        name_at: for each range the position of its name.
+        kinds: encodings of bounds, each once; None for no type at all.
+        kind_at: for each range the position of its kind.
         bounds: for each kind its least and greatest physical values, in the order of the ranges that have it; null: none.
         counts: values, nulls, size and uncompressed size of each range.
     """
@@ -57,15 +59,15 @@ class Ranges:
 
 
 def column_stats_records(facts: Sequence[FileFacts], *, version: int, index_version: int | None = None) -> Records:
-    """Records of all ranges of these files.
+    """Return records of all ranges of these files.
 
-    A column without a range has no record, and Apache Hudi then takes it for one of nulls as soon as a filter asks for another
+    A column without a range has no record, and Apache Hudi then takes it for one of nulls as soon as a filter reads another
     column, too: `stat_values.widest` gives bounds that are safe.
 
     Args:
         facts: of new files.
         version: of the table.
-        index_version: of the index definition; None: what a table of this version begins with.
+        index_version: of the index definition; None: that of a new table of this version.
 
     Raises:
         Unsupported: a range in a type that has no bounds in a metadata table.
@@ -79,12 +81,15 @@ def column_stats_records(facts: Sequence[FileFacts], *, version: int, index_vers
 
 
 def default_index_version(version: int) -> int:
-    """Version of the statistics that a table of this version begins with; one that was upgraded keeps its own."""
+    """Return the version of the statistics of a new table of this version.
+
+    An upgraded table keeps its own.
+    """
     return 2 if version >= 9 else 1
 
 
 def removed_stats(files: Iterable[tuple[str, str]], columns: Sequence[str], *, version: int) -> Records:
-    """Deletes of files that are cleaned.
+    """Return deletes of the ranges of cleaned files.
 
     Args:
         files: partition path and name.
@@ -96,12 +101,12 @@ def removed_stats(files: Iterable[tuple[str, str]], columns: Sequence[str], *, v
 
 
 def ranges_of(found: Sequence[ColumnRange], names: Sequence[str], name_at: Longs, index_version: int) -> Ranges:
-    """Ranges put together by type, so that each type's bounds are one array.
+    """Group ranges by type, so that each type's bounds are one array.
 
     Args:
         found: ranges.
         names: of the files that they are of.
-        name_at: for each range the place of its file.
+        name_at: for each range the position of its file.
         index_version: of the index definition.
 
     Raises:
@@ -138,10 +143,10 @@ def ranges_of(found: Sequence[ColumnRange], names: Sequence[str], name_at: Longs
 
 
 def kind_of(kind: pa.DataType, index_version: int) -> ValueKind:
-    """How bounds of a column of this type are written.
+    """Return the encoding of bounds of a column of this type.
 
     Raises:
-        Unsupported: they are not.
+        Unsupported: there is none.
     """
     written = value_kind(kind, index_version)
     if written is None:
@@ -157,11 +162,11 @@ def kind_of(kind: pa.DataType, index_version: int) -> ValueKind:
 def range_values(
     partition: MetadataPartition, ranges: Ranges, *, is_tight: bool | npt.NDArray[np.bool_], version: int
 ) -> pa.BinaryArray:
-    """Values of records that hold these ranges.
+    """Encode records that hold these ranges.
 
     Args:
         partition: column_stats or partition_stats.
-        ranges: what they hold.
+        ranges: their ranges.
         is_tight: of each, or of all.
         version: of the table.
     """
@@ -190,7 +195,10 @@ def _texts(texts: Sequence[str], places: Longs) -> pa.BinaryArray:
 
 
 def _bounds(node: Node, ranges: Ranges, which: int) -> pa.BinaryArray:
-    """One side's union: each kind's values on their own, then put in the rows' order."""
+    """Encode one side's union.
+
+    Each kind's values are encoded on their own, then put in the rows' order.
+    """
     branches = node.children[node.names.index("minValue")].children
     written: list[pa.Array] = [pa.array([_NULL], pa.binary())]
     order = np.zeros(len(ranges.kind_at), np.int64)
@@ -211,7 +219,7 @@ def _bounds(node: Node, ranges: Ranges, which: int) -> pa.BinaryArray:
 
 
 def _longs(numbers: Longs) -> Piece:
-    """Nullable longs; none of them is null."""
+    """Encode nullable longs; none of them is null."""
     if not numbers.any():
         return FIRST + _NULL
     rows, lengths = varint_rows(zigzag(numbers))

@@ -1,4 +1,4 @@
-"""Records of the partition `files`: which files each partition of the data table has, and which partitions there are.
+"""Records of the partition `files`: the data table's partitions and the files of each.
 
 Source: docs/format.md §14.7.
 """
@@ -18,17 +18,17 @@ from hudi_ops.metadata.records.values import field_node, head_of, tail_of, types
 
 _FILES = MetadataPartition.FILES
 Entries = Mapping[str, tuple[int, bool]]
-"""Size and whether it is deleted, by name: what one record says."""
+"""Content of one record: size and whether it is deleted, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """What an action does to the files of one partition.
+    """Changes of an action to the files of one partition.
 
     Attributes:
         added: sizes in bytes by name; never 0.
         removed: names.
-        is_gone: nothing is left of the partition; then neither `added` nor `removed` says anything.
+        is_gone: the partition was deleted; then `added` and `removed` are ignored.
     """
 
     added: Mapping[str, int] = field(default_factory=dict)
@@ -37,9 +37,10 @@ class FileChanges:
 
 
 def files_records(changes: Mapping[str, FileChanges], *, version: int) -> Records:
-    """Records of an action: one for each partition, and one that lists the partitions that got files, as Apache Hudi does.
+    """Return the records of an action.
 
-    A partition that is gone is deleted, and marked so in the list.
+    There is one for each partition, and one that lists the partitions that got files, as in Apache Hudi. A deleted partition
+    has a delete, and is marked so in the list.
 
     Args:
         changes: by partition path; "" is a table without partitions.
@@ -66,7 +67,9 @@ def files_records(changes: Mapping[str, FileChanges], *, version: int) -> Record
 
 
 def listing_records(files: Mapping[str, Mapping[str, int]], *, version: int) -> Records:
-    """Records that say the whole listing, also that there is no partition yet: what a new metadata table begins with.
+    """Return records of the whole listing, with which a new metadata table begins.
+
+    A listing without partitions has a record, too.
 
     Args:
         files: sizes by file name, by partition path.
@@ -80,7 +83,7 @@ def listing_records(files: Mapping[str, Mapping[str, int]], *, version: int) -> 
 
 
 def entry_records(lists: Mapping[str, Entries], gone: Iterable[str], *, version: int) -> Records:
-    """Records of these entries.
+    """Return records of these entries.
 
     Args:
         lists: entries by key, in the order in which they are written.
@@ -109,7 +112,7 @@ def entry_records(lists: Mapping[str, Entries], gone: Iterable[str], *, version:
 
 
 def file_values(types: pa.Int32Array, maps: pa.MapArray, *, version: int) -> pa.BinaryArray:
-    """Values of records whose entries are these maps.
+    """Encode records whose entries are these maps.
 
     Args:
         types: of the records.
@@ -122,12 +125,12 @@ def file_values(types: pa.Int32Array, maps: pa.MapArray, *, version: int) -> pa.
 
 
 def file_maps(values: pa.BinaryArray, schema: str, where: str) -> tuple[pa.Int32Array, pa.MapArray]:
-    """Types and maps of values; `file_values` makes the same values of them."""
+    """Decode types and maps of values; `file_values` makes the same values of them."""
     return types_and_fields(_FILES, values, schema, where)
 
 
 def decoded_entries(records: Records, where: str) -> dict[str, dict[str, tuple[int, bool]]]:
-    """Entries of each record by its key, deleted ones among them."""
+    """Decode the entries of each record by its key, including deleted ones."""
     _, maps = file_maps(records.values, records.schema, where)
     offsets = maps.offsets.to_pylist()
     names = maps.keys.to_pylist()
@@ -139,7 +142,7 @@ def decoded_entries(records: Records, where: str) -> dict[str, dict[str, tuple[i
 
 
 def listed_files(records: Records, where: str) -> dict[str, dict[str, int]]:
-    """The listing that merged records say: sizes by file name, by partition path.
+    """Return the listing of merged records: sizes by file name, by partition path.
 
     Partitions are those in the list; one of them without a record of its own has no files.
     """

@@ -23,12 +23,15 @@ _SEED: Final = 0xFFFFFFFFDABADABA
 
 
 def partition_name(partition_path: str) -> str:
-    """How the metadata table names a partition of the data table: the root of a table without partitions is `.`."""
+    """Return the metadata table's name of a partition of the data table.
+
+    The root of a table without partitions is `.`.
+    """
     return partition_path or _ROOT
 
 
 def partition_path(name: str) -> str:
-    """The partition path that a name stands for."""
+    """Return the partition path of a name."""
     return "" if name == _ROOT else name
 
 
@@ -38,48 +41,50 @@ def _hash(text: str) -> str:
 
 
 def column_hash(column: str) -> str:
-    """What a column's keys begin with."""
+    """Return the prefix of a column's keys."""
     return _hash(column)
 
 
 def partition_hash(partition_path: str) -> str:
-    """What stands for a partition in keys."""
+    """Return a partition's part of a key."""
     return _hash(partition_name(partition_path))
 
 
 def file_hash(name: str) -> str:
-    """What stands for a file in keys: MD5 of its name, the leading dot of log files in it."""
+    """Return a file's part of a key: MD5 of its name, including the leading dot of log files."""
     return b64encode(hashlib.md5(name.encode(), usedforsecurity=False).digest()).decode()
 
 
 def column_stats_key(column: str, partition_path: str, file_name: str) -> str:
-    """Key of one file's range in one column."""
+    """Return the key of one file's range in one column."""
     return column_hash(column) + partition_hash(partition_path) + file_hash(file_name)
 
 
 def column_stats_prefix(column: str) -> str:
-    """What the keys of a column begin with, in column_stats and partition_stats."""
+    """Return the prefix of a column's keys in column_stats and partition_stats."""
     return column_hash(column)
 
 
 def partition_stats_key(column: str, partition_path: str) -> str:
-    """Key of one partition's range in one column."""
+    """Return the key of one partition's range in one column."""
     return column_hash(column) + partition_hash(partition_path)
 
 
 def bloom_filter_key(partition_path: str, file_name: str) -> str:
-    """Key of one base file's filter."""
+    """Return the key of one base file's filter."""
     return partition_hash(partition_path) + file_hash(file_name)
 
 
 def product_keys(columns: Sequence[str], places: pa.Array, column_at: pa.Array, place_at: pa.Array) -> pa.StringArray:
-    """Keys of many ranges: a column's hash before what stands for a file or a partition, each made once.
+    """Return keys of many ranges, whose parts are computed once each.
+
+    A key is a column's hash before the part of a file or a partition.
 
     Args:
         columns: names.
         places: the rest of the key of each file (`bloom_filter_key`) or partition (`partition_hash`).
-        column_at: for each range its column's place in `columns`.
-        place_at: for each range the place of its rest in `places`.
+        column_at: for each range its column's position in `columns`.
+        place_at: for each range the position of its rest in `places`.
     """
     hashes = pa.array([column_hash(column) for column in columns], pa.string())
     return pc.binary_join_element_wise(hashes.take(column_at), places.take(place_at), "")

@@ -1,4 +1,4 @@
-"""Records of the partition `partition_stats`: the range of each column in each partition of the data table.
+"""Records of the partition `partition_stats`: column ranges of each data partition.
 
 Source: docs/format.md §14.7.
 """
@@ -30,15 +30,15 @@ def partition_stats_records(
     columns: Mapping[str, pa.DataType] | None = None,
     index_version: int | None = None,
 ) -> Records:
-    """Records of the partitions that these files lie in.
+    """Return records of the partitions of these files.
 
     Args:
-        facts: of new files, or of all files that are seen.
+        facts: of new files, or of all visible files.
         version: of the table.
-        tight: whether `facts` are all files of their partitions, so that the ranges take the place of others; else these widen.
-        columns: with statistics, and their types. A partition of which one file lacks the range of one gets bounds that leave
-            nothing out, since a partition without a record is passed over by Apache Hudi; None: columns are those with ranges.
-        index_version: of the index definition; None: what a table of this version begins with.
+        tight: whether `facts` are all files of their partitions, so that the ranges replace others; else these widen.
+        columns: with statistics, and their types. If one file of a partition lacks the range of one, its bounds exclude
+            nothing, since Apache Hudi skips a partition without a record; None: columns are those with ranges.
+        index_version: of the index definition; None: that of a new table of this version.
 
     Raises:
         Unsupported: a range in a type that has no bounds in a metadata table.
@@ -63,7 +63,7 @@ def partition_stats_records(
 
 
 def removed_partitions(paths: Iterable[str], columns: Sequence[str], *, version: int) -> Records:
-    """Deletes of partitions of which nothing is left.
+    """Return deletes of the ranges of deleted partitions.
 
     Args:
         paths: partition paths.
@@ -78,7 +78,7 @@ def _completed(fact: FileFacts, columns: Mapping[str, pa.DataType]) -> FileFacts
     held = {each.column: each for each in fact.ranges}
     if held.keys() == columns.keys():
         return fact
-    # One null of two values: neither IS NULL nor IS NOT NULL may leave it out.
+    # One null of two values: neither IS NULL nor IS NOT NULL may exclude it.
     ranges = tuple(held.get(name) or ColumnRange(name, *widest(kind), 1, 2) for name, kind in columns.items())
     return FileFacts(fact.path, fact.partition_path, fact.file_id, fact.size_bytes, fact.is_log, ranges)
 
@@ -91,7 +91,7 @@ def _grouped(
     columns: Sequence[str],
     index_version: int,
 ) -> Ranges:
-    """The ranges of each pair of column and partition put together."""
+    """Merge the ranges of each pair of column and partition."""
     column_at, partition_at = pairs // len(partitions) if len(pairs) else pairs, pairs % max(1, len(partitions))
     types = _types(found)
     numbers = {kind: at for at, kind in enumerate(dict.fromkeys(types.values()))}
@@ -127,7 +127,7 @@ def _grouped(
 
 
 def _types(found: Sequence[ColumnRange]) -> dict[str, pa.DataType | None]:
-    """Each column's type: the last that a range has."""
+    """Return each column's type: the last that a range has."""
     types: dict[str, pa.DataType | None] = {}
     for each in found:
         kind = each.least.type
@@ -137,7 +137,7 @@ def _types(found: Sequence[ColumnRange]) -> dict[str, pa.DataType | None]:
 
 
 def _side(found: Sequence[ColumnRange], rows: Longs, kind: pa.DataType, place: int) -> pa.Array:
-    """One end of these ranges in one type."""
+    """Return one bound of these ranges in one type."""
     ends = [(found[row].least, found[row].greatest)[place] for row in rows.tolist()]
     if any(end.type != kind for end in ends):
         ends = [_fitted(end, kind, place) for end in ends]

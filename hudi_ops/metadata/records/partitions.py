@@ -1,4 +1,7 @@
-"""The partitions of a metadata table: their folders, file groups, and how a key finds its group (docs/format.md §14.2, §14.5)."""
+"""Partitions of a metadata table: their folders, file groups, and the group of a key.
+
+Source: docs/format.md §14.2, §14.5.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,17 @@ import pyarrow as pa
 from hudi_ops.kernels.keys.hashing import java_string_hash
 
 FOLDER = ".hoodie/metadata"
-"""Where a metadata table lies below its table's root: a merge-on-read table of its own."""
+"""Folder of a metadata table below its table's root: a merge-on-read table of its own."""
 
 TIMELINE_FOLDER = f"{FOLDER}/.hoodie/timeline"
 HISTORY_FOLDER = f"{TIMELINE_FOLDER}/history"
 
 
 class MetadataPartition(StrEnum):
-    """Those that we keep; the value is the folder, and the name in the properties."""
+    """Partition that this library maintains.
+
+    The value is the folder, and the name in the properties.
+    """
 
     FILES = "files"
     COLUMN_STATS = "column_stats"
@@ -47,22 +53,22 @@ ALL_PARTITIONS_TYPE = 1
 
 
 def record_type(partition: MetadataPartition) -> int:
-    """Value of `type` in its records."""
+    """Return the value of `type` in its records."""
     return _KINDS[partition].record_type
 
 
 def default_groups(partition: MetadataPartition) -> int:
-    """How many file groups a new one gets, as Apache Hudi's do."""
+    """Return the number of file groups of a new one, as in Apache Hudi."""
     return _KINDS[partition].groups
 
 
 def group_id(partition: MetadataPartition, number: int) -> str:
-    """File id of a partition's file group: `col-stats-0001-0`."""
+    """Return the file id of a partition's file group: `col-stats-0001-0`."""
     return f"{_KINDS[partition].prefix}{number:04d}-0"
 
 
 def group_numbers(keys: pa.Array | pa.ChunkedArray, groups: int) -> npt.NDArray[np.int64]:
-    """Number of the file group of each key, of `groups`.
+    """Return the number of the file group of each key, of `groups`.
 
     Source: docs/format.md §14.5: `abs(abs(hash) % groups)` over Java's string hash.
     """
@@ -71,10 +77,13 @@ def group_numbers(keys: pa.Array | pa.ChunkedArray, groups: int) -> npt.NDArray[
 
 
 def build_again(*names: str) -> str:
-    """What puts partitions right that are damaged or behind, for errors to name as the next step; without names, all of them."""
+    """Return the command that repairs damaged or outdated partitions, for errors.
+
+    Without names it is that for all of them.
+    """
     return f"`hudi-ops metadata build {' '.join(('TABLE', *names))} --again`"
 
 
 def is_kept(name: str) -> bool:
-    """Whether a partition, by its name in the properties, is one that we keep."""
+    """Return whether this library maintains a partition, by its name in the properties."""
     return name in set(MetadataPartition)

@@ -1,6 +1,6 @@
-"""Records of the partition `record_index`: in which file group each record key lives.
+"""Records of the partition `record_index`: the file group of each record key.
 
-All keys of one file have one value, which is written, and read, once.
+All keys of one file have one value, which is encoded, and decoded, once.
 
 Source: docs/format.md §14.7.
 """
@@ -35,11 +35,12 @@ def record_index_records(
     hidden: pa.Array | None = None,
     are_located: bool = False,
 ) -> Records:
-    """Records of the keys that these files brought, and deletes of those that they no longer hold.
+    """Return records of the keys that these files added, and deletes of removed ones.
 
-    A key that one file removes and another adds has moved, and is added. Of two files that add it, the later one in `facts` wins.
-    What a base file removes was in its group. Of what a log file deletes nobody looked where it is, unless the record index led
-    there: the key may live elsewhere, and a record that is missing loses the row, where one too many is looked at in vain.
+    A key that one file removes and another adds has moved, and is added. Of two files that add it, the later one in `facts`
+    wins. A key that a base file removes was in its group. The location of a key that a log file deletes is known only if the
+    record index led there: else the key may live elsewhere, and a missing record loses the row, while a superfluous one costs
+    only a useless look-up.
 
     Args:
         facts: of new files, those with keys.
@@ -58,7 +59,7 @@ def record_index_records(
 
 
 def location_values(locations: Sequence[tuple[str, str, int]], *, version: int) -> pa.BinaryArray:
-    """Values of records that name these places.
+    """Encode records that name these locations.
 
     Args:
         locations: partition path, file id and time of its instant in milliseconds.
@@ -85,7 +86,10 @@ def _location(partition_path: str, file_id: str, instant_ms: int) -> Mapping[str
 
 
 def _uuid_parts(file_id: str) -> tuple[int, int, int] | None:
-    """High and low bits and the number behind them; None for a file id that they would not give back."""
+    """Split a file id into high bits, low bits and the number after them.
+
+    None for a file id that they would not reproduce.
+    """
     text, behind = file_id[:_UUID_CHARS], file_id[_UUID_CHARS:]
     number = behind[1:]
     if behind and not (behind[0] == "-" and number.isascii() and number.isdigit() and str(int(number)) == number):
@@ -102,7 +106,10 @@ def _uuid_parts(file_id: str) -> tuple[int, int, int] | None:
 
 
 def decoded_locations(records: Records, where: str) -> pa.Table:
-    """Records as rows: `key`, `partition_path`, `file_id`, `instant_ms`; text columns are dictionary-encoded."""
+    """Decode records as rows: `key`, `partition_path`, `file_id`, `instant_ms`.
+
+    Text columns are dictionary-encoded.
+    """
     encoded = records.values.dictionary_encode()
     _, structs = types_and_fields(_RECORD_INDEX, narrowed(encoded.dictionary), records.schema, where)
     fields = {name: structs.field(at) for at, name in enumerate(structs.type.names)}

@@ -1,4 +1,4 @@
-"""Records of one partition of a metadata table: keys, their values as Avro, and keys that are deleted."""
+"""Records of one partition: keys, their values as Avro, and deleted keys."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from hudi_ops.metadata.records.schema import record_schema
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records of one partition: of a base file, of a log file, or of a change that is to be one.
+    """Records of one partition: of a base file, a log file, or a planned change.
 
-    Keys ascend by their bytes and each is there once; no key is both among `keys` and `deletes`. A value is a HoodieMetadataRecord
-    with its key left blank, without framing, in the Avro JSON `schema`. Deletes go to a DELETE block.
+    Keys ascend by their bytes and each occurs once; no key is both among `keys` and `deletes`. A value is a
+    HoodieMetadataRecord with its key left blank, without framing, in the Avro JSON `schema`. Deletes go to a DELETE block.
 
     Values that repeat may come as a dictionary (`decoded` has each by itself), and texts and bytes of 2 GiB and more as
     `large_string` and `large_binary`: those of a whole record index.
@@ -41,9 +41,10 @@ class Records:
         return len(self) > 0
 
     def by_group(self, groups: int) -> dict[int, Records]:
-        """The records of each file group of `groups` that has some, each part in the order of its keys.
+        """Return the records of each file group of `groups`, in the order of their keys.
 
-        A dictionary of values stays one: of a large partition the values of all groups would take many times what the keys do.
+        Dictionary-encoded values stay encoded: of a large partition the values of all groups would take many times what the
+        keys do.
         """
         if groups == 1:
             return {0: self} if self else {}
@@ -56,22 +57,22 @@ class Records:
         return made
 
     def decoded(self) -> Records:
-        """The same with each value by itself."""
+        """Return the records without dictionary encoding."""
         return replace(self, values=decoded(self.values))
 
 
 def no_keys() -> pa.StringArray:
-    """No keys at all."""
+    """Return an empty array of keys."""
     return pa.array([], pa.string())
 
 
 def empty(partition: MetadataPartition, schema: str) -> Records:
-    """No records."""
+    """Return no records."""
     return Records(partition, no_keys(), pa.array([], pa.binary()), no_keys(), schema)
 
 
 def deletes_only(partition: MetadataPartition, keys: Iterable[str], *, version: int) -> Records:
-    """Deletes of these keys, in any order."""
+    """Return deletes of these keys, in any order."""
     return sorted_records(partition, no_keys(), pa.array([], pa.binary()), list(keys), version=version)
 
 
@@ -83,12 +84,12 @@ def sorted_records(
     *,
     version: int,
 ) -> Records:
-    """Records in the order of their keys; of equal keys the last one stays.
+    """Sort records by their keys; of equal keys the last one stays.
 
     Args:
         partition: theirs.
         keys: in any order.
-        values: theirs; as a dictionary where they repeat, which they stay.
+        values: theirs; values in a dictionary stay so.
         deletes: keys that are deleted; one that is among `keys`, too, is not.
         version: of the table, in whose schema the values are.
     """
@@ -110,5 +111,5 @@ def sorted_records(
 
 
 def _ascends(keys: pa.Array) -> bool:
-    """Whether each key is above the one before it."""
+    """Return whether each key is above the one before it."""
     return len(keys) < 2 or bool(pc.all(pc.less(keys.slice(0, len(keys) - 1), keys.slice(1))).as_py())

@@ -1,6 +1,7 @@
-"""The Avro schema of every record of a metadata table, byte for byte as Apache Hudi writes it, for table versions 8 and 9.
+"""Avro schema of every record of a metadata table, for table versions 8 and 9.
 
-Version 9 has two things more: values that are lists (of several ordering fields), and the type of a column's bounds.
+It is byte for byte the schema of Apache Hudi. Version 9 has two things more: values that are lists (of several ordering
+fields), and the type of a column's bounds.
 
 Source: docs/format.md §14.6.
 """
@@ -172,7 +173,9 @@ _META_FIELDS: Final = ("commit_time", "commit_seqno", "record_key", "partition_p
 
 @cache
 def record_schema(version: int) -> str:
-    """Avro JSON of HoodieMetadataRecord: what the file info of HFiles and the headers of log blocks carry.
+    """Return the Avro JSON of HoodieMetadataRecord.
+
+    The file info of HFiles and the headers of log blocks carry it.
 
     Args:
         version: of the table, 8 or 9.
@@ -182,7 +185,9 @@ def record_schema(version: int) -> str:
 
 @cache
 def commit_schema(version: int) -> str:
-    """The same without the meta columns: `schema` in the extra metadata of the metadata table's commits.
+    """Return the schema without the meta columns.
+
+    It is `schema` in the extra metadata of the metadata table's commits.
 
     Args:
         version: of the table, 8 or 9.

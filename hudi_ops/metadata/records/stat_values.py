@@ -1,7 +1,7 @@
-"""Bounds of columns as the metadata table holds them: which branch of its union, and what is said of their type.
+"""Encoding of column bounds in the metadata table: branch of the union, and type.
 
-Index version 2 writes what lies in the Parquet file (a date is an int, a decimal bytes) and says beside it what that stands for.
-Version 1 has a branch for dates and one for decimals of 30 digits, 15 of them behind the point, and says nothing of times.
+Index version 2 writes the values of the Parquet file (a date is an int, a decimal bytes) and their logical type beside it.
+Version 1 has a branch for dates and one for decimals of 30 digits, 15 of them behind the point, and does not mark times.
 
 Source: docs/format.md §14.7.
 """
@@ -24,12 +24,12 @@ from hudi_ops.formats.avro.varints import PADDING
 _is = pa.types
 
 BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, TEXT, DATE, DECIMAL = range(1, 10)
-"""Branches of the union that are ever written."""
+"""Branches of the union that are written."""
 TIMESTAMP_MICROS, LOCAL_DATE = 11, 12
 """Branches that are read, too."""
 
 NO_TYPE: Final = 1
-"""Ordinal where nothing is known: of a log file of deletes only."""
+"""Ordinal of an unknown type: of a log file of deletes only."""
 _V8_DECIMAL: Final = pa.decimal128(30, 15)
 _DATE_ORDINAL, _DECIMAL_ORDINAL, _FIXED_ORDINAL = 12, 10, 9
 _UNITS: Final = ("ms", "us", "ns")
@@ -81,7 +81,7 @@ _LOGICAL: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """How the bounds of one type of column are written.
+    """Encoding of the bounds of one type of column.
 
     Attributes:
         branch: of the union.
@@ -95,12 +95,12 @@ class ValueKind:
 
     @property
     def physical(self) -> pa.DataType:
-        """Arrow type of what the branch holds."""
+        """Arrow type of the branch."""
         return _PHYSICAL[self.branch]
 
 
 def value_kind(kind: pa.DataType, index_version: int) -> ValueKind | None:
-    """How bounds of a column of this type are written; None for one that has none.
+    """Return the encoding of bounds of a column of this type, or None.
 
     Args:
         kind: the column's type.
@@ -126,10 +126,10 @@ def value_kind(kind: pa.DataType, index_version: int) -> ValueKind | None:
 
 
 def to_physical(values: pa.Array, written: ValueKind) -> pa.Array:
-    """What is written of values of a column.
+    """Convert values of a column to the stored form.
 
-    NaN, above which there is nothing, is written as infinity: Apache Hudi leaves out a file, and a partition, with a bound of NaN
-    whatever is asked of the column.
+    NaN, the greatest value, is written as infinity: Apache Hudi leaves out a file, and a partition, with a bound of NaN for
+    any filter on the column.
 
     Source: docs/format.md §14.7.
     """
@@ -143,9 +143,9 @@ def to_physical(values: pa.Array, written: ValueKind) -> pa.Array:
 
 
 def logical_type(branch: int, ordinal: int | None, info: str | None) -> pa.DataType | None:
-    """What a bound stands for, by its branch and what index version 2 says of it; None for what is not known here.
+    """Return the logical type of a bound, or None if it is unknown.
 
-    A time of index version 1 is a long like any other.
+    Its branch and the fields of index version 2 tell. A time of index version 1 is a long like any other.
     """
     if ordinal is None:
         if branch in (DATE, LOCAL_DATE):
@@ -158,7 +158,7 @@ def logical_type(branch: int, ordinal: int | None, info: str | None) -> pa.DataT
 
 
 def to_logical(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Bounds as values of the type that they stand for."""
+    """Convert bounds to values of their logical type."""
     if values.type == kind:
         return values
     if _is.is_decimal(kind) and _is.is_binary(values.type):
@@ -181,9 +181,9 @@ def _decimals(values: pa.BinaryArray, kind: pa.DataType) -> pa.Array:
 
 
 def widened(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Bounds of a column whose type has become wider, as the table reads it now; None when they say nothing about it.
+    """Convert bounds of a column whose type became wider to the table's present type.
 
-    Numbers that became text are in another order, so that their bounds bound nothing.
+    None when they prove nothing. Numbers that became text are in another order, so that their bounds bound nothing.
     """
     found = values.type
     if found == kind:
@@ -198,7 +198,7 @@ def widened(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
         # As Apache Hudi reads such a file: by the digits that the float shows.
         return values.cast(pa.string()).cast(kind) if kind.bit_width > found.bit_width else None
     if _is.is_integer(found) and _is.is_decimal(kind):
-        wide = _cast(values, pa.decimal128(_DIGITS_MAX, kind.scale))  # Arrow asks for the digits of all longs
+        wide = _cast(values, pa.decimal128(_DIGITS_MAX, kind.scale))  # Arrow requires digits for all longs
         return None if wide is None else _cast(wide, kind)
     is_wider = (
         (_is.is_integer(found) and _is.is_floating(kind))
@@ -211,7 +211,9 @@ def widened(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def widest(kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
-    """Bounds that leave nothing out, for a column of which none are known: one that has no record is taken for one of nulls.
+    """Return bounds that exclude nothing, for a column of which none are known.
+
+    A column without a record is read as one of nulls.
 
     Args:
         kind: a type that has bounds.

@@ -1,4 +1,4 @@
-"""Ranges of columns as they are read back from records of `column_stats` and `partition_stats`.
+"""Ranges of columns, read from records of `column_stats` and `partition_stats`.
 
 Source: docs/format.md §14.7.
 """
@@ -26,7 +26,10 @@ _LONG_TEXT = pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, p
 
 @dataclass(frozen=True)
 class Bounds:
-    """One side of ranges: for each the branch of the union that it lies in (0: null), and its place among that branch's values."""
+    """One side of ranges.
+
+    For each it has the branch of the union (0: null), and the position among that branch's values.
+    """
 
     values: pa.UnionArray
     branch: npt.NDArray[np.int8]
@@ -34,7 +37,7 @@ class Bounds:
 
     @classmethod
     def of(cls, values: pa.UnionArray) -> Bounds:
-        """The side that a union holds."""
+        """Return the side that a union holds."""
         branch = values.type_codes.to_numpy().astype(np.int8) + np.int8(1)
         place = values.offsets.to_numpy()
         first = values.field(0)
@@ -45,13 +48,13 @@ class Bounds:
         return cls(values, branch, place)
 
     def take(self, rows: Longs, branch: int) -> pa.Array:
-        """The values of these rows, all of one branch."""
+        """Return the values of these rows, all of one branch."""
         return self.values.field(branch - 1).take(pa.array(self.place[rows])).field(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How the two ends of a range are written: branch of their union (0: null), and what is said of their type, if it is."""
+    """Encoding of a range's bounds: branch of their union (0: null), and stored type."""
 
     branch: int
     ordinal: int | None
@@ -59,7 +62,7 @@ class Form:
 
     @property
     def written(self) -> ValueKind | None:
-        """The same for a writer; None where there is neither an end nor a type."""
+        """The encoding for a writer; None where there is neither a bound nor a type."""
         if self.branch == _NO_BRANCH and self.ordinal in (None, NO_TYPE):
             return None
         logical = self.logical
@@ -68,11 +71,11 @@ class Form:
 
     @property
     def logical(self) -> pa.DataType | None:
-        """What the ends stand for; None where that is not known."""
+        """Logical type of the bounds; None where it is not known."""
         return logical_type(self.branch, self.ordinal, self.info)
 
     def ends(self, side: Bounds, rows: Longs) -> pa.Array:
-        """One end of ranges of this form, as it is written."""
+        """Return one bound of ranges of this form, as it is stored."""
         if self.branch != _NO_BRANCH:
             return side.take(rows, self.branch)
         return pa.nulls(len(rows)) if self.written is None else pa.nulls(len(rows), self.written.physical)
@@ -86,13 +89,13 @@ class StoredRanges:
         keys: of the records.
         names: files, or partition paths.
         columns: names.
-        least: lower ends.
-        greatest: upper ends.
+        least: lower bounds.
+        greatest: upper bounds.
         counts: values, nulls, size and uncompressed size.
-        is_deleted: whether the record only says that the range is gone; Apache Hudi deletes records instead.
-        is_tight: whether it takes the place of an older one.
-        ordinals: what the ends stand for; null in index version 1.
-        infos: what is to be known beside that.
+        is_deleted: whether the record only marks the range as deleted; Apache Hudi deletes records instead.
+        is_tight: whether it replaces an older one.
+        ordinals: type ordinals of the bounds; null in index version 1.
+        infos: additional information of the types.
     """
 
     keys: pa.StringArray
@@ -143,15 +146,15 @@ class StoredRanges:
         return len(self.keys)
 
     def of_column(self, column: str, kind: pa.DataType) -> pa.Table:
-        """Ranges of one column in the type that the table has it in now.
+        """Return ranges of one column in the table's present type.
 
         Args:
             column: its name.
             kind: its type.
 
         Returns:
-            Columns `name`, `least`, `greatest` (of type `kind`), `nulls`, `values`, and `is_known`: whether no value lies outside
-            of the ends; with null ends, whether every value is null.
+            Columns `name`, `least`, `greatest` (of type `kind`), `nulls`, `values`, and `is_known`: whether no value lies
+            outside of the bounds; with null bounds, whether every value is null.
 
         Source: docs/format.md §14.7.
         """
@@ -182,7 +185,7 @@ class StoredRanges:
         })
 
     def ranges(self) -> Ranges:
-        """What `range_values` writes the same records of."""
+        """Return the ranges of which `range_values` writes the same records."""
         names, columns = self.names.dictionary_encode(), self.columns.dictionary_encode()
         ids, forms = self.forms()
         bounds = []
@@ -203,11 +206,11 @@ class StoredRanges:
 
     @property
     def index_version(self) -> int:
-        """1 when no record says the type of its ends."""
+        """1 when no record names the type of its bounds."""
         return 1 if self.ordinals.null_count == len(self.ordinals) else 2
 
     def forms(self) -> tuple[Longs, list[Form]]:
-        """How the ends of each range are written: a number for each, and what the numbers stand for."""
+        """Return the encoding of each range: a number for each, and the forms by number."""
         infos = self.infos.dictionary_encode()
         is_same = self.least.branch == self.greatest.branch
         coded = np.stack([
@@ -230,11 +233,11 @@ def _end(side: Bounds, rows: Longs, form: Form, kind: pa.DataType) -> pa.Array |
 
 
 def _is_told(kind: pa.DataType, names: pa.Array, least: pa.Array, values: Longs, nulls: Longs) -> npt.NDArray[np.bool_]:
-    """Whether what Apache Hudi says of a base file is all there is to know.
+    """Return whether Apache Hudi's range of a base file is complete.
 
-    It goes by the footer. That has no ends for a column chunk with NaN (Apache Hudi then says 0) or with a text of more than
-    4 KiB (then: all are null), and what it says of several chunks, or files of a partition, is put together of that. Log files are
-    seen row by row.
+    Apache Hudi uses the footer. That has no bounds for a column chunk with NaN (Apache Hudi then writes 0) or with a text of
+    more than 4 KiB (then: all are null), and ranges of several chunks, or files of a partition, are merged from that. Log
+    files are read row by row.
     """
     is_log = pc.starts_with(names, ".").to_numpy(zero_copy_only=False)
     has_ends = least.is_valid().to_numpy(zero_copy_only=False)

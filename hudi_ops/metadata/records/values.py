@@ -1,7 +1,7 @@
-"""Values of the metadata table's records: Avro around the one field that each partition fills.
+"""Values of the metadata table's records: Avro around one field per partition.
 
-A record of one partition has null in every field but its type and one other, so that all its bytes but those of that field are
-the same. They are written as constants; reading leaves the fields out that nobody asks for.
+A record of one partition has null in every field but its type and one other, so that all its bytes but those of that field
+are the same. They are written as constants; reading skips the fields that are not needed.
 
 Source: docs/format.md §14.6.
 """
@@ -32,19 +32,21 @@ _FIELDS: Final = {
 }
 _META_FIELDS: Final = 5
 _NAME_FIELD: Final = 4
-"""Place of `_hoodie_file_name`, the one meta field that Apache Hudi ever fills, in base files."""
+"""Position of `_hoodie_file_name`, the one meta field that Apache Hudi ever fills, in base files."""
 _NULL: Final = b"\x00"
 FIRST: Final = b"\x02"
-"""The first branch after null of a union, which everything nullable is."""
+"""The first branch after null of a union, which every nullable field is."""
 
 
 def field_node(partition: MetadataPartition, version: int) -> Node:
-    """Type of a partition's own field, without null."""
+    """Return the type of a partition's own field, without null."""
     return _inner(record_of(record_schema(version), "the schema of the metadata table"), partition)
 
 
 def head_of(partition: MetadataPartition, kind: int | None = None) -> bytes:
-    """What a value has before its own field: meta fields, a blank key, its type, nulls; and that the field is there.
+    """Return the bytes of a value before its own field.
+
+    These are meta fields, a blank key, its type, nulls, and the branch of the field.
 
     Args:
         partition: of the record.
@@ -55,7 +57,7 @@ def head_of(partition: MetadataPartition, kind: int | None = None) -> bytes:
 
 
 def tail_of(partition: MetadataPartition) -> bytes:
-    """What a value has behind its own field."""
+    """Return the bytes of a value behind its own field."""
     return _NULL * (4 - _place(partition))
 
 
@@ -65,18 +67,18 @@ def _place(partition: MetadataPartition) -> int:
 
 
 def framed(partition: MetadataPartition, body: list[Piece], rows: int) -> pa.BinaryArray:
-    """Whole values of one partition around the bytes of their own field."""
+    """Return whole values of one partition around the bytes of their own field."""
     return join([head_of(partition), *body, tail_of(partition)], rows)
 
 
 def types_and_fields(
     partition: MetadataPartition, values: pa.BinaryArray, schema: str, where: str
 ) -> tuple[pa.Int32Array, pa.Array]:
-    """Read values: `type` and the partition's own field of each.
+    """Decode `type` and the partition's own field of each value.
 
     Args:
         partition: theirs.
-        values: as they lie in the file.
+        values: as stored in the file.
         schema: Avro JSON of that file.
         where: the file, for errors.
 
@@ -90,7 +92,7 @@ def types_and_fields(
     field = _FIELDS[partition]
     if field not in node.names or "type" not in node.names:
         raise Corrupt(
-            f"The schema of {where} lacks what records of {partition} consist of",
+            f"The schema of {where} lacks fields of records of {partition}",
             expected=f"type and {field}",
             found=", ".join(node.names),
             next_step=f"run {build_again(partition)}",
@@ -115,10 +117,12 @@ def types_and_fields(
 
 
 def _refuse_other_fields(found: Node, partition: MetadataPartition, where: str) -> None:
-    """A flipped bit in a file's schema may leave it a schema, of other records.
+    """Refuse a schema of other records.
+
+    A flipped bit in a file's schema may leave a valid schema, of other records.
 
     Raises:
-        Corrupt: a field lacks of those that the partition's records have, or is of another type.
+        Corrupt: a field of the partition's records is missing, or is of another type.
     """
     own = next((child for child in found.children if child.form is not Form.NULL), found)
     known = [field_node(partition, version) for version in (8, 9)]
@@ -129,7 +133,7 @@ def _refuse_other_fields(found: Node, partition: MetadataPartition, where: str) 
         for name, child in zip(one.names, one.children, strict=True):
             types.setdefault(name, []).append(child.arrow)
     held = {name: child.arrow for name, child in zip(own.names, own.children, strict=False)}
-    # Version 8 has the fewest fields; what a later one adds is passed over.
+    # Version 8 has the fewest fields; those that a later one adds are ignored.
     wrong = [name for name in known[0].names if name not in held]
     wrong += [name for name, kind in held.items() if name in types and kind not in types[name]]
     if not wrong and own.form is known[0].form is Form.RECORD:
@@ -143,9 +147,9 @@ def _refuse_other_fields(found: Node, partition: MetadataPartition, where: str) 
 
 
 def without_file_name(values: pa.BinaryArray) -> pa.BinaryArray:
-    """Values as they are in a log file: Apache Hudi says in those of a base file which one it is.
+    """Return values in the form of a log file, without the file name.
 
-    A value that moves to another file would name the wrong one.
+    Apache Hudi stores the base file's name in its values, and a value that moves to another file would name the wrong one.
     """
     if not len(values):
         return values
@@ -170,7 +174,7 @@ def without_file_name(values: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def repeated(values: pa.Array, lengths: list[int]) -> pa.DictionaryArray:
-    """Each value as often as its length says, as a dictionary."""
+    """Repeat each value as often as its length says, as a dictionary."""
     return pa.DictionaryArray.from_arrays(np.repeat(np.arange(len(values), dtype=np.int32), lengths), values)
 
 

@@ -1,6 +1,8 @@
-"""The first files of a metadata table, and of a partition of one that is there (docs/format.md §14.1-14.3).
+"""First files of a metadata table, and of a new partition of an existing one.
 
-Every name, and all that readers look at in the bytes, follows from the arguments: whoever repeats it puts the same files.
+Every name, and all bytes that readers use, follow from the arguments: a repetition puts the same files.
+
+Source: docs/format.md §14.1, §14.2, §14.3.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ from hudi_ops.timeline.names import completed_name, inflight_name, requested_nam
 PROPERTIES_PATH = f"{FOLDER}/.hoodie/hoodie.properties"
 OPERATION = "BULK_INSERT_PREPPED"
 _FIRST = "0-0-0"
-"""Write token of the log files by which file groups begin."""
+"""Write token of the log files with which file groups begin."""
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """A partition to begin: at which instant of the metadata table, completed when, and with what.
+    """Partition to begin: its instant, completion time, and records.
 
     `completion_time` is for `begin_partition` alone.
     """
@@ -43,7 +45,10 @@ class Beginning:
 
 
 def metadata_properties(config: TableConfig) -> dict[str, str]:
-    """`hoodie.properties` of a table's metadata table; every one of them is asked for by some reader."""
+    """Return `hoodie.properties` of a table's metadata table.
+
+    Each of them is required by some reader.
+    """
     name = f"{config.name}_metadata"
     return {
         "hoodie.table.name": name,
@@ -67,7 +72,9 @@ def metadata_properties(config: TableConfig) -> dict[str, str]:
 
 
 def begin_metadata(storage: Storage, config: TableConfig, beginnings: Sequence[Beginning], now_ms: int) -> None:
-    """Put the properties of a metadata table and begin its partitions; the data table's properties do not name them yet.
+    """Put the properties of a metadata table and begin its partitions.
+
+    The data table's properties do not name them yet.
 
     Raises:
         OutcomeUnknown: a file could not be settled; the next try settles it.
@@ -78,13 +85,15 @@ def begin_metadata(storage: Storage, config: TableConfig, beginnings: Sequence[B
 
 
 def put_properties(storage: Storage, config: TableConfig, now_ms: int) -> None:
-    """Put the properties of a metadata table, unless they are there."""
+    """Put the properties of a metadata table, unless they exist."""
     body = properties.dumps(metadata_properties(config), comment="Properties of a metadata table", now_ms=now_ms)
     ensure(storage, PROPERTIES_PATH, body)
 
 
 def begin_partition(storage: Storage, version: int, beginning: Beginning, now_ms: int) -> None:
-    """Begin one partition: an empty log file for each file group, base files for those with records, then its delta commit.
+    """Begin one partition.
+
+    Puts an empty log file for each file group, base files for those with records, then its delta commit.
 
     Source: docs/format.md §14.3.
     """
@@ -95,16 +104,16 @@ def begin_partition(storage: Storage, version: int, beginning: Beginning, now_ms
 
 
 def request_beginning(storage: Storage, instant: str) -> None:
-    """Put an instant at which partitions begin onto the metadata table's timeline, as pending."""
+    """Put a pending instant, at which partitions begin, onto the metadata table's timeline."""
     for name_of in (requested_name, inflight_name):
         ensure(storage, f"{TIMELINE_FOLDER}/{name_of(instant, ACTION)}", b"")
 
 
 def begin_groups(storage: Storage, one: Beginning, now_ms: int) -> list[WriteStat]:
-    """Put the first files of a partition; nobody reads them before its instant is complete.
+    """Put the first files of a partition; readers ignore them until its instant is complete.
 
     Returns:
-        What is to be said of its base files.
+        Write statistics of its base files.
     """
     folder = f"{FOLDER}/{one.partition}"
     metafile = partition_metadata.dumps(one.instant, 1, now_ms)

@@ -1,4 +1,4 @@
-"""Records of partitions that are built from a table's files, and of what changes while they are."""
+"""Records of partitions that are built from a table's files, and of concurrent changes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ _GROWTH = 2
 _RECORD_BYTES = 48
 _GROUP_BYTES_MAX = 1 << 30
 _GROUPS_MAX = 10_000
-"""By these Apache Hudi counts the file groups of a record index."""
+"""Constants of Apache Hudi's count of the file groups of a record index."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeysAt:
-    """Record keys, each once, and where they live: the moment is that of their slice, in ms since 1970 UTC."""
+    """Record keys, each once, with their location.
+
+    The moment is that of their slice, in ms since 1970 UTC.
+    """
 
     partition_path: str
     file_id: str
@@ -40,7 +43,10 @@ class KeysAt:
 
 @dataclass(frozen=True)
 class Building:
-    """What the records of a build hang on besides the files: the instant at which it begins, and how statistics are written."""
+    """Parameters of a build's records besides the files.
+
+    These are the instant at which it begins, and the version of statistics.
+    """
 
     version: int
     instant: str
@@ -53,7 +59,7 @@ class Building:
         facts: Sequence[FileFacts],
         keys: Sequence[KeysAt],
     ) -> Records:
-        """The records of a partition that says all there is.
+        """Return the complete records of a partition.
 
         Args:
             partition: which one.
@@ -75,14 +81,14 @@ class Building:
         keys: Sequence[KeysAt],
         gone: pa.Array,
     ) -> Records:
-        """The records that bring a partition up to date.
+        """Return the records that bring a partition up to date.
 
         Args:
             partition: which one.
-            files: that came and went.
+            files: added and removed files.
             facts: of files that readers see since.
-            keys: that came, or moved.
-            gone: keys that the table holds no more.
+            keys: new or moved keys.
+            gone: keys that the table does not hold any more.
         """
         if partition is MetadataPartition.FILES:
             return files_records(files, version=self.version)
@@ -110,7 +116,7 @@ class Building:
 
 
 def groups_of(partition: MetadataPartition, records: int) -> int:
-    """How many file groups a partition with so many records gets, as Apache Hudi counts.
+    """Return the number of file groups of a partition with these records, as in Apache Hudi.
 
     Source: docs/format.md §14.2.
     """
@@ -121,7 +127,7 @@ def groups_of(partition: MetadataPartition, records: int) -> int:
 
 
 def located(keys: Sequence[KeysAt], gone: pa.Array, *, version: int) -> Records:
-    """Records of a record index: of two places of one key the later one stays."""
+    """Return records of a record index: of two locations of one key the later one stays."""
     held = [one for one in keys if len(one.keys)]
     values = location_values([(one.partition_path, one.file_id, one.instant_ms) for one in held], version=version)
     whole = joined([one.keys for one in held], pa.string())
@@ -130,5 +136,5 @@ def located(keys: Sequence[KeysAt], gone: pa.Array, *, version: int) -> Records:
 
 
 def without(keys: pa.Array, others: pa.Array) -> pa.Array:
-    """Those keys that are not among others."""
+    """Return the keys that are not among others."""
     return keys.filter(pc.invert(pc.is_in(keys, others)))

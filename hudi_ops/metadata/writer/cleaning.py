@@ -1,4 +1,4 @@
-"""Which files of a metadata table nobody reads any more (docs/format.md §14.4)."""
+"""Files of a metadata table that no reader needs any more (docs/format.md §14.4)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from hudi_ops.storage.protocol import FileInfo, Folder
 def superseded_files(
     partition: MetadataPartition, folder: Folder, instants: MetadataInstants, newest: str, before_ms: int
 ) -> list[str]:
-    """Files of slices that are older than the one before a group's newest, and base files that never counted.
+    """Return the files that no reader needs any more.
+
+    These are files of slices that are older than the one before a group's newest, and base files that never counted.
 
     Args:
         partition: whose they are.
         folder: as listed before the newest compaction completed.
         instants: as read then.
         newest: time of the compaction that has completed since.
-        before_ms: the slice before the newest must have been there by then: whoever reads an older one began earlier.
+        before_ms: the slice before the newest must have existed by then: a reader of an older one began earlier.
 
     Returns:
         Paths, log files before the base files that they lie upon.

@@ -1,7 +1,7 @@
-"""Making a delta visible, and taking it away again: the metadata table's own timeline (docs/format.md §14.4).
+"""Publication and removal of a delta on the metadata table's own timeline.
 
-Both can be done by anybody, any number of times. A delta is complete before its data instant is; while the data instant is pending,
-every reader passes over it.
+Any process can do both, any number of times (docs/format.md §14.4). A delta is complete before its data instant is; while the
+data instant is pending, every reader ignores it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ ACTION = "deltacommit"
 
 
 def apply_delta(storage: Storage, delta: MetadataDelta, completion_time: str) -> None:
-    """Put a delta's log files, and complete its delta commit at the data instant's own completion time.
+    """Put a delta's log files and complete its delta commit.
 
-    What lies above it counts at once. It is loose, so that a range may be too wide where the write is voided in the end, and leaves
-    nothing out.
+    It completes at the data instant's completion time. The delta above it counts at once. It is loose, so that a range may be
+    too wide if the write is voided in the end, and excludes nothing.
 
     Raises:
         OutcomeUnknown: a file could not be settled; the next try settles it.
@@ -38,18 +38,20 @@ def apply_delta(storage: Storage, delta: MetadataDelta, completion_time: str) ->
 
 
 def undo_delta(storage: Storage, instants: Iterable[str], check: Callable[[], None] = lambda: None) -> list[str]:
-    """Take away what instants left in a metadata table, ours or Apache Hudi's, completed there or not.
+    """Remove the files of instants from a metadata table, completed there or not.
 
-    To be called while the data instants are still pending, or never were: readers pass over their blocks then.
+    They may be ours or Apache Hudi's. The data instants must still be pending, or never have been: readers ignore their
+    blocks then.
 
     Args:
         storage: the data table's.
         instants: request times.
-        check: asked between listing and deleting, where somebody may complete one of the instants meanwhile; raises if so. What
-            that one puts later has other names: its completion time, and its epoch in the names of the log files.
+        check: called between listing and deleting, where another process may complete one of the instants in between; raises
+            if so. Files that this process puts later have other names: its completion time, and its epoch in the names of the
+            log files.
 
     Returns:
-        Paths of what was there, in the order in which they were deleted.
+        Paths of the files, in the order in which they were deleted.
 
     Source: docs/format.md §14.4: the log files have to go physically, since a rolled-back instant counts as valid.
     """

@@ -1,6 +1,6 @@
-"""Compaction of a metadata table: at which time, which slices, and the base files and records of the timeline that come of it.
+"""Compaction of a metadata table: time, slices, base files and timeline records.
 
-All of it follows from what was listed: two processes that see the same metadata table make the same files.
+All of it follows from the listing: two processes that see the same metadata table make the same files.
 
 Source: docs/format.md §14.4, docs/protocol.md §18.
 """
@@ -33,17 +33,17 @@ from hudi_ops.view.file_group import DataFile
 ACTION = "compaction"
 OPERATION = "COMPACT"
 NEW_BASE_BYTES = 120 * 1024 * 1024
-"""What Apache Hudi's plans expect of a base file where there is none yet."""
+"""Size that Apache Hudi's plans expect of a base file where there is none yet."""
 
 _FROM_THE_OLDEST = frozenset({MetadataPartition.FILES, MetadataPartition.PARTITION_STATS})
-"""Small, and of these it matters what was there before: a deleted file cancels an older one, a tight range replaces it."""
+"""Small partitions whose older records matter: a deleted file cancels an older one, a tight range replaces it."""
 
 _DELTA = "deltacommit"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupInput:
-    """One file group to merge; `number` is its place in the plan."""
+    """File group to merge; `number` is its position in the plan."""
 
     number: int
     partition: MetadataPartition
@@ -51,20 +51,20 @@ class GroupInput:
 
     @property
     def size_bytes(self) -> int:
-        """Of all its files."""
+        """Size of all its files."""
         base = self.slice.base
         return sum(log.size_bytes for log in self.slice.logs) + (base.size_bytes if base is not None else 0)
 
 
 @dataclass(frozen=True)
 class CompactionInputs:
-    """What one compaction merges.
+    """Input of one compaction.
 
     Attributes:
         instant: its time.
-        groups: those that have something to merge.
-        taken: request and completion times of all that had completed below its time.
-        before: completed compactions that were there.
+        groups: those that have log files to merge.
+        taken: request and completion times of all instants that had completed below its time.
+        before: earlier completed compactions.
     """
 
     instant: str
@@ -74,13 +74,13 @@ class CompactionInputs:
 
     @property
     def completion_time(self) -> str:
-        """Whoever completes it, and however often, gives it this one."""
+        """Completion time, equal for every process that completes it, however often."""
         return completion_of(self.instant)
 
 
 @dataclass(frozen=True)
 class MergedGroup:
-    """A new base file, and what its commit says of it."""
+    """New base file, and its write statistics."""
 
     path: str
     body: bytes
@@ -88,21 +88,22 @@ class MergedGroup:
 
 
 def deltas_since_compaction(own: Timeline) -> int:
-    """How many delta commits of a metadata table no compaction has merged yet."""
+    """Return the number of delta commits that no compaction has merged yet."""
     newest = max(compactions(own), default="")
     return sum(one.kind == _DELTA and one.completion_time >= newest for one in own.completed_writes)
 
 
 def compactions(own: Timeline) -> frozenset[str]:
-    """Times of the completed compactions of a metadata table."""
+    """Return the times of the completed compactions of a metadata table."""
     return frozenset(one.time for one in own.completed_writes if one.kind == "commit")
 
 
 def compaction_time(own: Timeline, data: Timeline) -> str:
-    """At which time a metadata table is compacted; empty when nothing has completed.
+    """Return the time of the next compaction, or empty when nothing has completed.
 
-    The newest completion time that both timelines know, or the first time below it that no instant has. Whatever completes later
-    lies above it, and no instant will ever be requested at it, since requests rise above every time of the data table.
+    It is the newest completion time that both timelines know, or the first time below it that no instant has. Every later
+    completion is above it, and no instant will ever be requested at that time, since requests rise above every time of the data
+    table.
 
     Args:
         own: the metadata table's timeline.
@@ -117,12 +118,15 @@ def compaction_time(own: Timeline, data: Timeline) -> str:
 
 
 def completion_of(instant: str) -> str:
-    """The completion time of a compaction: it follows from its time, so that two who complete it put one file."""
+    """Return the completion time of a compaction.
+
+    It follows from its time, so that two processes that complete it put one file.
+    """
     return instant_of_ms(ms_of_instant(instant) + 1)
 
 
 def taken_below(own: Timeline, instant: str) -> frozenset[tuple[str, str]]:
-    """Request and completion times of what a metadata table's timeline has completed below a time."""
+    """Return request and completion times of completed instants below a time."""
     return frozenset(
         (one.time, one.completion_time) for one in own if one.is_completed and one.completion_time < instant
     )
@@ -131,7 +135,7 @@ def taken_below(own: Timeline, instant: str) -> frozenset[tuple[str, str]]:
 def inputs_at(
     instant: str, instants: MetadataInstants, listed: Iterable[tuple[MetadataPartition, Folder]]
 ) -> CompactionInputs:
-    """What a compaction at this time merges.
+    """Return the input of a compaction at this time.
 
     Args:
         instant: its time.
@@ -165,7 +169,7 @@ def merged_group(
     Raises:
         Corrupt: a file does not follow its format.
         Unsupported: a log block of a kind that is not read.
-        Unavailable: a file is gone, or the storage did not give it.
+        Unavailable: a file is gone, or the storage did not deliver it.
     """
 
     def read(file: DataFile) -> list[Records]:
@@ -201,7 +205,7 @@ def merged_group(
 
 
 def commit_bytes(merged: Sequence[MergedGroup], version: int) -> bytes:
-    """The completed file of a compaction."""
+    """Encode the completed file of a compaction."""
     stats = tuple(one.stat for one in merged)
     return CommitMetadata(
         operation=OPERATION, stats=stats, extra={"schema": commit_schema(version)}, compacted=True
@@ -209,13 +213,13 @@ def commit_bytes(merged: Sequence[MergedGroup], version: int) -> bytes:
 
 
 def plan_bytes(inputs: CompactionInputs) -> bytes:
-    """The requested file of a compaction."""
+    """Encode the requested file of a compaction."""
     return encode_compaction(CompactionPlan(tuple(_planned(one) for one in inputs.groups)))
 
 
 @cache
 def _init_bytes() -> int:
-    """Size of a log file that begins a group and holds nothing."""
+    """Return the size of a log file that begins a group and is empty."""
     return len(encode_empty_init_log("0" * 17))
 
 
@@ -227,7 +231,7 @@ def _planned(one: GroupInput) -> PlannedSlice:
         file_id=one.slice.file_id,
         base_file=base.name if base is not None else "",
         log_files=tuple(log.name for log in logs),
-        # A slice without a base file begins with its first log file, as Apache Hudi has it.
+        # A slice without a base file begins with its first log file, as in Apache Hudi.
         base_instant=base.instant if base is not None else logs[0].instant,
         metrics=slice_metrics(base_bytes, len(logs), sum(log.size_bytes for log in logs), NEW_BASE_BYTES),
     )

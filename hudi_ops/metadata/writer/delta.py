@@ -1,7 +1,7 @@
-"""What one instant adds to the metadata table, as bytes that anybody can put: made before the lock, put once its slot is won.
+"""Delta of one instant in the metadata table, as bytes that any process can put.
 
-The name and the bytes of every file follow from the bundle, and the bundle from the slot: whoever applies it, however often, puts
-the same files.
+It is made before the lock, and put once its slot is won. The name and the bytes of every file follow from the bundle, and the
+bundle from the slot: every process that applies it, however often, puts the same files.
 
 Source: docs/protocol.md §18.
 """
@@ -31,10 +31,11 @@ _ABOVE = "above"
 
 @dataclass(frozen=True)
 class MetadataDelta:
-    """Log files of the metadata table by their paths below the data table's root, and the bytes of its delta commit.
+    """Log files of the metadata table by path, and its delta commit.
 
-    `above` is one more delta commit, of an instant of its own that is later than all others: loose records of `partition_stats`
-    once more, where one that takes the place of older ones lies above this instant (docs/format.md §14.4).
+    Paths are below the data table's root. `above` is one more delta commit, of an instant of its own that is later than all
+    others: loose records of `partition_stats` once more, if a record above this instant replaces older ones (docs/format.md
+    §14.4).
     """
 
     instant: str
@@ -43,7 +44,10 @@ class MetadataDelta:
     above: MetadataDelta | None = None
 
     def to_bytes(self) -> bytes:
-        """One Arrow file: a row for each log file, one for the delta commit, and perhaps one for the delta above it."""
+        """Encode one Arrow file.
+
+        It has a row for each log file, one for the delta commit, and perhaps one for the delta above it.
+        """
         rows = [*self.files, (_COMMIT, self.commit)]
         if self.above is not None:
             rows.append((_ABOVE, self.above.to_bytes()))
@@ -57,10 +61,10 @@ class MetadataDelta:
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str) -> MetadataDelta:
-        """Read a bundle.
+        """Decode a bundle.
 
         Raises:
-            Corrupt: it is none.
+            Corrupt: it is not a bundle.
         """
         try:
             instant, paths, bodies = _read(data)
@@ -79,7 +83,7 @@ class MetadataDelta:
 
 def _read(data: bytes) -> tuple[str, list[str], list[bytes]]:
     table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
-    table.validate(full=True)  # Arrow takes offsets and lengths as they stand
+    table.validate(full=True)  # Arrow does not check offsets and lengths
     if table.schema.types != _COLUMNS.types or not table.num_rows or any(one.null_count for one in table.columns):
         raise pa.ArrowInvalid("other columns, no rows, or nulls")
     paths, bodies = (table.column(field.name).to_pylist() for field in _COLUMNS)
@@ -94,11 +98,11 @@ def make_delta(
     version: int,
     token: str,
 ) -> MetadataDelta:
-    """The delta of one instant.
+    """Return the delta of one instant.
 
     Args:
         records: those of each partition.
-        groups: how many file groups each partition has.
+        groups: number of file groups of each partition.
         instant: request time of the data table's instant, which the delta commit shares.
         version: of the table.
         token: write token in the names of the log files.
@@ -115,11 +119,11 @@ def make_delta(
 def log_files(
     records: Records, groups: int, *, instant: str, log_version: int, token: str
 ) -> list[tuple[str, bytes, WriteStat]]:
-    """Log files that add records to a partition: path, bytes, and what a delta commit says of each.
+    """Return path, bytes and write statistics of the log files that add records.
 
     Args:
-        records: what they add.
-        groups: how many file groups the partition has.
+        records: added records.
+        groups: number of file groups of the partition.
         instant: that writes them.
         log_version: counts the log files of one instant in one group.
         token: write token in their names.

@@ -1,4 +1,7 @@
-"""The archived timeline: instants that left the active one, read from the LSM history of layout 2 (docs/format.md §5.1)."""
+"""Archived timeline: instants that left the active one.
+
+They are read from the LSM history of layout 2 (docs/format.md §5.1).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.names import WRITE_ACTIONS
 
 READS_MAX = 5
-"""How often a manifest is read again when files it named were merged away meanwhile."""
+"""Most readings of a manifest whose files were merged away at the same time."""
 
 _VERSION_FILE = "_version_"
 _PART = re.compile(r"[^/\x00-\x1f]*[^/.\x00-\x1f][^/\x00-\x1f]*")
@@ -28,7 +31,10 @@ _CONTENT = ("metadata", "plan")
 
 @dataclass(frozen=True, slots=True)
 class ArchivedInstant:
-    """One archived instant. `metadata` and `plan` are the bytes of its completed and requested files, None when not read."""
+    """Archived instant.
+
+    `metadata` and `plan` are the bytes of its completed and requested files, None when not read.
+    """
 
     time: str
     completion_time: str
@@ -39,7 +45,7 @@ class ArchivedInstant:
 
 @dataclass(frozen=True)
 class History:
-    """Archived instants by request time; `note` says what could not be read, and why."""
+    """Archived instants by request time; `note` tells which archive could not be read, and why."""
 
     instants: tuple[ArchivedInstant, ...] = ()
     note: str = ""
@@ -84,7 +90,7 @@ def load_history(
 
 
 def is_archived_write(storage: Storage, config: TableConfig, time: str) -> bool:
-    """Tell whether a write of that request time completed and left the active timeline.
+    """Return whether a write of that request time completed and left the active timeline.
 
     Raises:
         Corrupt: the history cannot be read.
@@ -95,16 +101,17 @@ def is_archived_write(storage: Storage, config: TableConfig, time: str) -> bool:
 
 @dataclass
 class ArchivedTimes:
-    """When archived writes of a table and of its metadata table completed; each is looked up once.
+    """Completion times of archived writes of a table and of its metadata table.
 
-    An instant that a listing of the timeline lacks had its history written before, so "not in the history" stays true as well.
+    Each is looked up once. An instant that a listing of the timeline lacks had its history written before, so "not in the
+    history" stays true as well.
     """
 
     storage: Storage
     _known: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def completion_times(self, folder: str, times: Iterable[str]) -> dict[str, str]:
-        """Look up when writes completed that a timeline does not have any more.
+        """Look up the completion times of writes that a timeline does not have any more.
 
         Args:
             folder: the history folder of that timeline, in layout 2.
@@ -143,10 +150,10 @@ def _read_history(
             names = _file_names(storage, manifest)
             parts = [_read_file(storage, f"{folder}/{name}", with_content, wanted) for name in names]
         except NotFound:
-            # Merging levels deletes what older manifests name; the version file then points to a newer one.
+            # Merging levels deletes files of older manifests; the version file then points to a newer one.
             if _newest_manifest(storage, folder) == manifest:
                 raise Corrupt(
-                    f"{manifest} names a file that is not there",
+                    f"{manifest} names a file that does not exist",
                     table=storage.uri,
                     next_step="restore the history folder from a copy of the table",
                 ) from None
@@ -175,7 +182,7 @@ def _file_names(storage: Storage, manifest: str) -> list[str]:
     try:
         names = [str(entry["fileName"]) for entry in record["files"]]
         if wrong := [name for name in names if not _PART.fullmatch(name)]:
-            raise ValueError(f"{wrong[0]!r} is no name of a file")
+            raise ValueError(f"{wrong[0]!r} is not the name of a file")
     except (KeyError, TypeError, ValueError) as error:
         raise Corrupt(
             f"{manifest} is not a manifest of the archived timeline: {error}",

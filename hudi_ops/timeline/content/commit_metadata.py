@@ -1,4 +1,7 @@
-"""What a completed commit says: its write statistics, replaced file groups, extra metadata (docs/format.md §2.4, §3.1, §4)."""
+"""Metadata of a completed commit: write statistics, replaced file groups, extra metadata.
+
+Source: docs/format.md §2.4, §3.1, §4.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ from hudi_ops.formats.timeline.timeline_schemas import COMMIT_METADATA, REPLACE_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStat:
-    """One data file that a commit wrote; names are those of the format, in snake case. Sizes in bytes.
+    """Data file that a commit wrote; names are those of the format, in snake case.
 
-    Every number is set in what we write: Apache Hudi's incremental queries skip a file without its size (docs/format.md §3.1).
+    Sizes are in bytes. This library sets every number: Apache Hudi's incremental queries skip a file without its size
+    (docs/format.md §3.1).
     """
 
     file_id: str
@@ -51,7 +55,7 @@ _SNAKE_TO_FORMAT = {
 _FORMAT_TO_SNAKE = {value: key for key, value in _SNAKE_TO_FORMAT.items()}
 _NUMBERS = [f.name for f in fields(WriteStat) if str(f.type).startswith("int")]
 _TEXTS = [f.name for f in fields(WriteStat) if str(f.type).startswith("str")]
-# In the writers' own words: statistics that a base file written in one go does not have are zero, not null.
+# In the writers' own words: statistics that do not apply to a base file written at once are zero, not null.
 _ZEROS = (
     "totalLogRecords",
     "totalLogFiles",
@@ -70,7 +74,7 @@ class CommitMetadata:
     """Content of a completed commit, delta commit or replace commit.
 
     `replaced` maps partition paths to the file ids that a replace commit hides; None in other actions. `extra` holds the
-    schema, the pointer into the commit log and whatever else writers keep.
+    schema, the pointer into the commit log and other entries of writers.
     """
 
     operation: str
@@ -81,11 +85,14 @@ class CommitMetadata:
 
     @property
     def is_merge(self) -> bool:
-        """Whether it merged files within their groups: it neither adds rows nor takes any away."""
+        """Whether it merged files within their groups: it neither adds nor removes rows."""
         return self.compacted or self.operation in {"COMPACT", "LOG_COMPACT"}
 
     def to_bytes(self) -> bytes:
-        """As an Avro container file, the form of layout 2; equal values give equal bytes."""
+        """Encode an Avro container file, the form of layout 2.
+
+        Equal values give equal bytes.
+        """
         partitions: dict[str, list[dict[str, Any]]] = {}
         for stat in sorted(self.stats, key=lambda s: (s.partition_path, s.path)):
             partitions.setdefault(stat.partition_path, []).append(_stat_record(stat))
@@ -103,7 +110,9 @@ class CommitMetadata:
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str = "") -> CommitMetadata:
-        """Read a completed commit: Avro in layout 2, JSON in layout 1. An empty file is an empty commit's metadata.
+        """Read a completed commit: Avro in layout 2, JSON in layout 1.
+
+        An empty file is an empty commit's metadata.
 
         Raises:
             Corrupt: neither, or fields of the wrong kind.
@@ -154,7 +163,7 @@ def _are(values: Mapping[str, Any], names: Iterable[str], kind: type) -> bool:
 
 def _refuse_other_than_text(*groups: Iterable[Any]) -> None:
     if not all(_all(values, str) for values in groups):
-        raise TypeError("extra metadata or replaced file ids that are no texts")
+        raise TypeError("extra metadata or replaced file ids that are not texts")
 
 
 def _all(values: Iterable[Any], kind: type) -> bool:

@@ -1,4 +1,7 @@
-"""What a write touches, as conflict rules see it: buckets, partitions and sources; told by what it did, or by what it announced."""
+"""Footprint of a write for conflict rules: buckets, partitions and sources.
+
+It follows from its commit metadata, or from its announcement.
+"""
 
 from __future__ import annotations
 
@@ -17,33 +20,36 @@ TAKEN_KEY = "hudi_ops.source"
 """Extra metadata of a commit that took files: the id of the source, which belongs to the commit's footprint."""
 
 INTENT_KEY = "hudi_ops.intent"
-"""Extra metadata of an inflight file of ours: what the write is about to touch, as `encode_footprint` says it."""
+"""Extra metadata of an inflight file of this library: the intended footprint of the write, encoded by `encode_footprint`."""
 
 LOOKED_KEY = "hudi_ops.new_keys"
-"""Extra metadata of a commit whose new keys had been looked for in vain, in a table whose index does not tell a key's group: in
-their `partition`, or in the whole `table`."""
+"""Extra metadata of a commit whose new keys had been looked up without a match, in a table whose index does not determine a
+key's group: in their `partition`, or in the whole `table`.
+"""
 
 INTENT_NAMES_MAX = 2_000
-"""File groups, or else partitions, that an intent names: it must stay a small file."""
+"""Most file groups, or else partitions, that an intent names: it must stay a small file."""
 
 
 _OF_TABLE = frozenset({"INSERT_OVERWRITE_TABLE"})
 _OF_PARTITIONS = frozenset({"INSERT_OVERWRITE", "DELETE_PARTITION"})
 _REARRANGING = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})
-"""Operations that bring no keys, whatever files they make."""
+"""Operations that add no keys, whatever files they make."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Groups as (partition path, bucket digits), whole partitions, the whole table, and ids of sources whose ledger was read.
+    """Groups, partitions and sources that a write touches.
+
+    Groups are (partition path, bucket digits); sources are ids of those whose ledger was read.
 
     With the simple bucket index two writers may both create the first file group of a bucket: their file ids differ, their
-    bucket is the same. So footprints name buckets. What replaces a partition, or the table, also meets groups that came into
-    being since: it names the partition, or `is_whole` says that it is all of them.
+    bucket is the same. So footprints name buckets. A write that replaces a partition, or the table, also overlaps groups that
+    were created since: it names the partition, or `is_whole` marks all of them.
 
-    With the other indexes a new key's group is anybody's choice, so that two writers of one key may touch no group in common.
-    `adds` are the partitions into which keys were put that may have been new there, `looked` those of them that were searched
-    for these keys before: who relies on a key's absence meets whoever adds keys. `looks_everywhere`: the index is global.
+    With the other indexes a new key may go to any group, so that two writers of one key may touch no group in common. `adds`
+    are the partitions into which possibly new keys were put, `looked` those of them that were searched for these keys before:
+    a write that relies on a key's absence overlaps every write that adds keys. `looks_everywhere`: the index is global.
     """
 
     groups: frozenset[tuple[str, str]] = frozenset()
@@ -56,13 +62,13 @@ class Footprint:
 
     @property
     def touched(self) -> frozenset[str]:
-        """Every partition that it names, in whole or in part."""
+        """Every partition that it names, wholly or partly."""
         return self.partitions | self.adds | {partition for partition, _ in self.groups}
 
     def overlap(self, other: Footprint) -> tuple[str, ...]:
-        """What both touch, as text for people; empty when they do not conflict.
+        """Describe the overlap of both, for people; empty when they do not conflict.
 
-        Not the same both ways: keys that `other` added matter to one that looked for its own, not to one that did not.
+        It is not symmetric: keys that `other` added matter to a write that looked for its own, not to one that did not.
         """
         shared = [f"{partition or '.'}/{group}" for partition, group in sorted(self.groups & other.groups)]
         whole = (self.partitions & other.touched) | (other.partitions & self.touched)
@@ -78,7 +84,10 @@ class Footprint:
         return (*named, *shared, *added, *(f"source {name}" for name in sorted(self.sources & other.sources)))
 
     def coarsened(self) -> Footprint | None:
-        """The same, or whole partitions where the file groups are too many to name; None when even those are."""
+        """Return the footprint, or whole partitions if its file groups are too many to name.
+
+        None when even the partitions are.
+        """
         if max(map(len, (self.groups, self.partitions, self.adds, self.looked))) <= INTENT_NAMES_MAX:
             return self
         if len(self.touched) > INTENT_NAMES_MAX:
@@ -88,9 +97,10 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a pending write is about to touch; `is_exact` when it named every file group, as ours do.
+    """Announced footprint of a pending write.
 
-    What Apache Hudi says is coarse: it names a partition for the rows that are new, and the groups of those that are not.
+    `is_exact` when it names every file group, as this library's do. Apache Hudi's is coarse: it names a partition for the
+    rows that are new, and the groups of the others.
     """
 
     footprint: Footprint
@@ -98,7 +108,9 @@ class Intent:
 
 
 def intent_of(data: bytes) -> Intent | None:
-    """What an inflight file announces; None when it is empty, half-written or silent: then it may touch anything.
+    """Return the announcement of an inflight file.
+
+    None when it is empty, half-written or silent: then it may touch anything.
 
     Source: docs/format.md §2.4.
     """
@@ -121,11 +133,11 @@ def intent_of(data: bytes) -> Intent | None:
 
 
 def inflight_body(operation: str, intent: Footprint | None) -> bytes:
-    """Content of the inflight file of a write, which tells services what it is about to touch.
+    """Encode the inflight file of a write, which announces its footprint to services.
 
     Args:
         operation: as Apache Hudi names it.
-        intent: None when nobody can tell.
+        intent: None when it is unknown.
     """
     said = intent.coarsened() if intent is not None else None
     extra = {INTENT_KEY: encode_footprint(said)} if said is not None else {}
@@ -133,7 +145,10 @@ def inflight_body(operation: str, intent: Footprint | None) -> bytes:
 
 
 def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozenset()) -> Footprint:
-    """What a completed write touched, from its operation, its statistics, its replaced groups and the source that it names."""
+    """Return the footprint of a completed write.
+
+    It follows from its operation, its statistics, its replaced groups and the source that it names.
+    """
     if TAKEN_KEY in metadata.extra:
         sources |= {metadata.extra[TAKEN_KEY]}
     groups = {(stat.partition_path, stat.file_id[:BUCKET_DIGITS]) for stat in metadata.stats}
@@ -154,19 +169,25 @@ def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozense
     if metadata.operation in _OF_TABLE:
         return replace(named, is_whole=True)
     if metadata.operation in _OF_PARTITIONS:
-        # A partition whose groups were all gone already is named with an empty list.
+        # A partition whose groups were all deleted already is named with an empty list.
         partitions = frozenset(partition for partition, _ in groups) | frozenset(metadata.replaced or {})
         return replace(named, partitions=partitions)
     return named
 
 
 def _adds_keys(stat: WriteStat) -> bool:
-    """A base file of a group that is new, or one that says so. Log files hold no new keys where keys are looked up."""
+    """Return whether a statistic may have added keys.
+
+    That is a base file of a new group, or one whose statistic says so. Log files hold no new keys where keys are looked up.
+    """
     return stat.num_inserts > 0 or (not stat.log_files and stat.prev_commit in {"", "null"})
 
 
 def inputs_of(plan: Plan | None) -> Footprint | None:
-    """File groups that a service's plan works on; None when there is no plan, or it is of another kind."""
+    """Return the file groups that a service's plan works on.
+
+    None when there is no plan, or it is of another kind.
+    """
     if isinstance(plan, ReplacePlan):
         slices = [one for group in plan.groups for one in group]
     elif isinstance(plan, CompactionPlan):
@@ -177,7 +198,10 @@ def inputs_of(plan: Plan | None) -> Footprint | None:
 
 
 def encode_footprint(footprint: Footprint | None) -> str:
-    """As text in a PLAN or an intent; empty when it cannot be told. Equal footprints give equal texts."""
+    """Encode a footprint for a PLAN or an intent; empty when it is unknown.
+
+    Equal footprints give equal texts.
+    """
     if footprint is None:
         return ""
     groups: dict[str, list[str]] = {}
@@ -196,7 +220,10 @@ def encode_footprint(footprint: Footprint | None) -> str:
 
 
 def decode_footprint(text: str) -> Footprint | None:
-    """What `encode_footprint` wrote; None when it cannot be told, or for any other text."""
+    """Decode a text of `encode_footprint`.
+
+    None when the footprint is unknown, or for any other text.
+    """
     try:
         said: Any = json.loads(text)
         return Footprint(

@@ -1,4 +1,4 @@
-"""Plans as the bytes of a requested file: the other direction of `timeline.plans`, for the plans that we publish.
+"""Encoding of plans that this library publishes: the reverse of `timeline.plans`.
 
 Source: docs/format.md §2.4, §3.2.
 """
@@ -12,13 +12,13 @@ from hudi_ops.formats.timeline.timeline_schemas import COMPACTION_PLAN
 from hudi_ops.timeline.content.plans import CompactionPlan, PlannedSlice
 
 COMPACTION_VERSION = 2
-"""Of the plan: since this one files are named without their folders."""
+"""Version of plans that name files without their folders."""
 
 _BYTES_PER_MB = 1024 * 1024
 
 
 def encode_compaction(plan: CompactionPlan) -> bytes:
-    """The requested file of a compaction; equal plans give equal bytes."""
+    """Encode the requested file of a compaction; equal plans give equal bytes."""
     return avro.write_one(
         COMPACTION_PLAN,
         {
@@ -33,11 +33,13 @@ def encode_compaction(plan: CompactionPlan) -> bytes:
 
 
 def slice_metrics(base_bytes: int | None, log_files: int, log_bytes: int, new_base_bytes: int) -> dict[str, float]:
-    """What a plan says about a slice, in Apache Hudi's words and units. Without them it fails to execute the plan.
+    """Return a plan's metrics of a slice, with Apache Hudi's names and units.
+
+    Without them it fails to execute the plan.
 
     Args:
         base_bytes: size of the base file; None when there is none.
-        log_files: how many log files.
+        log_files: number of log files.
         log_bytes: their size.
         new_base_bytes: size expected of a base file where there is none yet.
     """

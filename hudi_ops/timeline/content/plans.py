@@ -1,7 +1,8 @@
-"""What plans and results of table services say, as typed values: the files beside commits on the timeline (docs/format.md §3.2).
+"""Plans and results of table services, as typed values (docs/format.md §3.2).
 
-Plans are requested files, results completed ones. Both are Avro in every table version; JSON is understood too, as commits of
-layout 1 are. Paths come as bare names, absolute paths or URIs, by action and version: here they are bare file names always.
+Plans are requested files, results completed ones. Both are Avro in every table version; JSON is read too, as commits of
+layout 1 are. Paths in the files are bare names, absolute paths or URIs, by action and version: here they are always bare file
+names.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FilesByPartition: TypeAlias = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class PlannedSlice:
-    """A file slice that a plan works on; `base_file` is empty when it has log files only."""
+    """File slice that a plan works on; `base_file` is empty when it has log files only."""
 
     partition_path: str
     file_id: str
@@ -40,10 +41,10 @@ class PlannedSlice:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """Slices to merge, each into a new base file of its group; log compactions plan the same way.
+    """Slices to merge, each into a new base file of its group.
 
-    `unplanned` are the partitions with log files that the plan leaves out. Apache Hudi 1.1 looks for the next plan's slices only in
-    these and in the partitions that were written since (docs/format.md §3.2).
+    Log compactions plan the same way. `unplanned` are the partitions with log files that the plan leaves out. Apache Hudi 1.1
+    looks for the next plan's slices only in these and in the partitions that were written since (docs/format.md §3.2).
     """
 
     slices: tuple[PlannedSlice, ...]
@@ -53,10 +54,10 @@ class CompactionPlan:
 
 @dataclass(frozen=True)
 class ReplacePlan:
-    """Groups of slices to be replaced together by a clustering; none for overwrites, which plan nothing.
+    """Groups of slices to be replaced together by a clustering; none for overwrites.
 
-    `children` are (partition path, first part of the file id) of the groups that a resize of consistent hashing makes: while it is
-    pending, writers put their rows into these as well, under the plan's instant (docs/format.md §6.1).
+    `children` are (partition path, first part of the file id) of the groups that a resize of consistent hashing makes: while
+    it is pending, writers put their rows into these as well, under the plan's instant (docs/format.md §6.1).
     """
 
     operation: str
@@ -69,7 +70,10 @@ class ReplacePlan:
 
 @dataclass(frozen=True)
 class CleanPlan:
-    """Files to delete; `earliest_retained` is the oldest instant whose snapshot stays readable, empty when there is none."""
+    """Files to delete by a clean.
+
+    `earliest_retained` is the oldest instant whose snapshot stays readable, empty when there is none.
+    """
 
     policy: str
     earliest_retained: str
@@ -80,9 +84,9 @@ class CleanPlan:
 
 @dataclass(frozen=True)
 class CleanResult:
-    """Files that a clean deleted, those it could not, and those that it was to delete.
+    """Files that a clean deleted, failed to delete, and was to delete.
 
-    One that was to be deleted and is in neither of the others was gone before; Apache Hudi names it among the failed, too.
+    A file of the last kind that is in neither of the others was missing before; Apache Hudi names it among the failed, too.
     """
 
     earliest_retained: str
@@ -92,7 +96,10 @@ class CleanResult:
 
     @property
     def named(self) -> dict[str, frozenset[str]]:
-        """All of them, by partition path: whichever does not lie there any more was removed by a clean."""
+        """All of them, by partition path.
+
+        A clean removed each of these files that does not exist any more.
+        """
         parts = (self.files, self.failed, self.planned)
         return {
             path: frozenset(name for part in parts for name in part.get(path, ())) for part in parts for path in part
@@ -101,10 +108,10 @@ class CleanResult:
 
 @dataclass(frozen=True)
 class RollbackPlan:
-    """Which instant a rollback undoes, and the files that it will delete.
+    """Instant that a rollback undoes, and the files that it will delete.
 
-    `strange` are paths of its plan that name no file within the table; `files` does not have them. A program that executed the plan
-    would delete what lies there, or fail.
+    `strange` are paths of its plan that name no file within the table; `files` does not have them. A program that executed
+    the plan would delete the files at these paths, or fail.
     """
 
     target: str
@@ -115,7 +122,7 @@ class RollbackPlan:
 
 @dataclass(frozen=True)
 class RolledBack:
-    """Which instants a rollback undid, and the files that it deleted."""
+    """Instants that a rollback undid, and the files that it deleted."""
 
     targets: tuple[str, ...]
     files: FilesByPartition
@@ -123,7 +130,7 @@ class RolledBack:
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """Instants that a restore undoes, newest first, and the savepoint that it goes back to."""
+    """Instants that a restore undoes, newest first, and the savepoint that it restores."""
 
     targets: tuple[str, ...]
     savepoint: str = ""
@@ -141,7 +148,7 @@ class Savepoint:
 
 @dataclass(frozen=True)
 class IndexPlan:
-    """Metadata partitions that an index build fills: (partition, newest instant that it covers)."""
+    """Metadata partitions that an index build fills, with the newest instant covered."""
 
     partitions: tuple[tuple[str, str], ...]
 
@@ -151,10 +158,10 @@ Result: TypeAlias = CleanResult | RolledBack | RestorePlan | Savepoint | IndexPl
 
 
 def read_plan(storage: Storage, timeline: Timeline, instant: Instant) -> Plan | None:
-    """What an instant's requested file plans.
+    """Read the plan in an instant's requested file.
 
     Returns:
-        None for actions without a plan, an empty requested file, or one that is not there (any more).
+        None for actions without a plan, an empty requested file, or a missing one.
 
     Raises:
         Corrupt: the bytes are no plan of that action.
@@ -170,7 +177,7 @@ def read_plan(storage: Storage, timeline: Timeline, instant: Instant) -> Plan | 
 
 
 def read_result(storage: Storage, timeline: Timeline, instant: Instant) -> Result | None:
-    """What the completed file of a clean, rollback, restore, savepoint or index build says.
+    """Read the result of a clean, rollback, restore, savepoint or index build.
 
     Returns:
         None for pending instants and for writes, whose completed file is commit metadata.
@@ -243,7 +250,10 @@ def _replace(record: Mapping[str, Any]) -> ReplacePlan:
 
 
 def _children(extra: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The file groups that a resize makes of an input group: nodes of the hash ring, as JSON in the group's extra metadata."""
+    """Yield the file groups that a resize makes of an input group.
+
+    They are nodes of the hash ring, as JSON in the group's extra metadata.
+    """
     for node in load_json(extra.get(_CHILD_NODES) or "[]", _CHILD_NODES, "nodes of a hash ring"):
         yield extra.get(_CHILD_PARTITION) or "", node["fileIdPrefix"]
 
@@ -295,7 +305,10 @@ def _rollback_plan(record: Mapping[str, Any]) -> RollbackPlan:
 
 
 def _is_within(partition: str, path: str) -> bool:
-    """Whether a path of a plan, absolute or a URI, has one spelling only and stays where it seems to lie."""
+    """Return whether a path of a plan stays within its partition.
+
+    It may be absolute or a URI, and must have one spelling only.
+    """
     below = path.partition("://")[2] or path
     return is_path(below.lstrip("/")) and (not partition or is_path(partition))
 

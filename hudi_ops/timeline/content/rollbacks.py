@@ -1,4 +1,4 @@
-"""Which rollback, anybody's, undoes an instant: read from the plans on the timeline."""
+"""Rollbacks that undo an instant, of any writer, by the plans on the timeline."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ logger = logging.getLogger(__name__)
 
 
 def rollback_of(storage: Storage, timeline: Timeline, target: str) -> Instant | None:
-    """The rollback, pending or complete, that names `target`; None when there is none.
+    """Return the rollback, pending or complete, that names `target`, or None.
 
-    A rollback is requested after what it undoes, so only later instants are read. A plan that cannot be read is passed over with
-    a warning: somebody may be writing it, and it must not stop every other writer.
+    A rollback is requested after its target, so only later instants are read. A plan that cannot be read is skipped with a
+    warning: its writer may be unfinished, and it must not stop every other writer.
     """
     for instant in timeline:
         if instant.kind == "rollback" and instant.time > target and target in targets_of(storage, timeline, instant):
@@ -26,7 +26,10 @@ def rollback_of(storage: Storage, timeline: Timeline, target: str) -> Instant | 
 
 
 def targets_of(storage: Storage, timeline: Timeline, instant: Instant) -> tuple[str, ...]:
-    """Request times of the instants that a rollback undoes; empty when its plan vanished or cannot be read."""
+    """Return the request times of the instants that a rollback undoes.
+
+    Empty when its plan vanished or cannot be read.
+    """
     try:
         said = (
             read_result(storage, timeline, instant) if instant.is_completed else read_plan(storage, timeline, instant)

@@ -1,4 +1,4 @@
-"""Which rollback or restore, anybody's, took an instant away: pending, completed, or archived since."""
+"""Rollbacks and restores, of any writer, that undid an instant, or will."""
 
 from __future__ import annotations
 

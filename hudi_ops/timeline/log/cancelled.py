@@ -1,8 +1,9 @@
-"""How an instant ended, however long ago: the loaded part of the log, then a mark beside it, then slots further back.
+"""End of an instant, however long ago.
 
-A cancelled instant gets a mark, `.hoodie/.commit_log/cancelled/<instant>`, before anything of it is deleted. It names the slot, so
-that whoever finds a file of that instant learns its fate in two reads, and not by reading the log back to it. Marks are small, and
-stay as slots do. The slot decides; a mark without its slot says nothing.
+It is searched in the loaded part of the log, then in a mark beside it, then in older slots. A cancelled instant gets a mark,
+`.hoodie/.commit_log/cancelled/<instant>`, before any of its files is deleted. It names the slot, so that a process that finds
+a file of that instant learns its fate in two reads, without reading the log back to it. Marks are small, and stay as slots
+do. The slot decides; a mark without its slot has no meaning.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ MARKS = f"{FOLDER}/cancelled"
 
 
 def mark_cancelled(storage: Storage, instant: str, slot: int) -> None:
-    """Note beside the log which slot cancelled an instant; every caller notes the same."""
+    """Mark beside the log which slot cancelled an instant; every caller writes the same."""
     storage.put(f"{MARKS}/{instant}", str(slot).encode())
 
 
 def cancel_slot(storage: Storage, state: TableState, instant: str) -> int | None:
-    """The slot that cancelled an instant, or None: it was not, or its canceller died before it deleted anything."""
+    """Return the slot that cancelled an instant, or None.
+
+    None means that it was not cancelled, or that its canceller died before it deleted a file.
+    """
     fate = state.log.fate(instant)
     if fate is not None:
         return fate[0] if isinstance(fate[1], Cancel) else None
@@ -37,10 +41,10 @@ def cancel_slot(storage: Storage, state: TableState, instant: str) -> int | None
 
 
 def fate_of(storage: Storage, state: TableState, instant: str) -> tuple[int, Entry] | None:
-    """The slot that decides an instant, which may lie below the loaded part of the log.
+    """Return the slot that decides an instant, which may be below the loaded part of the log.
 
-    Reads back slot by slot to the time at which the instant was taken: for rare questions, such as what an instant was that is
-    not on the timeline.
+    It reads back slot by slot to the time at which the instant was taken: for rare questions, such as the fate of an instant
+    that is not on the timeline.
     """
     fate = state.log.fate(instant)
     if fate is not None:
@@ -52,13 +56,15 @@ def fate_of(storage: Storage, state: TableState, instant: str) -> tuple[int, Ent
 
 
 def refuse_uncancelled(storage: Storage, state: TableState, instant: str) -> int:
-    """Nothing of an instant is deleted before a CANCEL that names it holds a slot (docs/protocol.md §7).
+    """Refuse to delete files of an instant unless a CANCEL in a slot names it.
+
+    Source: docs/protocol.md §7.
 
     Returns:
         That slot.
 
     Raises:
-        Internal: none does.
+        Internal: there is none.
     """
     fate = fate_of(storage, state, instant)
     if fate is None or not isinstance(fate[1], Cancel):

@@ -1,4 +1,4 @@
-"""How far a reader of changes has come, as a text that it keeps between two reads."""
+"""Progress of a reader of changes, as a text that it keeps between two reads."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What was consumed: every write that completed at or before `completed`, but for those in `open`.
+    """Consumed writes: all that completed at or before `completed`, except those in `open`.
 
     Attributes:
         completed: a completion time; empty for nothing at all.
-        instant: request time of the newest write consumed, by completion. It must be known to the table for as long as the
-            checkpoint is used: a restore takes it away, and another table under the path never had it.
+        instant: request time of the newest write consumed, by completion. The table must know it for as long as the
+            checkpoint is used: a restore removes it, and another table under the path never had it.
         table_id: that of the table's commit log; empty for a table that has none.
-        open: request times of writes that were not consumed, and whose completion time may come to lie at or below `completed`:
-            that of a stranger whose clock is behind, or one that a single listing missed.
+        open: request times of writes that were not consumed, and whose completion time may become at or below `completed`:
+            that of a foreign writer whose clock is behind, or one that a single listing missed.
     """
 
     completed: str = ""
@@ -32,15 +32,15 @@ class Checkpoint:
     open: tuple[str, ...] = ()
 
     def encode(self) -> str:
-        """As text; without blanks, to be treated as opaque."""
+        """Encode as text without blanks, opaque for callers."""
         return ":".join((_WORD, _VERSION, self.table_id, self.completed, self.instant, ",".join(self.open)))
 
     @classmethod
     def decode(cls, text: str) -> Checkpoint:
-        """From the text of `encode`.
+        """Decode a text of `encode`.
 
         Raises:
-            InvalidRequest: it is none, or one of a later release.
+            InvalidRequest: it is not a checkpoint, or one of a later release.
         """
         word, _, rest = text.strip().partition(":")
         parts = rest.split(":")
@@ -48,29 +48,32 @@ class Checkpoint:
         if word != _WORD or len(parts) != 5 or parts[0] != _VERSION or not all(not t or t.isdigit() for t in times):
             raise InvalidRequest(
                 "this is not a checkpoint of this release",
-                expected=f"the text that a read of changes gave, {_WORD}:{_VERSION}:…",
+                expected=f"the text that a read of changes returned, {_WORD}:{_VERSION}:…",
                 found=text[:80],
-                next_step="pass it as it was given; without it, read the table and begin with that read's checkpoint",
+                next_step="pass it unchanged; without it, read the table and begin with that read's checkpoint",
             )
         return cls(parts[2], parts[3], parts[1], tuple(parts[4].split(",")) if parts[4] else ())
 
     def is_consumed(self, time: str, completion_time: str) -> bool:
-        """Whether the write of that request time, completed at that time, is behind this checkpoint."""
+        """Return whether the checkpoint includes the write of these request and completion times."""
         return bool(self.completed) and completion_time <= self.completed and time not in self.open
 
 
 def is_checkpoint(text: str) -> bool:
-    """Whether a text wants to be a checkpoint."""
+    """Return whether a text has the form of a checkpoint."""
     return text.strip().startswith(f"{_WORD}:")
 
 
 def brings_rows(instant: Instant) -> bool:
-    """Whether a pending instant may bring rows of its own: table services carry over what others wrote."""
+    """Return whether a pending instant may add rows of its own.
+
+    Table services carry over the rows of other writes.
+    """
     return instant.is_write and instant.action not in REWRITING_ACTIONS
 
 
 def still_open(instants: Iterable[Instant], consumed: frozenset[str], upto: str) -> tuple[str, ...]:
-    """Writes that a checkpoint at `upto` must remember as not consumed.
+    """Return the writes that a checkpoint at `upto` must remember as not consumed.
 
     Args:
         instants: the timeline's.

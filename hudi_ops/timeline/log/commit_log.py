@@ -1,7 +1,7 @@
-"""The commit log: numbered slots, each created once, never changed, never deleted. What a slot says is what happened.
+"""Commit log: numbered slots, each created once, never changed, never deleted.
 
-A committer validates against everything up to the head, then claims the next slot; a stale one finds it taken. This is the
-fence that holds when the lock does not (docs/protocol.md §1). Slots are found by probing, never by listing.
+A slot decides. A committer validates against everything up to the head, then claims the next slot; a stale one finds it
+taken. This fence holds when the lock does not (docs/protocol.md §1). Slots are found by probing, never by listing.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ POINTER_KEY = "hudi_ops.commit_log"
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """Where a completed instant stands in the log: its own slot, and the slots of the last PROPERTIES and ARCHIVE before it.
+    """Position of a completed instant in the log.
 
-    `archive_slot` is -1 when nothing was archived. `stranger` is the completion time of the newest write below it that stands in no
-    slot, "" when its decider knew of none; None in older pointers, which do not say. `may_double` is False where each record key
-    lies in one file group, in a table whose index is its record index (`timeline.unique_keys`); None: not said.
+    It has its own slot, and the slots of the last PROPERTIES and ARCHIVE before it. `archive_slot` is -1 when nothing was
+    archived. `stranger` is the completion time of the newest write of a foreign writer below it, "" when its decider knew of
+    none; None in older pointers, which do not have it. The field is stored JSON, so its name stays. `may_double` is False
+    where each record key lies in one file group, in a table whose index is its record index (`timeline.unique_keys`); None:
+    unknown.
     """
 
     table_id: str
@@ -43,7 +45,7 @@ class Pointer:
     may_double: bool | None = None
 
     def encode(self) -> str:
-        """As the value of `POINTER_KEY`."""
+        """Encode as the value of `POINTER_KEY`."""
         return json.dumps({
             "table_id": self.table_id,
             "slot": self.slot,
@@ -55,14 +57,16 @@ class Pointer:
 
     @classmethod
     def decode(cls, extra: Mapping[str, str], path: str = "") -> Pointer | None:
-        """The pointer in a commit's extra metadata, or None in a foreign commit. What a later release adds to it is passed over.
+        """Return the pointer in a commit's extra metadata, or None for a foreign writer's commit.
+
+        Fields of a later release are ignored.
 
         Args:
             extra: the metadata.
             path: of the commit's file, for errors.
 
         Raises:
-            Corrupt: the commit has something else there.
+            Corrupt: the commit has another value there.
         """
         text = extra.get(POINTER_KEY)
         if not text:
@@ -90,24 +94,23 @@ class Pointer:
 
 
 def slot_path(slot: int) -> str:
-    """Path of a slot.
+    """Return the path of a slot.
 
-    >>> slot_path(20007)
-    '.hoodie/.commit_log/00000002/000000020007.json'
+    >>> slot_path(20007) '.hoodie/.commit_log/00000002/000000020007.json'
     """
     return f"{FOLDER}/{slot // 10_000:08d}/{slot:012d}.json"
 
 
 def payload_folder(instant: str) -> str:
-    """Folder of the bytes that an instant's tries to complete pointed to."""
+    """Return the folder of the payloads of an instant's tries to complete."""
     return f"{FOLDER}/payload/{instant}"
 
 
 def put_payload(storage: Storage, instant: str, slot: int, body: bytes) -> str:
     """Put the bytes that a COMPLETE in `slot` will point to, and return their path.
 
-    The name holds a digest of the bytes: two processes that finish one rollback may try for the same slot with other bytes, and
-    the winner's must not be overwritten by the loser's.
+    The name holds a digest of the bytes: two processes that finish one rollback may try for the same slot with other bytes,
+    and the loser's must not overwrite the winner's.
     """
     path = f"{payload_folder(instant)}/{slot}-{hashlib.sha256(body).hexdigest()[:16]}"
     storage.put(path, body)
@@ -116,9 +119,9 @@ def put_payload(storage: Storage, instant: str, slot: int, body: bytes) -> str:
 
 @dataclass(frozen=True)
 class Log:
-    """Entries from `base` to the head, oldest first, with what the table's properties entry said.
+    """Entries from `base` to the head, oldest first, with the properties of the table.
 
-    Entries of another table's id (a sleeper from before the folder was re-created) keep their slot and say nothing.
+    Entries of another table's id (of a writer that slept while the folder was re-created) keep their slot and are ignored.
     """
 
     table_id: str
@@ -135,18 +138,21 @@ class Log:
         return self.base + len(self.entries) - 1
 
     def newest(self, count: int) -> Log:
-        """The same log without its oldest entries: so many are left, and as many more as it takes to reach a COMPLETE."""
+        """Return the log without its oldest entries.
+
+        `count` entries stay, and as many more as it takes to reach a COMPLETE.
+        """
         cut = len(self.entries) - count
         while cut > 0 and not any(isinstance(entry, Complete) for entry in self.entries[cut:]):
             cut -= count
         return self if cut <= 0 else replace(self, base=self.base + cut, entries=self.entries[cut:])
 
     def at(self, slot: int) -> Entry | None:
-        """The entry in a slot, or None when it lies outside the part that was read."""
+        """Return the entry in a slot, or None when it is outside the part that was read."""
         return self.entries[slot - self.base] if self.base <= slot <= self.head else None
 
     def since(self, slot: int) -> Iterator[tuple[int, Entry]]:
-        """(slot, entry) of this table's entries after `slot`."""
+        """Yield (slot, entry) of this table's entries after `slot`."""
         return iter(self._own if slot < self.base else self._own[bisect_right(self._own, slot, key=_slot_of) :])
 
     @cached_property
@@ -160,7 +166,10 @@ class Log:
         return frozenset(entry.slot for _, entry in self._own if isinstance(entry, Void))
 
     def fate(self, instant: str) -> tuple[int, Entry] | None:
-        """The slot that decides `instant`: its first CANCEL, or its first COMPLETE that no VOID names."""
+        """Return the slot that decides `instant`.
+
+        It is its first CANCEL, or its first COMPLETE that no VOID names.
+        """
         return self._fates.get(instant)
 
     @cached_property
@@ -172,7 +181,7 @@ class Log:
         return found
 
     def takeover(self, instant: str) -> tuple[int, Takeover] | None:
-        """The newest TAKEOVER of `instant` in this part of the log, with its slot: who may work on it."""
+        """Return the newest TAKEOVER of `instant` in this part of the log, with its slot."""
         return self._takeovers.get(instant)
 
     @cached_property
@@ -180,7 +189,7 @@ class Log:
         return {entry.instant: (slot, entry) for slot, entry in self._own if isinstance(entry, Takeover)}
 
     def completes(self) -> Iterator[tuple[int, Complete]]:
-        """(slot, entry) of every COMPLETE that no VOID names."""
+        """Yield (slot, entry) of every COMPLETE that no VOID names."""
         return iter(self._completes)
 
     @cached_property
@@ -189,7 +198,7 @@ class Log:
 
 
 def read_slot(storage: Storage, slot: int) -> Entry | None:
-    """The entry in `slot`, or None when it is free.
+    """Read the entry in `slot`, or None when it is free.
 
     Raises:
         Corrupt: the slot's bytes are no entry.
@@ -202,7 +211,7 @@ def read_slot(storage: Storage, slot: int) -> Entry | None:
 
 
 def load_log(storage: Storage, pointer: Pointer | None) -> Log | None:
-    """Read the log from the newest completed instant's pointer upwards; all of it when there is none given.
+    """Read the log from the newest completed instant's pointer upwards, or all of it.
 
     Returns:
         None when the table has no log: it was not made by this library.
@@ -225,7 +234,10 @@ def load_log(storage: Storage, pointer: Pointer | None) -> Log | None:
 
 
 def refresh_log(storage: Storage, log: Log) -> Log:
-    """Probe upwards from the head that is known; slots never change, so what was read stays."""
+    """Probe upwards from the known head.
+
+    Slots never change, so entries that were read stay.
+    """
     fresh: list[Entry] = []
     while (entry := read_slot(storage, log.head + 1 + len(fresh))) is not None:
         fresh.append(entry)
@@ -233,7 +245,7 @@ def refresh_log(storage: Storage, log: Log) -> Log:
 
 
 def extended(log: Log, fresh: Sequence[Entry]) -> Log:
-    """The log with the entries right above its head, as they were read from their slots."""
+    """Return the log with further entries right above its head, as read from their slots."""
     if not fresh:
         return log
     grown = replace(log, entries=(*log.entries, *fresh))

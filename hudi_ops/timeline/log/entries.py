@@ -1,4 +1,4 @@
-"""What the commit log says: its kinds of entry, and their bytes (docs/protocol.md §2).
+"""Entries of the commit log: their kinds and bytes (docs/protocol.md §2).
 
 Source: RFC-79 (decide once), RFC-22 (order of completion); the log replaces their lock-guarded files.
 """
@@ -17,10 +17,11 @@ ADOPTS = "adopt "
 
 
 class _Entry(BaseModel):
-    """What every entry carries: the table's id, the decision's id (the same for every try of one decision), who, and when.
+    """Common fields of every entry.
 
-    `properties_slot` and `archive_slot` are those of the last PROPERTIES and ARCHIVE below this slot, so that the head alone tells
-    where the rest of a log is. Older entries lack them: -1 is "not said" for the first, and "none, or not said" for the second.
+    These are the table's id, the decision's id (the same for every try of one decision), the owner, and the time.
+    `properties_slot` and `archive_slot` are those of the last PROPERTIES and ARCHIVE below this slot, so that the head alone
+    locates the rest of a log. Older entries lack them: -1 is "unknown" for the first, and "none, or unknown" for the second.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -34,7 +35,10 @@ class _Entry(BaseModel):
 
 
 class Plan(_Entry):
-    """A service's plan is published; `payload` is the path of the exact bytes of its requested file."""
+    """Publication of a service's plan.
+
+    `payload` is the path of the exact bytes of its requested file.
+    """
 
     kind: Literal["PLAN"] = "PLAN"
     instant: str
@@ -44,12 +48,12 @@ class Plan(_Entry):
 
     @property
     def notes(self) -> frozenset[str]:
-        """Paths of all that it points to."""
+        """Paths of its payloads."""
         return frozenset({self.payload})
 
 
 class Takeover(_Entry):
-    """Who may work on an instant from now on."""
+    """Change of the executor of an instant."""
 
     kind: Literal["TAKEOVER"] = "TAKEOVER"
     instant: str
@@ -57,15 +61,15 @@ class Takeover(_Entry):
 
 
 class Complete(_Entry):
-    """An instant counts.
+    """Completion of an instant.
 
-    `payload` is the path of the exact bytes of its completed file, and `metadata` that of what it adds to the table's metadata
-    table, empty where there is none to keep; `metadata_seen` says what its decider found on the timeline of that (docs/protocol.md
+    `payload` is the path of the exact bytes of its completed file, and `metadata` that of its delta of the table's metadata
+    table, empty where there is none to maintain; `metadata_seen` is the decider's view of that timeline (docs/protocol.md
     §18), empty in older entries.
 
-    `seen` holds request times that its decider found on the timeline, of completed writes that it did not know from the log, with
-    completion times above `seen_from`, and of pending plans: whatever else is found there by who applies it came afterwards.
-    `seen_from` is None where nothing is said, in older entries and for what is no write.
+    `seen` holds request times that its decider found on the timeline, of completed writes that it did not know from the log,
+    with completion times above `seen_from`, and of pending plans: any other that the applying process finds there came
+    afterwards. `seen_from` is None in older entries and for instants that are no writes.
     """
 
     kind: Literal["COMPLETE"] = "COMPLETE"
@@ -81,12 +85,12 @@ class Complete(_Entry):
 
     @property
     def notes(self) -> frozenset[str]:
-        """Paths of all that it points to."""
+        """Paths of its payloads."""
         return frozenset(path for path in (self.payload, self.metadata) if path)
 
 
 class Cancel(_Entry):
-    """An instant will never complete."""
+    """Decision that an instant will never complete."""
 
     kind: Literal["CANCEL"] = "CANCEL"
     instant: str
@@ -94,7 +98,7 @@ class Cancel(_Entry):
 
 
 class Void(_Entry):
-    """A COMPLETE or PLAN in `slot` could not be applied."""
+    """Revocation of a COMPLETE or PLAN in `slot` that could not be applied."""
 
     kind: Literal["VOID"] = "VOID"
     slot: int
@@ -102,21 +106,22 @@ class Void(_Entry):
 
 
 class Properties(_Entry):
-    """Keys of `hoodie.properties` to set and to remove; `facts` is the whole of what Apache Hudi does not store.
+    """Keys of `hoodie.properties` to set and to remove.
 
-    Of the two lists of the metadata table's partitions only changes are said, since Apache Hudi changes them, too: `adds` were
-    built, at the metadata table's instant `built_at`, and `drops` go. `upon` is the digest of what had completed when a build was
-    decided (`timeline.completed`): what it added holds of that table alone.
+    `facts` is all that Apache Hudi does not store. Of the two lists of the metadata table's partitions only changes are
+    stored, since Apache Hudi changes them, too: `adds` were built, at the metadata table's instant `built_at`, and `drops`
+    go. `upon` is the digest of the instants that had completed when a build was decided (`timeline.completed`): the added
+    partitions hold those alone.
 
-    `to_build` names partitions that it dropped for them to be built anew: whoever goes on after a death
-    finds there what there was.
+    `to_build` names dropped partitions that are to be built again: the process that continues after a crash finds there which
+    ones existed.
 
-    `settings` are the values that `hoodie.properties` is held against from this slot on; they are never folded onto it. Slot 0 of
-    a table of ours lacks them, as `set` holds all of its properties; so do entries of earlier releases, which pass over the field
-    (`timeline.settings_check`).
+    `settings` are the values with which `hoodie.properties` is compared from this slot on; they are never folded onto it.
+    Slot 0 of a table of this library lacks them, as `set` holds all of its properties; so do entries of earlier releases,
+    which ignore the field (`timeline.settings_check`).
 
-    `doubled_keys` counts record keys that lay in more than one file group, of all writes that had completed by `counted_until`;
-    None: nobody counted them.
+    `doubled_keys` counts record keys that lay in more than one file group, of all writes that had completed by
+    `counted_until`; None: they were not counted.
     """
 
     kind: Literal["PROPERTIES"] = "PROPERTIES"
@@ -134,7 +139,10 @@ class Properties(_Entry):
 
 
 class Archive(_Entry):
-    """Instants up to `boundary` leave the active timeline; `history` names the file that keeps them."""
+    """Archiving of instants up to `boundary`.
+
+    `history` names the file that keeps them.
+    """
 
     kind: Literal["ARCHIVE"] = "ARCHIVE"
     boundary: str
@@ -146,7 +154,7 @@ _ADAPTER: TypeAdapter[Entry] = TypeAdapter(Entry)
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """The slot's bytes: one JSON object."""
+    """Encode a slot: one JSON object."""
     return entry.model_dump_json().encode()
 
 
@@ -154,7 +162,7 @@ def decode_entry(data: bytes, path: str = "") -> Entry:
     """Read a slot.
 
     Raises:
-        Corrupt: not an entry of a kind this version knows; deciding on past it would not be safe.
+        Corrupt: not an entry of a kind this version knows; deciding past it would not be safe.
     """
     try:
         return _ADAPTER.validate_json(data)
@@ -168,7 +176,7 @@ def decode_entry(data: bytes, path: str = "") -> Entry:
 
 
 def decision_id_of(data: bytes) -> str:
-    """The decision id in a slot's bytes, for `storage.claim`; empty when there is none."""
+    """Return the decision id in a slot's bytes, for `storage.claim`; empty when there is none."""
     try:
         return decode_entry(data).decision_id
     except Corrupt:

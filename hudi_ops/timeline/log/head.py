@@ -1,10 +1,12 @@
-"""Finding the commit log's head without a pointer, and what lies below the part that was read: by probing, never by listing.
+"""Search for the commit log's head without a pointer, and for older entries.
 
-Which slots below the head may still be unapplied? Whoever decides finishes all that is decided before it claims, and so does
-whoever applies a decision of its own: it was the newest then. A VOID is claimed in the slot after the COMPLETE that it names, and
-finishes nothing else. So all that may be unapplied is the newest entry that is not a VOID; an entry below it was applied before
-the next one was claimed. The part that `newest_log` reads begins at or below it, and reaches down to the newest COMPLETE that
-counts, so that the next completion time is above every one before it.
+It probes slots and never lists.
+
+Which slots below the head may still be unapplied? Every process finishes all decided entries before it claims a slot, and
+again before it applies a decision of its own: it was the newest then. A VOID is claimed in the slot after the COMPLETE that
+it names, and finishes nothing else. So only the newest entry that is not a VOID may be unapplied; an entry below it was
+applied before the next one was claimed. The part that `newest_log` reads begins at or below it, and reaches down to the
+newest COMPLETE that counts, so that the next completion time is above every one before it.
 
 Source: docs/protocol.md §1.
 """
@@ -21,7 +23,9 @@ from hudi_ops.timeline.log.entries import Archive, Complete, Entry, Properties, 
 
 
 def open_log(storage: Storage, pointer: Pointer | None) -> Log | None:
-    """The newest part of the log: from a completed instant's pointer upwards, or found by probing when there is none.
+    """Read the newest part of the log.
+
+    It is read from a completed instant's pointer upwards, or found by probing when there is none.
 
     Returns:
         None when the table has no log.
@@ -30,7 +34,7 @@ def open_log(storage: Storage, pointer: Pointer | None) -> Log | None:
 
 
 def newest_log(storage: Storage) -> Log | None:
-    """The newest part of a log of which nothing is known but that it begins at slot 0.
+    """Find and read the newest part of a log that begins at slot 0.
 
     Returns:
         None when there is no log.
@@ -56,7 +60,7 @@ def newest_log(storage: Storage) -> Log | None:
                 voided.add(entry.slot)
             elif isinstance(entry, Complete):
                 has_complete = has_complete or slot not in voided
-            # Older versions wrote entries that do not say where the others are: then the walk goes on.
+            # Entries of older versions do not name the slots of the others: then the walk goes on.
             said = said or (entry if entry.properties_slot >= 0 else None)
         if slot == 0 or (said is not None and has_complete):
             break
@@ -74,7 +78,10 @@ def newest_log(storage: Storage) -> Log | None:
 
 
 def older_entries(storage: Storage, log: Log) -> Iterator[tuple[int, Entry]]:
-    """(slot, entry) of this table's entries below the part that was read, newest first; each costs one get."""
+    """Yield (slot, entry) of this table's entries below the loaded part, newest first.
+
+    Each costs one get.
+    """
     for slot in range(log.base - 1, -1, -1):
         entry = _present(storage, slot)
         if entry.table_id == log.table_id:
@@ -82,10 +89,11 @@ def older_entries(storage: Storage, log: Log) -> Iterator[tuple[int, Entry]]:
 
 
 def reaching_back(storage: Storage, log: Log, instant: str) -> Log:
-    """The log down to where nothing can name `instant` yet: for its fate and its epoch, when the newest part does not tell.
+    """Return the log extended down to the first slot that may name `instant`.
 
-    Whoever completes takes a time above every instant that is known to it, and knows those that slots name. So below a completion
-    time that is not above `instant` no slot names it.
+    It tells the instant's fate and epoch, when the newest part does not. A process that completes an instant takes a time
+    above every instant that it knows, and it knows those that slots name. So below a completion time that is not above
+    `instant` no slot names it.
     """
     entries: list[Entry] = []
     base = log.base
@@ -99,10 +107,10 @@ def reaching_back(storage: Storage, log: Log, instant: str) -> Log:
 
 
 def _head(storage: Storage, first: Properties) -> tuple[int, Entry]:
-    """Number and entry of a slot that is the head, or was when it was read: doubling, then halving.
+    """Return number and entry of a slot that is the head, or was when it was read.
 
-    What carries another table's id is taken for free: its writer slept while the table was made anew, and may have left it above
-    a gap. `refresh_log` walks over those that lie right above the head.
+    It doubles the slot number, then bisects. Slots with another table's id count as free: their writer slept while the table
+    was made again, and may have left them above a gap. `refresh_log` walks over those right above the head.
     """
     low, entry, high = 0, first, 1
 
@@ -151,8 +159,8 @@ def _present(storage: Storage, slot: int) -> Entry:
 
 def _broken(slot: int, expected: str, found: Entry | None) -> Corrupt:
     return Corrupt(
-        f"{slot_path(slot)} of the commit log is not what newer slots say",
+        f"{slot_path(slot)} of the commit log contradicts newer slots",
         expected=expected,
         found=found.kind if found is not None else "no such file",
-        next_step="restore it from a copy of the table before anybody writes",
+        next_step="restore it from a copy of the table before any writer runs",
     )

@@ -1,4 +1,7 @@
-"""Which times may be taken: unique instants, and completion times that rise strictly. Pure functions over what was listed."""
+"""Choice of times: unique instants, and strictly rising completion times.
+
+The functions are pure, over listed times.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from hudi_ops.timeline.log.entries import Cancel, Complete, Plan
 from hudi_ops.timeline.names import ahead_ms, instant_of_ms, ms_of_instant
 
 CLOCK_AHEAD_MS_MAX = 60_000
-"""How far the table's newest time may lie ahead of this machine's clock before we refuse to decide."""
+"""Most that the table's newest time may be ahead of this machine's clock; beyond it, decisions are refused."""
 
 
 def known_times(timeline: Timeline, log: Log | None) -> frozenset[str]:
-    """Every request and completion time that the timeline or the loaded part of the log names."""
+    """Return every request and completion time of the timeline and the loaded part of the log."""
     times = set(timeline.known_times)
     for _, entry in log.since(log.base - 1) if log is not None else ():
         if isinstance(entry, Complete):
@@ -24,9 +27,10 @@ def known_times(timeline: Timeline, log: Log | None) -> frozenset[str]:
 
 
 def next_after(times: frozenset[str], now_ms: int, table: str, zone: str, *, follows_future: bool = False) -> str:
-    """The first time that is not before now and above every one of `times`.
+    """Return the first time that is not before now and above every one of `times`.
 
-    Times are labels that must rise. Where clocks are put back, they rise by single milliseconds until the clock has caught up.
+    Times are labels that must rise. Where clocks are put back, they rise by single milliseconds until the clock has caught
+    up.
 
     Args:
         times: those that are taken.
@@ -60,7 +64,9 @@ def next_after(times: frozenset[str], now_ms: int, table: str, zone: str, *, fol
 
 
 def refuse_future_beside_strangers(times: frozenset[str], now_ms: int, table: str, zone: str) -> None:
-    """Refuse to follow an instant in the future where Apache Hudi's writers are: theirs are the present, and would lie below ours.
+    """Refuse to follow an instant in the future on a table with foreign writers.
+
+    Apache Hudi's writers take the present time, which would be below ours.
 
     Args:
         times: those that are taken.
@@ -74,11 +80,11 @@ def refuse_future_beside_strangers(times: frozenset[str], now_ms: int, table: st
     newest = _newest(times)
     if newest and ahead_ms(newest, now_ms, zone) > CLOCK_AHEAD_MS_MAX:
         raise InvalidRequest(
-            "instants in the future are not followed on a table that writers of Apache Hudi share",
+            "instants in the future are not followed on a table with foreign writers",
             table=table,
             instant=newest,
             expected="a table that only hudi-ops writes",
-            found="a table that was adopted, or that another program writes",
+            found="a table that was adopted, or that a foreign writer writes",
             next_step="leave --accept-future-instants out, and accept_future_instants out of `conflicts` of the table in "
             "tables.yaml; wait until the clocks have passed that instant",
             setting="conflicts.accept_future_instants",
@@ -90,9 +96,9 @@ def _newest(times: frozenset[str]) -> str:
 
 
 def free_at_or_below(time: str, taken: frozenset[str]) -> str:
-    """The first time from `time` downwards that is not among `taken`.
+    """Return the first time from `time` downwards that is not among `taken`.
 
-    Nobody will ever take it, as long as `time` itself is known to all who take times: those rise.
+    No process will ever take it, as long as all that take times know `time` itself: those rise.
     """
     while time in taken:
         time = instant_of_ms(ms_of_instant(time) - 1)

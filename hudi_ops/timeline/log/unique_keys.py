@@ -1,8 +1,9 @@
-"""Tell whether each record key of a table lies in one file group alone, by what its writes said of themselves.
+"""Check that each record key of a table lies in only one file group.
 
-A record index holds one place for a key. Where a key lies in two file groups, as after inserts of Apache Hudi, which look for no
-keys, whoever asks the index finds one of its rows and whoever lists finds both. So a read asks the index only if nothing has put
-keys without looking for them since they were counted. A table of ours begins with a count of zero (docs/protocol.md §18).
+Its writes' metadata tell. A record index holds one location for a key. If a key lies in two file groups, as after inserts of
+Apache Hudi, which do no look-up, a reader that uses the index finds one of its rows and a reader that lists finds both. So a
+read uses the index only if no write without a look-up has added keys since they were counted. A table of this library begins
+with a count of zero (docs/protocol.md §18).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hudi_ops.timeline.log.entries import Properties
 from hudi_ops.timeline.state import CommitReader
 
 WRITES_MAX = 32
-"""How many writes without a slot are looked at, newest first: a read must not read a whole timeline."""
+"""Most writes without a slot that are examined, newest first: a read must not read a whole timeline."""
 
 _LOOKED = frozenset({
     "UPSERT",
@@ -29,28 +30,30 @@ _LOOKED = frozenset({
     "LOG_COMPACT",
     "CLUSTER",
 })
-"""Operations that find the keys of their rows first, or bring no new ones."""
+"""Operations that look up the keys of their rows first, or add no new ones."""
 
-_UNCOUNTED = "no count shows that each record key lies in one file group alone"
+_UNCOUNTED = " no count shows that each record key lies in only one file group"
 
 
 def may_double(operation: str, *, is_ours: bool) -> bool:
-    """Whether an operation may put a key into a second file group; our inserts look for their keys, Apache Hudi's do not.
+    """Return whether an operation may put a key into a second file group.
+
+    Inserts of this library look up their keys, Apache Hudi's do not.
 
     Args:
         operation: as commit metadata names it.
-        is_ours: a writer of ours did it.
+        is_ours: a writer of this library did it.
     """
     return operation not in _LOOKED and not (is_ours and operation == "INSERT")
 
 
 def why_doubtful(commits: CommitReader, timeline: Timeline, counted: Callable[[], Properties | None]) -> str:
-    """Say why a record key may lie in more than one file group.
+    """Return why a record key may lie in more than one file group.
 
     Args:
-        commits: reads the newest writes, down to the first of ours.
+        commits: reads the newest writes, down to the first of this library.
         timeline: of the table.
-        counted: gives the newest PROPERTIES entry with a count of such keys that the caller knows; None where there is none.
+        counted: returns the newest PROPERTIES entry with a count of such keys that the caller knows, or None.
 
     Returns:
         The reason, for people; empty when each key lies in one file group.
@@ -68,18 +71,21 @@ def why_doubtful(commits: CommitReader, timeline: Timeline, counted: Callable[[]
 
 
 def newest_count(log: Log) -> Properties | None:
-    """The newest PROPERTIES entry with a count, of those that were read of a log."""
+    """Return the newest PROPERTIES entry with a count in the loaded part of a log, or None."""
     entries = [log.properties, *(entry for _, entry in log.since(-1) if isinstance(entry, Properties))]
     return next((one for one in reversed(entries) if one.doubled_keys is not None), None)
 
 
 def counted_until(timeline: Timeline) -> str:
-    """Completion time of the newest write that a count of keys covers, where all completed writes are looked at."""
+    """Return the completion time up to which a count covers all completed writes."""
     return max((one.completion_time for one in timeline.completed_writes), default="")
 
 
 def _brings_doubt(metadata: CommitMetadata) -> bool:
-    """Whether a write of another program may have doubled a key: by which index it looked for its keys is not stored."""
+    """Return whether a foreign write may have doubled a key.
+
+    The index that it used is not stored.
+    """
     if metadata.operation.startswith("UPSERT"):
         return any(stat.num_inserts for stat in metadata.stats)
     return bool(metadata.stats) and may_double(metadata.operation, is_ours=False)
@@ -88,7 +94,10 @@ def _brings_doubt(metadata: CommitMetadata) -> bool:
 def _of_count(
     count: Properties | None, newest: Sequence[Instant], one: Instant | None = None, operation: str = ""
 ) -> str:
-    """Believe a count only while the newest write that it covers is on the timeline: neither archived nor restored away since."""
+    """Return the doubt of a count whose newest write is on the timeline.
+
+    If that write was archived or restored away since, the count is not valid.
+    """
     is_covered = count is not None and any(write.completion_time == count.counted_until for write in newest)
     if count is None or (newest and not is_covered) or (one is not None and one.completion_time > count.counted_until):
         found = f"{operation} {one.time} may have put keys into a second file group" if one is not None else ""

@@ -1,4 +1,7 @@
-"""Reading and rewriting `hoodie.properties`, with Apache Hudi's own recovery from a half-done update (docs/format.md §1.4)."""
+"""Reader and writer of `hoodie.properties`, with recovery from a half-done update.
+
+Source: docs/format.md §1.4.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,28 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.names import instant_of_ms
 
 FOLDED_KEY = "hudi_ops.properties_slot"
-"""Key of ours: the newest slot of the commit log that is folded into the file. Unknown keys survive Apache Hudi 1.1, not 1.0."""
+"""Key of this library: the newest slot of the commit log that is folded into the file. Unknown keys survive Apache Hudi 1.1, not
+1.0.
+"""
 
 
 def folded_slot(values: Mapping[str, str]) -> int | None:
-    """The newest slot that is folded into the file; None when it does not say."""
+    """Return the newest slot that is folded into the file; None when the file does not name it."""
     text = values.get(FOLDED_KEY, "")
     return int(text) if text.isdecimal() else None
 
 
 def read_properties(storage: Storage) -> dict[str, str]:
-    """The properties in force: those of the file, or of its backup when the file is missing, empty or fails its checksum.
+    """Read the properties in force.
+
+    They are those of the file, or of its backup when the file is missing, empty or fails its checksum.
 
     Raises:
-        InvalidRequest: neither file is there: the path is not a table.
-        Corrupt: a file is there, and neither it nor the backup can be read.
+        InvalidRequest: neither file exists: the path is not a table.
+        Corrupt: a file exists, and neither it nor the backup can be read.
     """
     problem: Corrupt | None = None
-    # Apache Hudi removes the backup once the new file is there: who found neither asked for the file too early.
+    # Apache Hudi removes the backup once the new file exists: a reader that found neither read the file too early.
     for path in (PROPERTIES_PATH, BACKUP_PATH, PROPERTIES_PATH):
         try:
             values = properties.loads(storage.get(path), path)
@@ -45,12 +52,14 @@ def read_properties(storage: Storage) -> dict[str, str]:
         f"{storage.uri} is not a Hudi table",
         expected=PROPERTIES_PATH,
         found="no such file",
-        next_step="check the path, or make a table with `hudi-ops create`",
+        next_step="check the path, or create a table with `hudi-ops create`",
     )
 
 
 def load_config(storage: Storage) -> TableConfig:
-    """The table's settings, as the file says; who reads or writes rows holds them against the log (`timeline.settings_check`).
+    """Read the table's settings from the file.
+
+    Readers and writers of rows compare them with the log (`timeline.settings_check`).
 
     Raises:
         InvalidRequest: the path is not a table.
@@ -61,7 +70,10 @@ def load_config(storage: Storage) -> TableConfig:
 
 
 def read_backup(storage: Storage) -> dict[str, str] | None:
-    """The properties that a rewriting of the file set out from; None when none is under way, or it has ended."""
+    """Return the properties before an unfinished rewriting of the file.
+
+    None when none is under way, or it has ended.
+    """
     try:
         values = properties.loads(storage.get(BACKUP_PATH), BACKUP_PATH)
         _check(values, BACKUP_PATH)
@@ -71,7 +83,10 @@ def read_backup(storage: Storage) -> dict[str, str] | None:
 
 
 def write_properties(storage: Storage, values: dict[str, str], now_ms: int, *, first: bool) -> None:
-    """Replace the file in one atomic put; readers see the old or the new one, never neither."""
+    """Replace the file in one atomic put.
+
+    Readers see the old or the new one, never neither.
+    """
     instant = instant_of_ms(now_ms)
     stamp = (
         f"{instant[:4]}-{instant[4:6]}-{instant[6:8]}T{instant[8:10]}:{instant[10:12]}:{instant[12:14]}.{instant[14:]}Z"

@@ -1,8 +1,9 @@
-"""`hoodie.properties` held against the commit log: a damaged or edited file is not believed, and nothing repairs it by itself.
+"""Comparison of `hoodie.properties` with the commit log.
 
-A reader asks the slot that the file's own number names, one read for a session; a writer has the log in hand. Only when the two
-disagree is the whole story looked at: the newest slots, what they decided and nobody has folded yet, and the file once more, since
-Apache Hudi deletes and recreates it, with its backup beside it meanwhile.
+A damaged or edited file is refused, and never repaired automatically. A reader reads the slot that the file's own number
+names, one read for a session; a writer has loaded the log. Only when the two disagree is everything read: the newest slots,
+decided entries that are not folded yet, and the file once more, since Apache Hudi deletes and recreates it, with its backup
+beside it in between.
 
 Source: docs/protocol.md §6; docs/format.md §1.4.
 """
@@ -24,16 +25,19 @@ from hudi_ops.timeline.settings.properties_file import folded_slot, load_config,
 logger = logging.getLogger(__name__)
 
 LOOKS = 3
-"""How often a file that contradicts the log is read before that is believed."""
+"""Readings of a file that contradicts the log before the error is raised."""
 
 
 def settings_in(entry: Properties) -> Settings:
-    """What an entry itself keeps; empty where it is of an earlier release, or of an adoption by one."""
+    """Return the settings of an entry; empty in an entry of an earlier release."""
     return entry.settings or (settings_of(entry.set) if "hoodie.table.name" in entry.set else {})
 
 
 def kept_settings(storage: Storage, slot: int, entry: Properties) -> Settings:
-    """What is kept as of a PROPERTIES entry: its own settings, or those of the newest entry below it that has some."""
+    """Return the settings as of a PROPERTIES entry.
+
+    They are its own, or those of the newest entry below it that has some.
+    """
     while not (found := settings_in(entry)) and slot > 0:
         slot = max(entry.properties_slot, 0)
         below = read_slot(storage, slot)
@@ -44,7 +48,7 @@ def kept_settings(storage: Storage, slot: int, entry: Properties) -> Settings:
 
 
 def entries_above(storage: Storage, log: Log, slot: int) -> list[tuple[int, Properties]]:
-    """(slot, entry) of PROPERTIES above a slot, oldest first; each names the one before it."""
+    """Return (slot, entry) of PROPERTIES above a slot, oldest first; each names the one before."""
     found: list[tuple[int, Properties]] = []
     at, entry = log.properties_slot, log.properties
     while at > slot:
@@ -58,16 +62,16 @@ def entries_above(storage: Storage, log: Log, slot: int) -> list[tuple[int, Prop
 
 
 def with_entry(values: Settings, entry: Properties) -> dict[str, str]:
-    """Properties with what an entry sets, and without what it removes."""
+    """Return the properties after applying an entry's changes."""
     return {key: value for key, value in {**values, **entry.set}.items() if key not in entry.remove}
 
 
 def open_config(storage: Storage, known: dict[int, Settings]) -> TableConfig:
-    """A table's settings, for reading rows; the table's type follows the file.
+    """Return a table's settings, for reading rows; the table's type follows the file.
 
     Args:
         storage: the table's.
-        known: what slots are known to keep; what is read is added, so that a session reads one slot once.
+        known: settings by slot; those that are read are added, so that a session reads one slot once.
 
     Raises:
         InvalidRequest: the path is not a table.
@@ -89,20 +93,22 @@ def open_config(storage: Storage, known: dict[int, Settings]) -> TableConfig:
         return config
     log = newest_log(storage)
     if log is None:
-        return config  # the table whose log was known is gone, and another program made this one
+        return config  # the table whose log was known is gone, and a foreign writer made this one
     found = agreed(storage, log, with_type=False)
     known[slot] = kept_settings(storage, log.properties_slot, log.properties)
     return found
 
 
 def logged_config(storage: Storage, config: TableConfig, log: Log, known: dict[int, Settings]) -> TableConfig:
-    """A table's settings, for writing: those given, if they agree with the log, else those that lie there by now.
+    """Return a table's settings, for writing.
+
+    They are those given, if they agree with the log, else the present ones.
 
     Args:
         storage: the table's.
         config: as the file said.
         log: the newest part of the log, read after it.
-        known: what slots are known to keep.
+        known: settings by slot.
 
     Raises:
         Corrupt: the file contradicts the log.
@@ -115,7 +121,9 @@ def logged_config(storage: Storage, config: TableConfig, log: Log, known: dict[i
 
 
 def parsed_config(storage: Storage) -> TableConfig:
-    """A table's settings, not compared yet; what cannot be understood is blamed on a contradiction where there is one.
+    """Return a table's settings before comparison.
+
+    If they cannot be parsed, and the file contradicts the log, the error names the contradiction.
 
     Raises:
         InvalidRequest: the path is not a table.
@@ -132,11 +140,13 @@ def parsed_config(storage: Storage) -> TableConfig:
 
 
 def repaired_config(storage: Storage) -> TableConfig:
-    """A table's settings with the values of the log in place of those that contradict it; the file stays as it is.
+    """Return a table's settings, with the log's values in place of contradicting ones.
+
+    The file is not changed.
 
     Raises:
         InvalidRequest: the path is not a table.
-        Corrupt: the file cannot be read, or lacks what no log keeps.
+        Corrupt: the file cannot be read, or lacks keys that no log keeps.
         Unsupported: a table version that cannot be opened.
     """
     log = newest_log(storage)
@@ -145,7 +155,7 @@ def repaired_config(storage: Storage) -> TableConfig:
 
 
 def refuse_unopenable(storage: Storage) -> None:
-    """Check that a path holds a table that can be opened, now or once its properties are repaired from the log.
+    """Refuse a path without a table that can be opened, now or after repair from the log.
 
     Raises:
         InvalidRequest: the path is not a table.
@@ -159,13 +169,13 @@ def refuse_unopenable(storage: Storage) -> None:
 
 
 def agreed(storage: Storage, log: Log, *, with_type: bool = True) -> TableConfig:
-    """The settings of a table whose file seemed to contradict the log, or could not be understood.
+    """Return the settings of a table whose file seems to contradict the log.
 
-    What was decided and is not folded yet counts as if it were. Where lines are missing the backup is asked, as Apache Hudi does
-    with a file that it cannot read.
+    Decided entries that are not folded yet count as if they were. Where lines are missing the backup is read, as Apache Hudi
+    does with a file that it cannot read.
 
     Raises:
-        Corrupt: the file does contradict the log, or cannot be understood.
+        Corrupt: the file does contradict the log, or cannot be parsed.
         Unsupported: a table version that cannot be opened.
     """
     kept = kept_settings(storage, log.properties_slot, log.properties)
@@ -194,19 +204,22 @@ def _judged(storage: Storage, log: Log, kept: Settings, raw: Settings, *, with_t
 
 
 def contradiction(wrong: Sequence[Difference], table: str) -> Corrupt:
-    """The error of a file that contradicts the log."""
+    """Return the error of a file that contradicts the log."""
     return Corrupt(
         f"{PROPERTIES_PATH} contradicts the commit log: {wrong[0]}"
         + (f", and {len(wrong) - 1} more" * (len(wrong) > 1)),
         table=table,
         expected="; ".join(f"{one.key}={one.logged}" for one in wrong),
         found="; ".join(f"{one.key}={one.found}" for one in wrong),
-        next_step="look at it with `hudi-ops repair-properties TABLE --dry-run`; then put the values of the log back with "
-        "--from-log, or, if somebody changed them on purpose, record those of the file with --accept-file",
+        next_step="compare them with `hudi-ops repair-properties TABLE --dry-run`; then put the values of the log back "
+        "with --from-log, or, if the change was intended, record those of the file with --accept-file",
     )
 
 
 def _newest(storage: Storage, slot: int) -> Settings:
-    """What the log keeps, for a number in the file that is no PROPERTIES slot."""
+    """Return the newest settings of the log.
+
+    They are for a file whose number is no PROPERTIES slot.
+    """
     log = newest_log(storage) if slot > 0 else None
     return kept_settings(storage, log.properties_slot, log.properties) if log is not None else {}

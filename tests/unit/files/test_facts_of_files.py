@@ -111,7 +111,7 @@ def test_a_parquet_block_is_told_by_its_footer() -> None:
 
 
 def test_what_cannot_be_told_is_refused() -> None:
-    with pytest.raises(Internal, match="without rules"):
+    with pytest.raises(Internal, match="without merge rules"):
         facts(LOG, block(rows("a", [1])), rules=None)
     with pytest.raises(Internal, match="holds no rows"):
         facts("p/.hoodie_partition_metadata", b"")
@@ -119,5 +119,5 @@ def test_what_cannot_be_told_is_refused() -> None:
         facts(BASE, b"no Parquet")
     with pytest.raises(NotFound):
         facts_of_file(FactsTask(MemoryStorage(), BASE, 1, STORED, EVERYTHING))
-    with pytest.raises(Internal, match="without rules"):
+    with pytest.raises(Internal, match="without merge rules"):
         keys_of_slice(SliceKeysTask(MemoryStorage(), None, 0, STORED, logs=((LOG, 1),)))

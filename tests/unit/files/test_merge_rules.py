@@ -71,7 +71,7 @@ def test_marks_of_deletes(prefix: str) -> None:
 def test_a_table_that_names_no_mode_has_that_of_its_payload(payload: str, mode: Ordering) -> None:
     named = {"hoodie.compaction.payload.class": payload} if payload else {}
     assert rules(hoodie__table__ordering__fields="ts", **named).mode is mode
-    with pytest.raises(Unsupported, match="rule of merging"):
+    with pytest.raises(Unsupported, match="unknown merge rule"):
         rules(**{"hoodie.compaction.payload.class": "a.PartialUpdateAvroPayload"})
 
 

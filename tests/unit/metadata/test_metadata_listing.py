@@ -72,6 +72,6 @@ def test_one_without_the_partition_files_is_not_listed_by(hudi_fixtures: Callabl
 
 def test_another_choice_is_refused():
     assert listing_choice("storage") == "storage"
-    with pytest.raises(InvalidRequest, match="no listing folders") as refused:
+    with pytest.raises(InvalidRequest, match="folders is not a kind of listing") as refused:
         listing_choice("folders")
     assert "auto" in refused.value.next_step
