@@ -50,7 +50,7 @@ class LocalEngine:
         The first error stops the tasks that have not begun.
         """
         if self.threads == 1 or len(inputs) < 2:
-            return [task(one) for one in inputs]
+            return [task(value) for value in inputs]
         pool = ThreadPoolExecutor(max_workers=min(self.threads, len(inputs)))
         try:
             return list(pool.map(task, inputs))
@@ -82,9 +82,9 @@ class LocalEngine:
             return summaries
 
         try:
-            found = [one for summaries in self._stream(run, enumerate(inputs)) for one in summaries]
+            found = [piece for summaries in self._stream(run, enumerate(inputs)) for piece in summaries]
             store.seal()
-            yield LocalScattered(self, store, [summary for _, summary in sorted(found, key=lambda one: one[0])])
+            yield LocalScattered(self, store, [summary for _, summary in sorted(found, key=lambda piece: piece[0])])
         finally:
             store.close()
 
@@ -99,8 +99,8 @@ class LocalEngine:
         waiting: deque[Future[R]] = deque()
         pool = ThreadPoolExecutor(max_workers=self.threads)
         try:
-            for one in inputs:
-                waiting.append(pool.submit(task, one))
+            for value in inputs:
+                waiting.append(pool.submit(task, value))
                 if len(waiting) > self.threads:
                     yield waiting.popleft().result()
             while waiting:

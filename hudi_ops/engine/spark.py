@@ -112,7 +112,7 @@ class SparkEngine:
 
         made = made.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            summaries = sorted(self._collect(made.map(summary_of)), key=lambda one: one[0])
+            summaries = sorted(self._collect(made.map(summary_of)), key=lambda piece: piece[0])
             failed = [value for _, ok, value, _ in summaries if not ok]
             if failed:
                 raise failed[0]

@@ -161,8 +161,13 @@ def made_of(number: int, produced: Iterable[Produced]) -> Iterator[Made]:
     _tame_worker()
     run = 0
     try:
-        for one in produced:
-            yield (number, run), True, one.summary, [(c.key, c.rows.num_rows, _to_bytes(c.rows)) for c in one.chunks]
+        for piece in produced:
+            yield (
+                (number, run),
+                True,
+                piece.summary,
+                [(c.key, c.rows.num_rows, _to_bytes(c.rows)) for c in piece.chunks],
+            )
             run += 1
     except Unavailable:
         raise

@@ -107,7 +107,7 @@ class ChunkStore:
         for stream in self._streams.get(key, ()):
             with self._failing("read"):
                 found += self._read(stream)
-        return [rows for _, rows in sorted(found, key=lambda one: one[0])]
+        return [rows for _, rows in sorted(found, key=lambda chunk: chunk[0])]
 
     def close(self) -> None:
         """Release memory and disk."""

@@ -28,14 +28,14 @@ def in_order(produce: Callable[[I], Iterator[R]], inputs: Iterable[I], *, thread
         ahead: results of one stream that wait to be consumed, at most.
     """
     if threads == 1:
-        for one in inputs:
-            yield from produce(one)
+        for value in inputs:
+            yield from produce(value)
         return
     rest = iter(inputs)
     running: deque[_Stream[R]] = deque()
     try:
         while True:
-            running.extend(_Stream(produce, one, ahead) for one in islice(rest, threads - len(running)))
+            running.extend(_Stream(produce, value, ahead) for value in islice(rest, threads - len(running)))
             if not running:
                 return
             yield from running[0].results()

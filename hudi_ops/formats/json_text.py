@@ -54,9 +54,9 @@ def is_too_deep(value: Any) -> bool:
     for _ in range(DEPTH_MAX):
         level = [
             inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for item in level
+            if isinstance(item, dict | list)
+            for inner in (item.values() if isinstance(item, dict) else item)
             if isinstance(inner, dict | list)
         ]
         if not level:

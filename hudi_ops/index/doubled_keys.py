@@ -38,20 +38,20 @@ def key_tasks(
         slices: of the table.
     """
     merging = None
-    if any(one.logs for one in slices):
+    if any(slice_.logs for slice_ in slices):
         merging = MergeRules.of(config, schema), BlockInstants.of(config, timeline)
     stored = stored_schema(schema, config.populate_meta_fields)
     return [
         SliceKeysTask(
             storage,
-            one.base.path if one.base is not None else None,
-            one.base.size_bytes if one.base is not None else 0,
+            slice_.base.path if slice_.base is not None else None,
+            slice_.base.size_bytes if slice_.base is not None else 0,
             stored,
             keys,
-            tuple((log.path, log.size_bytes) for log in one.logs),
-            merging if one.logs else None,
+            tuple((log.path, log.size_bytes) for log in slice_.logs),
+            merging if slice_.logs else None,
         )
-        for one in slices
+        for slice_ in slices
     ]
 
 

@@ -164,16 +164,16 @@ def groups_by_bucket(members: Iterable[G], table: str) -> dict[tuple[str, int], 
         Corrupt: two live file groups of one bucket, or a group without a bucket: the index cannot route to either.
     """
     found: dict[tuple[str, int], G] = {}
-    for one in members:
-        bucket = bucket_of(one.file_id)
-        other = found.get((one.partition_path, bucket)) if bucket is not None else None
+    for member in members:
+        bucket = bucket_of(member.file_id)
+        other = found.get((member.partition_path, bucket)) if bucket is not None else None
         if bucket is None or other is not None:
             raise Corrupt(
-                f"file group {one.file_id} in partition {one.partition_path or '.'} does not fit the table's bucket index",
+                f"file group {member.file_id} in partition {member.partition_path or '.'} does not fit the table's bucket index",
                 table=table,
                 expected="one live file group per bucket, its id beginning with eight digits",
-                found=f"also file group {other.file_id}" if other is not None else one.file_id,
+                found=f"also file group {other.file_id}" if other is not None else member.file_id,
                 next_step="run `hudi-ops verify`",
             )
-        found[one.partition_path, bucket] = one
+        found[member.partition_path, bucket] = member
     return found

@@ -138,7 +138,7 @@ def _fit_struct(array: pa.StructArray, kind: pa.StructType, path: str, fill: boo
         if name not in names or given.count(name) > 1:
             why = "occurs twice" if name in names else "is not in the table"
             raise _Misfit(f"{path}.{name}", f"this nested field {why}", ", ".join(names), ", ".join(given))
-    missing = next((one.name for one in wanted if one.name not in given and not (fill and one.nullable)), None)
+    missing = next((field.name for field in wanted if field.name not in given and not (fill and field.nullable)), None)
     if missing is not None:
         why = "this nested field is missing"
         raise _Misfit(f"{path}.{missing}", why, ", ".join(names), ", ".join(given))

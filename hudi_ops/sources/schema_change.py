@@ -137,7 +137,7 @@ def _without_nulls(field: pa.Field) -> pa.Field | None:
     if _is.is_null(kind):
         return None
     if _is.is_struct(kind) and kind.num_fields:
-        inner = [one for one in map(_without_nulls, kind) if one is not None]
+        inner = [inner_field for inner_field in map(_without_nulls, kind) if inner_field is not None]
         return field.with_type(pa.struct(inner)) if inner else None
     if _is.is_list(kind) and (item := _without_nulls(kind.value_field)) is not None:
         return field.with_type(pa.list_(item))
@@ -173,14 +173,14 @@ def _wider(field: pa.Field, where: str, kind: pa.DataType, path: str, role: str 
 
 
 def _wider_record(table: pa.StructType, where: str, kind: pa.StructType, path: str) -> pa.DataType:
-    given = {one.name: one for one in kind}
+    given = {field.name: field for field in kind}
     fields = []
-    for one in table:
-        twin = given.pop(one.name, None)
-        wider = one.type if twin is None else _wider(one, where, twin.type, f"{path}.{one.name}", _NESTED)
-        fields.append(one.with_type(wider))
-    for one in given.values():
-        _refuse_not_null(where, one, f"{path}.{one.name}")
+    for field in table:
+        twin = given.pop(field.name, None)
+        wider = field.type if twin is None else _wider(field, where, twin.type, f"{path}.{field.name}", _NESTED)
+        fields.append(field.with_type(wider))
+    for field in given.values():
+        _refuse_not_null(where, field, f"{path}.{field.name}")
     return pa.struct([*fields, *given.values()])
 
 
@@ -245,7 +245,9 @@ def _refuse_names(table: pa.Schema, merged: pa.Schema) -> None:
     Raises:
         InvalidRequest: an added name differs from another only in case.
     """
-    table_columns(pa.schema([one for one in merged if one.name not in table.names or one != table.field(one.name)]))
+    table_columns(
+        pa.schema([field for field in merged if field.name not in table.names or field != table.field(field.name)])
+    )
     lower = {name.lower(): name for name in table.names}
     for name in merged.names[len(table) :]:
         if (other := lower.get(name.lower(), name)) != name:

@@ -176,7 +176,9 @@ def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: 
 
 
 def _filled(rows: pa.Table, schema: pa.Schema, required: Sequence[str]) -> pa.Table:
-    rows = rows.select([one.name for one in rows.schema if one.name in schema.names or not pa.types.is_null(one.type)])
+    rows = rows.select([
+        field.name for field in rows.schema if field.name in schema.names or not pa.types.is_null(field.type)
+    ])
     for field in schema:
         if field.name not in rows.column_names and field.name not in required:
             rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))

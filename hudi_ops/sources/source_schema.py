@@ -106,9 +106,9 @@ def _seen(kind: pa.DataType, known: pa.DataType | None) -> pa.DataType:
     Times that were guessed from text become text again.
     """
     if _is.is_struct(kind):
-        inner = {one.name: one.type for one in known} if known is not None and _is.is_struct(known) else {}
+        inner = {field.name: field.type for field in known} if known is not None and _is.is_struct(known) else {}
         fields = [kind.field(at) for at in range(kind.num_fields)]
-        return pa.struct([one.with_type(_seen(one.type, inner.get(one.name))) for one in fields])
+        return pa.struct([field.with_type(_seen(field.type, inner.get(field.name))) for field in fields])
     if _is.is_list(kind):
         item = known.value_type if known is not None and _is.is_list(known) else None
         return pa.list_(_seen(kind.value_type, item))

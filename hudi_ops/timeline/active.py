@@ -31,14 +31,14 @@ class Timeline:
     def by_time(self) -> dict[str, tuple[Instant, ...]]:
         """Instants by request time: a savepoint shares the time of the commit it protects."""
         grouped: dict[str, tuple[Instant, ...]] = {}
-        for one in self.instants:
-            grouped[one.time] = (*grouped.get(one.time, ()), one)
+        for instant in self.instants:
+            grouped[instant.time] = (*grouped.get(instant.time, ()), instant)
         return grouped
 
     @cached_property
     def completed_writes(self) -> tuple[Instant, ...]:
         """Completed commits, delta commits and replace commits, by request time."""
-        return tuple(one for one in self.instants if one.is_completed and one.is_write)
+        return tuple(instant for instant in self.instants if instant.is_completed and instant.is_write)
 
     @cached_property
     def completions(self) -> frozenset[tuple[str, str]]:
@@ -48,7 +48,7 @@ class Timeline:
     @cached_property
     def pending(self) -> tuple[Instant, ...]:
         """Instants without a completed file, by request time."""
-        return tuple(one for one in self.instants if not one.is_completed)
+        return tuple(instant for instant in self.instants if not instant.is_completed)
 
     @cached_property
     def start(self) -> str:
@@ -61,15 +61,15 @@ class Timeline:
     @cached_property
     def known_times(self) -> frozenset[str]:
         """Every request and completion time on the timeline."""
-        return frozenset(one.time for one in self.instants) | frozenset(
-            one.completion_time for one in self.instants if one.completion_time
+        return frozenset(instant.time for instant in self.instants) | frozenset(
+            instant.completion_time for instant in self.instants if instant.completion_time
         )
 
     def find(self, time: str, kind: str | None = None) -> Instant | None:
         """Return the instant of that request time; `kind` tells a savepoint from its commit."""
-        for one in self.by_time.get(time, ()):
-            if (one.kind != "savepoint") if kind is None else (one.kind == completes_as(kind)):
-                return one
+        for instant in self.by_time.get(time, ()):
+            if (instant.kind != "savepoint") if kind is None else (instant.kind == completes_as(kind)):
+                return instant
         return None
 
     def completed(self, time: str, action: str, completion_time: str) -> Timeline:
@@ -77,15 +77,15 @@ class Timeline:
         name = completed_name(time, action, completion_time)
         done = [
             replace(
-                one,
+                instant,
                 state=State.COMPLETED,
                 completion_time=completion_time,
                 file_name=name,
-                states=one.states | {State.COMPLETED},
+                states=instant.states | {State.COMPLETED},
             )
-            if one.time == time and one.kind == completes_as(action)
-            else one
-            for one in self.instants
+            if instant.time == time and instant.kind == completes_as(action)
+            else instant
+            for instant in self.instants
         ]
         return Timeline(self.folder, self.layout, tuple(done))
 
@@ -117,7 +117,7 @@ def timeline_of(files: Iterable[TimelineFile], folder: str, layout: int) -> Time
                 states=frozenset(map(_state_of, members)),
             )
         )
-    return Timeline(folder, layout, tuple(sorted(instants, key=lambda one: (one.time, one.kind))))
+    return Timeline(folder, layout, tuple(sorted(instants, key=lambda instant: (instant.time, instant.kind))))
 
 
 def load_timeline(storage: Storage, config: TableConfig) -> Timeline:

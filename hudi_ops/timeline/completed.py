@@ -17,7 +17,7 @@ _CHANGING = frozenset({"commit", "deltacommit", "replacecommit", "clean", "resto
 
 def changing(timeline: Timeline) -> frozenset[Instant]:
     """Return the completed instants that may have changed files."""
-    return frozenset(one for one in timeline if one.is_completed and one.kind in _CHANGING)
+    return frozenset(instant for instant in timeline if instant.is_completed and instant.kind in _CHANGING)
 
 
 def digest_of(instants: Iterable[Instant]) -> str:
@@ -25,5 +25,5 @@ def digest_of(instants: Iterable[Instant]) -> str:
 
     >>> digest_of([]) 'e3b0c44298fc1c14'
     """
-    names = sorted(one.file_name for one in instants)
+    names = sorted(instant.file_name for instant in instants)
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]

@@ -115,7 +115,7 @@ def _column_bounds(file: pq.ParquetFile, leaf: int, stored: pa.DataType, kind: p
 
 
 def _array(scalars: Sequence[pa.Scalar | None], kind: pa.DataType) -> pa.Array:
-    parts = [pa.nulls(1, kind) if one is None else pa.repeat(one, 1) for one in scalars]
+    parts = [pa.nulls(1, kind) if scalar is None else pa.repeat(scalar, 1) for scalar in scalars]
     return pa.concat_arrays(parts) if parts else pa.nulls(0, kind)
 
 
@@ -136,10 +136,10 @@ def ends_of(statistics: Any, stored: pa.DataType, kind: pa.DataType) -> tuple[pa
             # As the number on disk: Python times cannot represent all of them.
             ends = [pa.scalar(int(raw), pa.int64()).cast(stored) for raw in (statistics.min_raw, statistics.max_raw)]
         else:
-            ends = [pa.scalar(one, stored) for one in (statistics.min, statistics.max)]
+            ends = [pa.scalar(end, stored) for end in (statistics.min, statistics.max)]
         if stored != kind:
             # In the same way as the rows are converted: the double of a float differs from the result of a cast.
-            ends = list(widen(pa.chunked_array([pa.repeat(one, 1) for one in ends], stored), kind))
+            ends = list(widen(pa.chunked_array([pa.repeat(end, 1) for end in ends], stored), kind))
         low, high = ends
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         return None, None  # text that is not UTF-8, a date out of Python's range: nothing is known then

@@ -168,8 +168,10 @@ class BaseFileWriter:
             keys = rows.column(RECORD_KEY)
             self._bloom = self._bloom.with_keys(keys.slice(max(0, min(len(keys), self._known_keys - self.rows))))
             ends = key_range(keys)
-            known = [one for one in (self._range, ends) if one is not None]
-            self._range = (min(one[0] for one in known), max(one[1] for one in known)) if known else None
+            known = [key_ends for key_ends in (self._range, ends) if key_ends is not None]
+            self._range = (
+                (min(key_ends[0] for key_ends in known), max(key_ends[1] for key_ends in known)) if known else None
+            )
         try:
             self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         except OSError as error:

@@ -41,9 +41,13 @@ class BlockInstants:
         cls, config: TableConfig, timeline: Timeline, as_of: str | None = None, only: frozenset[str] | None = None
     ) -> BlockInstants:
         """Return the instants of a table, at one reading of its timeline."""
-        completed = [one.time for one in timeline.completed_writes if as_of is None or one.time <= as_of]
+        completed = [instant.time for instant in timeline.completed_writes if as_of is None or instant.time <= as_of]
         known = frozenset(completed) if config.layout == 1 else None
-        own = (one.time for one in timeline.completed_writes if one.kind == "deltacommit" and config.layout == 2)
+        own = (
+            instant.time
+            for instant in timeline.completed_writes
+            if instant.kind == "deltacommit" and config.layout == 2
+        )
         return cls(max(completed, default=""), known, timeline.start, only, frozenset(own))
 
     def show(self, instant: str) -> bool:
@@ -80,7 +84,7 @@ def visible_blocks(blocks: Sequence[LogBlock], instants: BlockInstants, path: st
                     block, f"a command block of type {block.headers.get(HeaderKey.COMMAND_BLOCK_TYPE)}", path, table
                 )
             target = block.headers.get(HeaderKey.TARGET_INSTANT_TIME)
-            forward = [one for one in forward if one.instant != target]
+            forward = [block for block in forward if block.instant != target]
         elif block.kind is not BlockKind.CORRUPT and instants.show(block.instant):
             forward.append(block)
     kept: list[LogBlock] = []

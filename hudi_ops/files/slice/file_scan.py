@@ -128,7 +128,7 @@ class FileScan:
                 first += batch.num_rows
             rows = self._wanted(read)
             del batch, read
-            yield from (one for one in rows.to_batches() if one.num_rows)
+            yield from (batch for batch in rows.to_batches() if batch.num_rows)
 
     def columns(self, schema: pa.Schema, row_groups: Sequence[int], batch_rows: int) -> Iterator[pa.Table]:
         """Yield some columns of all rows of some row groups, wanted or not.

@@ -204,7 +204,7 @@ class SliceScan:
         if self._base is not None:
             yield from self._base.batches(batch_rows, merged.keep)
         for rows in self._log_rows(merged):
-            yield from (one for one in rows.to_batches() if one.num_rows)
+            yield from (batch for batch in rows.to_batches() if batch.num_rows)
 
     @property
     def _output(self) -> pa.Schema:

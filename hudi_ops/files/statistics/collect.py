@@ -201,7 +201,7 @@ def _of_block(
     Sizes are set for base files only.
     """
     found = ranges_of_base(file, schema, wanted.columns, rows)
-    return tuple(replace(one, size=0, uncompressed_size=0) for one in found)
+    return tuple(replace(found_range, size=0, uncompressed_size=0) for found_range in found)
 
 
 def _together(parts: Sequence[Sequence[ColumnRange]]) -> tuple[ColumnRange, ...]:
@@ -210,8 +210,8 @@ def _together(parts: Sequence[Sequence[ColumnRange]]) -> tuple[ColumnRange, ...]
     A column that is unknown in one of them is left out.
     """
     found: dict[str, list[ColumnRange]] = {}
-    for one in (one for part in parts for one in part):
-        found.setdefault(one.column, []).append(one)
+    for found_range in (found_range for part in parts for found_range in part):
+        found.setdefault(found_range.column, []).append(found_range)
     return tuple(merged_range(each) for each in found.values() if len(each) == len(parts))
 
 

@@ -61,7 +61,7 @@ def ranges_of_base(
     given = rows or (lambda name: _read(file, name))
     footer = _Footer.of(file)
     found = (_range_of_base(footer, schema, name, given) for name in columns)
-    return tuple(one for one in found if one is not None)
+    return tuple(found_range for found_range in found if found_range is not None)
 
 
 def ranges_of_rows(tables: Iterable[pa.Table], schema: pa.Schema, columns: Sequence[str]) -> tuple[ColumnRange, ...]:

@@ -115,7 +115,9 @@ def read_metadata_log(
     Source: docs/format.md §13.6.
     """
     found = open_metadata_log(pa.BufferReader(data), path, visible)
-    return [(one.instant, one.held.read() if isinstance(one.held, HFileReader) else one.held) for one in found]
+    return [
+        (block.instant, block.held.read() if isinstance(block.held, HFileReader) else block.held) for block in found
+    ]
 
 
 @dataclass(frozen=True)

@@ -134,26 +134,28 @@ class _Said:
     @classmethod
     def of(cls, groups: Sequence[Sequence[Records]], where: str) -> _Said:
         # A key is in one group only, so parts of several groups need no order.
-        parts = sorted(((at, part) for group in groups for at, part in enumerate(group)), key=lambda one: one[1].schema)
+        parts = sorted(
+            ((at, part) for group in groups for at, part in enumerate(group)), key=lambda placed: placed[1].schema
+        )
         read, orders = [], []
-        for _, run in groupby(parts, key=lambda one: one[1].schema):
+        for _, run in groupby(parts, key=lambda placed: placed[1].schema):
             alike = list(run)
             orders.append(np.repeat([at for at, _ in alike], [len(part.keys) for _, part in alike]).astype(np.int64))
             read.append(StoredRanges.read(_together([part for _, part in alike]), where))
         if not read:
             return cls([])
-        keys = pa.concat_arrays([one.keys for one in read])
+        keys = pa.concat_arrays([ranges.keys for ranges in read])
         known = pc.unique(keys)
         order = np.concatenate(orders)
-        is_reset = np.concatenate([one.is_tight | one.is_deleted for one in read])
+        is_reset = np.concatenate([ranges.is_tight | ranges.is_deleted for ranges in read])
         place = pc.index_in(keys, known).to_numpy()
         since = np.full(len(known), -1, np.int64)
         np.maximum.at(since, place[is_reset], order[is_reset])
         for at, part in parts:
             gone = pc.index_in(part.deletes, known).drop_null().to_numpy()
             since[gone] = np.maximum(since[gone], at)
-        holds = (order >= since[place]) & ~np.concatenate([one.is_deleted for one in read])
-        ends = np.cumsum([len(one) for one in read])[:-1]
+        holds = (order >= since[place]) & ~np.concatenate([ranges.is_deleted for ranges in read])
+        ends = np.cumsum([len(ranges) for ranges in read])[:-1]
         return cls(list(zip(read, np.split(holds, ends), strict=True)))
 
     def of_column(self, column: str, kind: pa.DataType, wanted: Sequence[str], is_of_files: bool) -> pa.Table:
@@ -179,8 +181,8 @@ def is_binary(kind: pa.DataType) -> bool:
 
 def _together(parts: Sequence[Records]) -> Records:
     """Concatenate parts of one schema, in which keys may occur twice."""
-    keys = joined([one.keys for one in parts], pa.string())
-    return replace(parts[0], keys=keys, values=joined([one.values for one in parts], pa.binary()))
+    keys = joined([part.keys for part in parts], pa.string())
+    return replace(parts[0], keys=keys, values=joined([part.values for part in parts], pa.binary()))
 
 
 def _folded(found: pa.Table, kind: pa.DataType, owners: int) -> ColumnBounds:

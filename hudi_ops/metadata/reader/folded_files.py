@@ -56,13 +56,13 @@ def _entries(parts: Sequence[Records], where: str) -> Iterator[list[_Entries]]:
 
     Records of one schema are decoded together, since each call costs.
     """
-    for schema, alike in groupby(parts, key=lambda one: one.schema):
+    for schema, alike in groupby(parts, key=lambda part: part.schema):
         same = list(alike)
-        _, maps = file_maps(joined([one.values for one in same], pa.binary()), schema, where)
+        _, maps = file_maps(joined([part.values for part in same], pa.binary()), schema, where)
         names, offsets = maps.keys.to_pylist(), maps.offsets.to_pylist()
         sizes, flags = (maps.items.field(at).to_pylist() for at in (0, 1))
         said = [(names[start:stop], sizes[start:stop], flags[start:stop]) for start, stop in pairwise(offsets)]
         first = 0
-        for one in same:
-            yield said[first : first + len(one.keys)]
-            first += len(one.keys)
+        for part in same:
+            yield said[first : first + len(part.keys)]
+            first += len(part.keys)

@@ -34,7 +34,9 @@ def init_instants(own: Timeline, data: Timeline) -> tuple[str, ...]:
     timeline does not have. As long as they are the same, so is the number of file groups of each partition.
     """
     return tuple(
-        one.file_name for one in own if one.kind == "deltacommit" and one.is_completed and _may_fill(one, data)
+        instant.file_name
+        for instant in own
+        if instant.kind == "deltacommit" and instant.is_completed and _may_fill(instant, data)
     )
 
 
@@ -43,12 +45,12 @@ def _may_fill(one: Instant, data: Timeline) -> bool:
     return one.time.startswith(INIT_PREFIX) or (not _is_raised(one) and (of_data is None or of_data.kind == "indexing"))
 
 
-def _is_raised(one: Instant) -> bool:
+def _is_raised(instant: Instant) -> bool:
     """Return whether it is the instant above a delta (`MetadataDelta.above`).
 
     Nothing else completes at the time of its own request.
     """
-    return one.time == one.completion_time
+    return instant.time == instant.completion_time
 
 
 def completed_beside(own: Timeline, instant: str, completion_time: str) -> list[Instant]:
@@ -59,7 +61,9 @@ def completed_beside(own: Timeline, instant: str, completion_time: str) -> list[
         instant: request time of the delta.
         completion_time: its completion time, and the request time of the instant above it.
     """
-    return [one for one in own if one.is_completed and one.time not in {instant, completion_time}]
+    return [
+        completed for completed in own if completed.is_completed and completed.time not in {instant, completion_time}
+    ]
 
 
 @dataclass(frozen=True)
@@ -113,12 +117,12 @@ class MetadataInstants:
         Writes that completed before its build began are part of it. A build runs beside writers, whose requests may be older
         or younger than its own: completion times tell.
         """
-        known = {one.time for one in self.own if one.is_completed}
-        begun = min((one.completion_time for one in self.own if one.is_completed), default="")
+        known = {instant.time for instant in self.own if instant.is_completed}
+        begun = min((instant.completion_time for instant in self.own if instant.is_completed), default="")
         if not begun:
             return ()
-        later = (one for one in self.data.completed_writes if one.completion_time > begun)
-        return tuple(one.time for one in later if one.time not in known)
+        later = (instant for instant in self.data.completed_writes if instant.completion_time > begun)
+        return tuple(instant.time for instant in later if instant.time not in known)
 
     @cached_property
     def unseen(self) -> tuple[str, ...]:
@@ -127,14 +131,14 @@ class MetadataInstants:
         The timeline lacks them if they began since, or belong to the metadata table alone. Or they were pending, and a
         compaction of the metadata table since may have merged them, which it does once they are completed.
         """
-        merged = max((one.time for one in self.own.completed_writes if one.kind == "commit"), default="")
+        merged = max((instant.time for instant in self.own.completed_writes if instant.kind == "commit"), default="")
         found = []
-        for one in self.own.completed_writes:
-            if one.kind != "deltacommit" or one.time.startswith(INIT_PREFIX) or one.time < self.data.start:
+        for instant in self.own.completed_writes:
+            if instant.kind != "deltacommit" or instant.time.startswith(INIT_PREFIX) or instant.time < self.data.start:
                 continue
-            if _is_raised(one):
+            if _is_raised(instant):
                 continue  # it widens ranges, and excludes nothing
-            of_data = self.data.find(one.time)
-            if of_data is None or (not of_data.is_completed and one.completion_time < merged):
-                found.append(one.time)
+            of_data = self.data.find(instant.time)
+            if of_data is None or (not of_data.is_completed and instant.completion_time < merged):
+                found.append(instant.time)
         return tuple(found)

@@ -39,18 +39,18 @@ def overtaking(time: str, own: Timeline, state: TableState) -> list[Instant]:
         state: of the data table, read after it.
     """
     return [
-        one
-        for one in own
-        if one.kind == "deltacommit"
-        and one.is_completed
-        and one.time > time
-        and state.timeline.find(one.time) is not None
+        instant
+        for instant in own
+        if instant.kind == "deltacommit"
+        and instant.is_completed
+        and instant.time > time
+        and state.timeline.find(instant.time) is not None
     ]
 
 
-def is_ours(one: Instant, state: TableState) -> bool:
+def is_ours(instant: Instant, state: TableState) -> bool:
     """Return whether the commit log decided it."""
-    return state.log.fate(one.time) is not None
+    return state.log.fate(instant.time) is not None
 
 
 def refuse_contradicted(
@@ -68,8 +68,8 @@ def refuse_contradicted(
     Raises:
         Conflict: a later request removed a record that the delta puts, or the reverse.
     """
-    for one in later:
-        path = f"{TIMELINE_FOLDER}/{one.file_name}"
+    for instant in later:
+        path = f"{TIMELINE_FOLDER}/{instant.file_name}"
         for stat in CommitMetadata.from_bytes(storage.get(path), path).stats:
             mine = made.get(MetadataPartition(stat.partition_path)) if stat.partition_path in _COMPARED else None
             if mine is None:
@@ -77,10 +77,10 @@ def refuse_contradicted(
             for theirs in _records_of(storage, mine.partition, stat, version):
                 if (shared := _contradiction(mine, theirs, path)) is not None:
                     raise Conflict(
-                        f"{one.time} was requested later, completed first, and contradicts {shared!r}",
+                        f"{instant.time} was requested later, completed first, and contradicts {shared!r}",
                         instant=time,
                         expected=f"no key of {mine.partition.value} that a later request removed, or put",
-                        found=f"{one.time}, completed {one.completion_time}",
+                        found=f"{instant.time}, completed {instant.completion_time}",
                         next_step="run the same call again: it starts from the present table",
                     )
 
@@ -108,7 +108,7 @@ def _contradiction(mine: Records, theirs: Records, where: str) -> str | None:
                 return first
     if mine.partition is not MetadataPartition.FILES:
         return None
-    gone, put = (_partitions(one, where) for one in (theirs, mine))
+    gone, put = (_partitions(side, where) for side in (theirs, mine))
     both = {name for name, is_gone in put.items() if gone.get(name, is_gone) != is_gone}
     return min(both) if both else None
 

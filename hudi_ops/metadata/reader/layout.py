@@ -34,7 +34,7 @@ class Basis:
 def basis_of(storage: Storage, state: TableState, own: Timeline) -> Basis:
     """Return the basis by the properties, the log, and the metadata table's own timeline."""
     config = state.config
-    filling = [one for one in kept_partitions(config) if one in config.metadata_partitions_inflight]
+    filling = [partition for partition in kept_partitions(config) if partition in config.metadata_partitions_inflight]
     groups = count_groups(storage, config, filling) if filling else {}
     return Basis(
         tuple(sorted(config.all_metadata_partitions)),

@@ -85,7 +85,7 @@ class MetadataListing:
 
     @property
     def _size_bytes(self) -> int:
-        return sum(file.size_bytes for one in self._metadata.slices(_FILES) for file in one.files)
+        return sum(file.size_bytes for slice_ in self._metadata.slices(_FILES) for file in slice_.files)
 
     def _listed(self, partitions: Sequence[str] | None) -> dict[str, dict[str, int]]:
         """Return sizes by file name of each listed partition.
@@ -136,9 +136,9 @@ def listing_choice(text: str) -> ListingChoice:
     Raises:
         InvalidRequest: there is no such choice.
     """
-    for one in get_args(ListingChoice):
-        if text == one:
-            chosen: ListingChoice = one
+    for choice in get_args(ListingChoice):
+        if text == choice:
+            chosen: ListingChoice = choice
             return chosen
     raise InvalidRequest(
         f"{text} is not a kind of listing",

@@ -53,7 +53,7 @@ def merge(older: Records, newer: Records, *, version: int) -> Records:
             found=str(newer.partition),
             next_step="please report it",
         )
-    older, newer = (current(one, version=version).decoded() for one in (older, newer))
+    older, newer = (current(side, version=version).decoded() for side in (older, newer))
     if not older or not newer:
         return newer if newer else older
     place = places_in(older.keys, newer.keys).to_numpy(zero_copy_only=False)

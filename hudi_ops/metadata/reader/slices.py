@@ -49,7 +49,7 @@ def count_groups(partition: MetadataPartition, folder: Folder) -> int | None:
     Source: docs/format.md §14.2: distinct groups on storage. Nothing else tells.
     """
     found = {file.file_id for file in _data_files(partition, folder)}
-    numbers = {int(match["number"]) for one in found if (match := _NUMBER.fullmatch(one))}
+    numbers = {int(match["number"]) for group in found if (match := _NUMBER.fullmatch(group))}
     is_plain = found == {group_id(partition, number) for number in range(len(found))}
     return len(found) if is_plain and len(numbers) == len(found) else None
 

@@ -142,8 +142,10 @@ class MetadataTable:
         groups = self._groups(partition)
         if keys is not None:
             return self._parts(partition, _by_group(groups, keys))
-        wanted = WantedRecords(prefixes=None if prefixes is None else tuple(sorted({one.encode() for one in prefixes})))
-        return self._parts(partition, [(one, wanted) for one in groups])
+        wanted = WantedRecords(
+            prefixes=None if prefixes is None else tuple(sorted({prefix.encode() for prefix in prefixes}))
+        )
+        return self._parts(partition, [(group, wanted) for group in groups])
 
     def _refuse_outrun(self, partition: MetadataPartition, folder: Folder) -> None:
         """Refuse a listing that a compaction may have outrun.
@@ -191,7 +193,7 @@ class MetadataTable:
         )
         parts: list[list[Records]] = [[] for _ in wanted]
         for (number, _, _), of_file in zip(files, read, strict=True):
-            parts[number] += [one for one in of_file if one]
+            parts[number] += [records for records in of_file if records]
         return parts
 
     def _merged(self, partition: MetadataPartition, parts: Sequence[Sequence[Records]]) -> Records:
@@ -199,7 +201,7 @@ class MetadataTable:
         merged = [reduce(self._merge, part) for part in parts if part]
         while len(merged) > 1:
             # Of groups, which share no key; as a tree, since each merge copies.
-            pairs = [self._merge(one, other) for one, other in zip(merged[::2], merged[1::2], strict=False)]
+            pairs = [self._merge(records, other) for records, other in zip(merged[::2], merged[1::2], strict=False)]
             merged = [*pairs, *merged[len(pairs) * 2 :]]
         found = current(merged[0], version=self.version) if merged else empty(partition, record_schema(self.version))
         return replace(found, deletes=found.deletes.slice(0, 0))

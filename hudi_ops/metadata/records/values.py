@@ -126,11 +126,11 @@ def _refuse_other_fields(found: Node, partition: MetadataPartition, where: str) 
     """
     own = next((child for child in found.children if child.form is not Form.NULL), found)
     known = [field_node(partition, version) for version in (8, 9)]
-    if any(own.arrow == one.arrow for one in known):
+    if any(own.arrow == field.arrow for field in known):
         return
     types: dict[str, list[pa.DataType]] = {}
-    for one in known:
-        for name, child in zip(one.names, one.children, strict=True):
+    for field in known:
+        for name, child in zip(field.names, field.children, strict=True):
             types.setdefault(name, []).append(child.arrow)
     held = {name: child.arrow for name, child in zip(own.names, own.children, strict=False)}
     # Version 8 has the fewest fields; those that a later one adds are ignored.

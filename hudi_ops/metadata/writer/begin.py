@@ -80,8 +80,8 @@ def begin_metadata(storage: Storage, config: TableConfig, beginnings: Sequence[B
         OutcomeUnknown: a file could not be settled; the next try settles it.
     """
     put_properties(storage, config, now_ms)
-    for one in beginnings:
-        begin_partition(storage, config.version, one, now_ms)
+    for beginning in beginnings:
+        begin_partition(storage, config.version, beginning, now_ms)
 
 
 def put_properties(storage: Storage, config: TableConfig, now_ms: int) -> None:
@@ -97,10 +97,9 @@ def begin_partition(storage: Storage, version: int, beginning: Beginning, now_ms
 
     Source: docs/format.md §14.3.
     """
-    one = beginning
-    request_beginning(storage, one.instant)
-    stats = begin_groups(storage, one, now_ms)
-    complete_beginning(storage, version, one.instant, one.completion_time, stats)
+    request_beginning(storage, beginning.instant)
+    stats = begin_groups(storage, beginning, now_ms)
+    complete_beginning(storage, version, beginning.instant, beginning.completion_time, stats)
 
 
 def request_beginning(storage: Storage, instant: str) -> None:
@@ -109,26 +108,26 @@ def request_beginning(storage: Storage, instant: str) -> None:
         ensure(storage, f"{TIMELINE_FOLDER}/{name_of(instant, ACTION)}", b"")
 
 
-def begin_groups(storage: Storage, one: Beginning, now_ms: int) -> list[WriteStat]:
+def begin_groups(storage: Storage, beginning: Beginning, now_ms: int) -> list[WriteStat]:
     """Put the first files of a partition; readers ignore them until its instant is complete.
 
     Returns:
         Write statistics of its base files.
     """
-    folder = f"{FOLDER}/{one.partition}"
-    metafile = partition_metadata.dumps(one.instant, 1, now_ms)
+    folder = f"{FOLDER}/{beginning.partition}"
+    metafile = partition_metadata.dumps(beginning.instant, 1, now_ms)
     ensure(storage, f"{folder}/{partition_metadata.FILE_NAME}", metafile)
-    init = encode_empty_init_log(one.instant)
-    for number in range(one.groups):
-        name = log_file_name(group_id(one.partition, number), one.instant, 1, _FIRST)
+    init = encode_empty_init_log(beginning.instant)
+    for number in range(beginning.groups):
+        name = log_file_name(group_id(beginning.partition, number), beginning.instant, 1, _FIRST)
         ensure(storage, f"{folder}/{name}", init)
     stats = []
-    for number, part in (one.records.by_group(one.groups) if one.records is not None else {}).items():
-        file_id = group_id(one.partition, number)
-        name = base_file_name(file_id, number, 0, one.instant).replace(".parquet", ".hfile")
+    for number, part in (beginning.records.by_group(beginning.groups) if beginning.records is not None else {}).items():
+        file_id = group_id(beginning.partition, number)
+        name = base_file_name(file_id, number, 0, beginning.instant).replace(".parquet", ".hfile")
         data = write_hfile(part.keys, part.values, schema=part.schema)
         ensure(storage, f"{folder}/{name}", data)
-        stats.append(_stat(one, file_id, name, len(part.keys), len(data)))
+        stats.append(_stat(beginning, file_id, name, len(part.keys), len(data)))
     return stats
 
 
@@ -141,11 +140,11 @@ def complete_beginning(
     ensure(storage, f"{TIMELINE_FOLDER}/{done}", commit.to_bytes())
 
 
-def _stat(one: Beginning, file_id: str, name: str, rows: int, size_bytes: int) -> WriteStat:
+def _stat(beginning: Beginning, file_id: str, name: str, rows: int, size_bytes: int) -> WriteStat:
     return WriteStat(
         file_id=file_id,
-        path=f"{one.partition}/{name}",
-        partition_path=str(one.partition),
+        path=f"{beginning.partition}/{name}",
+        partition_path=str(beginning.partition),
         num_writes=rows,
         num_inserts=rows,
         total_write_bytes=size_bytes,

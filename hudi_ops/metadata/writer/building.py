@@ -128,10 +128,13 @@ def groups_of(partition: MetadataPartition, records: int) -> int:
 
 def located(keys: Sequence[KeysAt], gone: pa.Array, *, version: int) -> Records:
     """Return records of a record index: of two locations of one key the later one stays."""
-    held = [one for one in keys if len(one.keys)]
-    values = location_values([(one.partition_path, one.file_id, one.instant_ms) for one in held], version=version)
-    whole = joined([one.keys for one in held], pa.string())
-    each = repeated(values, [len(one.keys) for one in held])
+    held = [located_keys for located_keys in keys if len(located_keys.keys)]
+    values = location_values(
+        [(located_keys.partition_path, located_keys.file_id, located_keys.instant_ms) for located_keys in held],
+        version=version,
+    )
+    whole = joined([located_keys.keys for located_keys in held], pa.string())
+    each = repeated(values, [len(located_keys.keys) for located_keys in held])
     return sorted_records(MetadataPartition.RECORD_INDEX, whole, each, gone, version=version)
 
 

@@ -37,7 +37,7 @@ def superseded_files(
         elif not name.is_log and instants.own.find(name.instant) is None and name.instant < newest:
             gone.append(info.path)
     for file_id, held in bases.items():
-        instant, info = max(held, key=lambda one: one[0])
+        instant, info = max(held, key=lambda base: base[0])
         if instant < newest and info.modified_ms < before_ms:
             of_group = logs.get(file_id, [])
             upon = instants.lie_upon([(written, instant) for written, _ in of_group])

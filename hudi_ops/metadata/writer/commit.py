@@ -56,16 +56,18 @@ def undo_delta(storage: Storage, instants: Iterable[str], check: Callable[[], No
     Source: docs/format.md §14.4: the log files have to go physically, since a rolled-back instant counts as valid.
     """
     undone = frozenset(instants)
-    noted = [one for one in load_metadata_timeline(storage) if one.time in undone and one.kind == ACTION]
+    noted = [
+        instant for instant in load_metadata_timeline(storage) if instant.time in undone and instant.kind == ACTION
+    ]
     if not noted:
         return []
     # The completed file first: from then on its logs are those of a write that never ended.
-    gone = [_path(one.file_name) for one in noted if one.is_completed]
+    gone = [_path(instant.file_name) for instant in noted if instant.is_completed]
     for folder in storage.list_folder(FOLDER).folders:
         if not folder.startswith("."):
             files = storage.list_folder(f"{FOLDER}/{folder}").files
             gone += [info.path for info in files if _instant_of(info.name) in undone]
-    gone += [_path(name_of(one.time, ACTION)) for one in noted for name_of in (inflight_name, requested_name)]
+    gone += [_path(name_of(instant.time, ACTION)) for instant in noted for name_of in (inflight_name, requested_name)]
     check()
     for path in gone:
         storage.delete(path)

@@ -90,12 +90,12 @@ class MergedGroup:
 def deltas_since_compaction(own: Timeline) -> int:
     """Return the number of delta commits that no compaction has merged yet."""
     newest = max(compactions(own), default="")
-    return sum(one.kind == _DELTA and one.completion_time >= newest for one in own.completed_writes)
+    return sum(instant.kind == _DELTA and instant.completion_time >= newest for instant in own.completed_writes)
 
 
 def compactions(own: Timeline) -> frozenset[str]:
     """Return the times of the completed compactions of a metadata table."""
-    return frozenset(one.time for one in own.completed_writes if one.kind == "commit")
+    return frozenset(instant.time for instant in own.completed_writes if instant.kind == "commit")
 
 
 def compaction_time(own: Timeline, data: Timeline) -> str:
@@ -109,11 +109,11 @@ def compaction_time(own: Timeline, data: Timeline) -> str:
         own: the metadata table's timeline.
         data: the data table's, read after it.
     """
-    deltas = [one.completion_time for one in own.completed_writes if one.kind == _DELTA]
-    written = [one.completion_time for one in data if one.completion_time]
+    deltas = [instant.completion_time for instant in own.completed_writes if instant.kind == _DELTA]
+    written = [instant.completion_time for instant in data if instant.completion_time]
     if not deltas or not written:
         return ""
-    requested = frozenset(one.time for timeline in (own, data) for one in timeline)
+    requested = frozenset(instant.time for timeline in (own, data) for instant in timeline)
     return free_at_or_below(min(max(deltas), max(written)), requested)
 
 
@@ -128,7 +128,9 @@ def completion_of(instant: str) -> str:
 def taken_below(own: Timeline, instant: str) -> frozenset[tuple[str, str]]:
     """Return request and completion times of completed instants below a time."""
     return frozenset(
-        (one.time, one.completion_time) for one in own if one.is_completed and one.completion_time < instant
+        (completed.time, completed.completion_time)
+        for completed in own
+        if completed.is_completed and completed.completion_time < instant
     )
 
 
@@ -144,13 +146,13 @@ def inputs_at(
     """
     found: list[GroupInput] = []
     for partition, folder in listed:
-        for one in newest_slices(partition, folder, instants):
-            if one.base is not None and one.base.instant >= instant:
+        for slice_ in newest_slices(partition, folder, instants):
+            if slice_.base is not None and slice_.base.instant >= instant:
                 continue
-            later = instants.lie_upon([(log.instant, instant) for log in one.logs])
-            logs = tuple(log for log, is_later in zip(one.logs, later, strict=True) if not is_later)
+            later = instants.lie_upon([(log.instant, instant) for log in slice_.logs])
+            logs = tuple(log for log, is_later in zip(slice_.logs, later, strict=True) if not is_later)
             if any(log.size_bytes != _init_bytes() for log in logs):
-                found.append(GroupInput(len(found), partition, MetadataSlice(one.file_id, one.base, logs)))
+                found.append(GroupInput(len(found), partition, MetadataSlice(slice_.file_id, slice_.base, logs)))
     return CompactionInputs(instant, tuple(found), taken_below(instants.own, instant), compactions(instants.own))
 
 
@@ -176,8 +178,8 @@ def merged_group(
         return read_records(storage, group.partition, file, WantedRecords(), counts, version)
 
     base = read(group.slice.base)[0] if group.slice.base is not None else empty(group.partition, record_schema(version))
-    blocks = [one for log in group.slice.logs for one in read(log)]
-    logged = sum(len(one.keys) for one in blocks)
+    blocks = [block for log in group.slice.logs for block in read(log)]
+    logged = sum(len(block.keys) for block in blocks)
     result = compacted(_merged(base, blocks, version), version=version)
     name = base_file_name(group.slice.file_id, group.number, 0, inputs.instant).replace(".parquet", ".hfile")
     body = write_hfile(result.keys, result.values, schema=result.schema)
@@ -189,7 +191,7 @@ def merged_group(
         prev_commit=group.slice.base.instant if group.slice.base is not None else "null",
         prev_base_file=group.slice.base.name if group.slice.base is not None else None,
         num_writes=rows,
-        num_deletes=sum(len(one.deletes) for one in blocks),
+        num_deletes=sum(len(block.deletes) for block in blocks),
         num_inserts=max(0, rows - len(base.keys)),
         total_write_bytes=len(body),
         file_size_in_bytes=len(body),
@@ -206,7 +208,7 @@ def merged_group(
 
 def commit_bytes(merged: Sequence[MergedGroup], version: int) -> bytes:
     """Encode the completed file of a compaction."""
-    stats = tuple(one.stat for one in merged)
+    stats = tuple(group.stat for group in merged)
     return CommitMetadata(
         operation=OPERATION, stats=stats, extra={"schema": commit_schema(version)}, compacted=True
     ).to_bytes()
@@ -214,7 +216,7 @@ def commit_bytes(merged: Sequence[MergedGroup], version: int) -> bytes:
 
 def plan_bytes(inputs: CompactionInputs) -> bytes:
     """Encode the requested file of a compaction."""
-    return encode_compaction(CompactionPlan(tuple(_planned(one) for one in inputs.groups)))
+    return encode_compaction(CompactionPlan(tuple(_planned(group) for group in inputs.groups)))
 
 
 @cache

@@ -84,7 +84,7 @@ class MetadataDelta:
 def _read(data: bytes) -> tuple[str, list[str], list[bytes]]:
     table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
     table.validate(full=True)  # Arrow does not check offsets and lengths
-    if table.schema.types != _COLUMNS.types or not table.num_rows or any(one.null_count for one in table.columns):
+    if table.schema.types != _COLUMNS.types or not table.num_rows or any(column.null_count for column in table.columns):
         raise pa.ArrowInvalid("other columns, no rows, or nulls")
     paths, bodies = (table.column(field.name).to_pylist() for field in _COLUMNS)
     return table.schema.metadata[b"instant"].decode(), paths, bodies
@@ -108,8 +108,8 @@ def make_delta(
         token: write token in the names of the log files.
     """
     files, stats = [], []
-    for one in records:
-        for path, body, stat in log_files(one, groups[one.partition], instant=instant, log_version=1, token=token):
+    for part in records:
+        for path, body, stat in log_files(part, groups[part.partition], instant=instant, log_version=1, token=token):
             files.append((path, body))
             stats.append(stat)
     commit = CommitMetadata(operation=OPERATION, stats=tuple(stats), extra={"schema": commit_schema(version)})

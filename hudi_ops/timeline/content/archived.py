@@ -96,7 +96,9 @@ def is_archived_write(storage: Storage, config: TableConfig, time: str) -> bool:
         Corrupt: the history cannot be read.
         Unavailable: it is rewritten faster than it can be read.
     """
-    return any(one.action in WRITE_ACTIONS for one in load_history(storage, config, only=frozenset({time})).instants)
+    return any(
+        instant.action in WRITE_ACTIONS for instant in load_history(storage, config, only=frozenset({time})).instants
+    )
 
 
 @dataclass
@@ -130,7 +132,7 @@ class ArchivedTimes:
         new = frozenset(time for time in wanted if (folder, time) not in self._known)
         if new:
             read = _read_history(self.storage, folder, _requested_at(new), with_content=False)
-            found = {one.time: one.completion_time for one in read if one.action in WRITE_ACTIONS}
+            found = {instant.time: instant.completion_time for instant in read if instant.action in WRITE_ACTIONS}
             self._known |= {(folder, time): found.get(time, "") for time in new}
         return {time: self._known[folder, time] for time in wanted}
 
@@ -159,7 +161,7 @@ def _read_history(
                 ) from None
             continue
         # A batch may be written twice when archiving was cut short between file and manifest.
-        found = {(one.time, one.action): one for part in parts for one in part}
+        found = {(instant.time, instant.action): instant for part in parts for instant in part}
         return tuple(found[key] for key in sorted(found))
     raise Unavailable("the archived timeline keeps changing while it is read", table=storage.uri)
 

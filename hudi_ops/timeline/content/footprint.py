@@ -189,12 +189,12 @@ def inputs_of(plan: Plan | None) -> Footprint | None:
     None when there is no plan, or it is of another kind.
     """
     if isinstance(plan, ReplacePlan):
-        slices = [one for group in plan.groups for one in group]
+        slices = [slice_ for group in plan.groups for slice_ in group]
     elif isinstance(plan, CompactionPlan):
         slices = list(plan.slices)
     else:
         return None
-    return Footprint(frozenset((one.partition_path, one.file_id[:BUCKET_DIGITS]) for one in slices))
+    return Footprint(frozenset((slice_.partition_path, slice_.file_id[:BUCKET_DIGITS]) for slice_ in slices))
 
 
 def encode_footprint(footprint: Footprint | None) -> str:

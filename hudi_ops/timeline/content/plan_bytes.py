@@ -22,7 +22,7 @@ def encode_compaction(plan: CompactionPlan) -> bytes:
     return avro.write_one(
         COMPACTION_PLAN,
         {
-            "operations": [_operation(one) for one in plan.slices],
+            "operations": [_operation(slice_) for slice_ in plan.slices],
             "extraMetadata": dict(sorted(plan.extra.items())),
             "version": COMPACTION_VERSION,
             "strategy": None,

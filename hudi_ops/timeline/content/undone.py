@@ -31,11 +31,15 @@ def undone_by(storage: Storage, config: TableConfig, timeline: Timeline, target:
     rollback = rollback_of(storage, timeline, target)
     if rollback is not None:
         return f"rollback {rollback.time}"
-    for one in timeline:
-        if one.kind == "restore" and one.time > target:
-            said = read_result(storage, timeline, one) if one.is_completed else read_plan(storage, timeline, one)
+    for instant in timeline:
+        if instant.kind == "restore" and instant.time > target:
+            said = (
+                read_result(storage, timeline, instant)
+                if instant.is_completed
+                else read_plan(storage, timeline, instant)
+            )
             if isinstance(said, RestorePlan) and target in said.targets:
-                return f"restore {one.time}"
+                return f"restore {instant.time}"
     for old in load_history(storage, config, with_content=True, actions=_UNDOING).instants:
         told = result_of(old.action, old.metadata, f"archived {old.time}") if old.metadata else None
         if isinstance(told, RolledBack | RestorePlan) and old.time > target and target in told.targets:

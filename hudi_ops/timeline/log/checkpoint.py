@@ -81,7 +81,9 @@ def still_open(instants: Iterable[Instant], consumed: frozenset[str], upto: str)
         upto: the checkpoint's completion time.
     """
     return tuple(
-        one.time
-        for one in instants
-        if brings_rows(one) and one.time not in consumed and (not one.is_completed or one.completion_time <= upto)
+        instant.time
+        for instant in instants
+        if brings_rows(instant)
+        and instant.time not in consumed
+        and (not instant.is_completed or instant.completion_time <= upto)
     )

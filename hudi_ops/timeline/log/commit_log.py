@@ -73,7 +73,7 @@ class Pointer:
             return None
         where, expected = f"{POINTER_KEY} in {path or 'the metadata of a commit'}", "a pointer into the commit log"
         said = load_json(text, where, expected) if isinstance(text, str) else None
-        known = {one.name for one in fields(cls)}
+        known = {known_field.name for known_field in fields(cls)}
         try:
             found = cls(**{name: value for name, value in said.items() if name in known})
         except (AttributeError, TypeError):

@@ -58,27 +58,27 @@ def why_doubtful(commits: CommitReader, timeline: Timeline, counted: Callable[[]
     Returns:
         The reason, for people; empty when each key lies in one file group.
     """
-    newest = sorted(timeline.completed_writes, key=lambda one: one.completion_time, reverse=True)
-    for one in newest[:WRITES_MAX]:
-        metadata = commits.metadata(timeline, one)
+    newest = sorted(timeline.completed_writes, key=lambda instant: instant.completion_time, reverse=True)
+    for instant in newest[:WRITES_MAX]:
+        metadata = commits.metadata(timeline, instant)
         pointer = Pointer.decode(metadata.extra) if metadata is not None else None
         if metadata is None or (pointer is None and not _brings_doubt(metadata)):
             continue
         if pointer is not None and pointer.may_double is False:
             return ""
-        return _of_count(counted(), newest, one, metadata.operation)
+        return _of_count(counted(), newest, instant, metadata.operation)
     return _of_count(counted(), newest) if len(newest) <= WRITES_MAX else _UNCOUNTED
 
 
 def newest_count(log: Log) -> Properties | None:
     """Return the newest PROPERTIES entry with a count in the loaded part of a log, or None."""
     entries = [log.properties, *(entry for _, entry in log.since(-1) if isinstance(entry, Properties))]
-    return next((one for one in reversed(entries) if one.doubled_keys is not None), None)
+    return next((entry for entry in reversed(entries) if entry.doubled_keys is not None), None)
 
 
 def counted_until(timeline: Timeline) -> str:
     """Return the completion time up to which a count covers all completed writes."""
-    return max((one.completion_time for one in timeline.completed_writes), default="")
+    return max((instant.completion_time for instant in timeline.completed_writes), default="")
 
 
 def _brings_doubt(metadata: CommitMetadata) -> bool:
@@ -92,14 +92,20 @@ def _brings_doubt(metadata: CommitMetadata) -> bool:
 
 
 def _of_count(
-    count: Properties | None, newest: Sequence[Instant], one: Instant | None = None, operation: str = ""
+    count: Properties | None, newest: Sequence[Instant], doubtful: Instant | None = None, operation: str = ""
 ) -> str:
     """Return the doubt of a count whose newest write is on the timeline.
 
     If that write was archived or restored away since, the count is not valid.
     """
     is_covered = count is not None and any(write.completion_time == count.counted_until for write in newest)
-    if count is None or (newest and not is_covered) or (one is not None and one.completion_time > count.counted_until):
-        found = f"{operation} {one.time} may have put keys into a second file group" if one is not None else ""
+    if (
+        count is None
+        or (newest and not is_covered)
+        or (doubtful is not None and doubtful.completion_time > count.counted_until)
+    ):
+        found = (
+            f"{operation} {doubtful.time} may have put keys into a second file group" if doubtful is not None else ""
+        )
         return f"{found}, and {_UNCOUNTED} since then" if found else _UNCOUNTED
     return f"{count.doubled_keys} record keys lie in more than one file group" if count.doubled_keys else ""

@@ -182,7 +182,7 @@ def agreed(storage: Storage, log: Log, *, with_type: bool = True) -> TableConfig
     problem: HudiOpsError | None = None
     for _ in range(LOOKS):
         raw = read_properties(storage)
-        backup = None if any(one.found for one in differences(kept, raw)) else read_backup(storage)
+        backup = None if any(difference.found for difference in differences(kept, raw)) else read_backup(storage)
         for values in (raw, backup):
             try:
                 if values is not None:
@@ -209,8 +209,8 @@ def contradiction(wrong: Sequence[Difference], table: str) -> Corrupt:
         f"{PROPERTIES_PATH} contradicts the commit log: {wrong[0]}"
         + (f", and {len(wrong) - 1} more" * (len(wrong) > 1)),
         table=table,
-        expected="; ".join(f"{one.key}={one.logged}" for one in wrong),
-        found="; ".join(f"{one.key}={one.found}" for one in wrong),
+        expected="; ".join(f"{difference.key}={difference.logged}" for difference in wrong),
+        found="; ".join(f"{difference.key}={difference.found}" for difference in wrong),
         next_step="compare them with `hudi-ops repair-properties TABLE --dry-run`; then put the values of the log back "
         "with --from-log, or, if the change was intended, record those of the file with --accept-file",
     )
