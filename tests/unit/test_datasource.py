@@ -109,7 +109,7 @@ def test_a_listing_is_chosen_by_an_option(path: str, hudi_fixtures: Callable[[st
     Table.open(path).drop_metadata()
     with pytest.raises(Unsupported, match="cannot be listed by its metadata table"):
         reader(path, listing="metadata").partitions()
-    with pytest.raises(InvalidRequest, match="no listing folders"):
+    with pytest.raises(InvalidRequest, match="folders is not a kind of listing"):
         reader(path, listing="folders")
 
 
