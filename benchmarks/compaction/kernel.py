@@ -20,7 +20,7 @@ from pyarrow import acero
 from benchmarks.harness import machine
 from benchmarks.harness.rows import BASE_TS, SEED, SPAN, make_keys
 from benchmarks.harness.tables import spread
-from hudi_ops.kernels.merging.log_merge import LogEntries, Meeting
+from hudi_ops.kernels.merging.log_merge import LogBaseJoin, LogEntries
 from hudi_ops.kernels.merging.merge import Ordering
 
 BOUND = 0.9
@@ -101,7 +101,7 @@ def _join(base_keys: pa.Array, log_keys: pa.Array) -> pa.Table:
 def _kernel(
     base_keys: pa.Array, base_ts: pa.Array, entries: LogEntries, run_rows: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    meeting = Meeting(entries, Ordering.EVENT_TIME)
+    meeting = LogBaseJoin(entries, Ordering.EVENT_TIME)
     for first in range(0, len(base_keys), run_rows):
         meeting.add(base_keys.slice(first, run_rows), base_ts.slice(first, run_rows))
     keep = meeting.keep_base()

@@ -9,7 +9,7 @@ from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.attempt_status import refuse_settled
 from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.concurrency.foreign.foreign_starts import refuse_starting
-from hudi_ops.concurrency.foreign.foreign_writers import is_shared_with_strangers
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.concurrency.lease.monitor import refuse_starved
 from hudi_ops.errors import Busy, Conflict
 from hudi_ops.formats.avro.schema import to_arrow
@@ -30,7 +30,7 @@ def refuse_unfit(session: Session, attempt: Attempt, state: TableState) -> None:
         Cancelled: it was cancelled, or may have been taken for dead.
     """
     refuse_settled(session.ctx.storage, attempt, state)
-    shared = partial(is_shared_with_strangers, session.ctx.storage, session.commits, state)
+    shared = partial(has_foreign_writers, session.ctx.storage, session.commits, state)
     refuse_starved(session.longest_gap_s(attempt.instant), shared, attempt.instant)
     refuse_starting(session.ctx, state, attempt.instant)
     begun = attempt.seen or attempt.begun

@@ -23,7 +23,7 @@ from hudi_ops.concurrency.conflicts import (
     refuse_running,
 )
 from hudi_ops.concurrency.foreign.foreign_starts import STARTS_WITHIN_S, await_started, is_starting
-from hudi_ops.concurrency.foreign.foreign_writers import is_shared_with_strangers, newest_stranger
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers, newest_stranger
 from hudi_ops.concurrency.lease.monitor import GAP_S_MAX
 from hudi_ops.concurrency.transaction import Decided, Prepare
 from hudi_ops.errors import Busy, Cancelled, Conflict, Unsupported
@@ -280,7 +280,7 @@ def read_ahead(session: Session, attempt: Attempt, write: Write, mine: Contender
         pass
     if session.longest_gap_s(attempt.instant) > GAP_S_MAX / 2:
         # It may be asked under the lock: the commits that it reads are known by then.
-        is_shared_with_strangers(session.ctx.storage, session.commits, state)
+        has_foreign_writers(session.ctx.storage, session.commits, state)
     return Ahead(state.log.head, session.newest_extra(state), looked_at)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from hudi_ops.files.statistics.statistics import NO_FACTS, FileFacts, WantedFacts
+from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 
 
@@ -28,8 +28,8 @@ class Write:
     replaced: Mapping[str, tuple[str, ...]] | None = None
     schema: pa.Schema | None = None
     compacted: bool = False
-    facts: Sequence[FileFacts] = ()
-    wanted: WantedFacts = NO_FACTS
+    facts: Sequence[FileStatistics] = ()
+    wanted: StatisticsRequest = NO_FACTS
     hidden_keys: pa.Array | None = None
 
     def metadata(self, extra: Mapping[str, str]) -> CommitMetadata:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hudi_ops.concurrency.ended import ends_if_it_fails
 from hudi_ops.concurrency.foreign.foreign_writers import (
     alone_with_the_clock,
-    is_shared_with_strangers,
+    has_foreign_writers,
     tell_lock_of_strangers,
 )
 from hudi_ops.concurrency.lease.lease import LeaseRole, discard, drop_lease, lease_facts, take_lease
@@ -25,7 +25,7 @@ from hudi_ops.storage.claim import ensure
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.log.commit_log import Log
 from hudi_ops.timeline.log.entries import Cancel
-from hudi_ops.timeline.log.reserve import known_times, next_after, refuse_future_beside_strangers
+from hudi_ops.timeline.log.reserve import known_times, next_after, refuse_future_beside_foreign_writers
 from hudi_ops.timeline.names import State, inflight_name, requested_name
 from hudi_ops.timeline.state import StateLoader, TableState
 
@@ -87,7 +87,7 @@ def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, w
     """
     times = known_times(state.timeline, state.log)
     if wanted.beside_strangers and ctx.follows_future:
-        refuse_future_beside_strangers(times, ctx.clock.now_ms(), state.config.name, state.zone)
+        refuse_future_beside_foreign_writers(times, ctx.clock.now_ms(), state.config.name, state.zone)
     for _ in range(INSTANTS_TRIED_MAX):
         instant = next_after(
             times, ctx.clock.now_ms(), state.config.name, state.zone, follows_future=ctx.follows_future
@@ -193,7 +193,7 @@ def begin(
         while wait is not None and wait(state):
             state = loader.load()
         leased_s = ctx.clock.monotonic_s()
-        shared = is_shared_with_strangers(ctx.storage, loader.commits, state)
+        shared = has_foreign_writers(ctx.storage, loader.commits, state)
         tell_lock_of_strangers(ctx, has_any=shared)
         wanted = Wanted(action, requested, "rollback" if action == "rollback" else "write", beside_strangers=shared)
         with alone_with_the_clock(ctx) if shared and not is_locked else nullcontext():

@@ -24,7 +24,7 @@ from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.config.table import IndexName
 from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.files.log.merge_rules import MergeRules
-from hudi_ops.files.statistics.collect import FactsTask, facts_of_file
+from hudi_ops.files.statistics.collect import FileStatisticsTask, statistics_of_file
 from hudi_ops.metadata.writer.delta import MetadataDelta
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.state import TableState
@@ -99,7 +99,7 @@ def _our_delta(session: Session, state: TableState, time: str) -> MetadataDelta:
     assert metadata is not None
     plain = table_schema(state.config, state.timeline, session.commits)
     wanted = wanted_facts(session, state, plain)
-    template = FactsTask(
+    template = FileStatisticsTask(
         session.ctx.storage,
         "",
         0,
@@ -107,7 +107,7 @@ def _our_delta(session: Session, state: TableState, time: str) -> MetadataDelta:
         wanted,
         rules=MergeRules.of(state.config, plain),
     )
-    facts = [facts_of_file(_task(template, stat)) for stat in metadata.stats]
+    facts = [statistics_of_file(_task(template, stat)) for stat in metadata.stats]
     write = Write(metadata.operation, metadata.stats, facts=facts, wanted=wanted)
     attempt = cast(Attempt, SimpleNamespace(instant=time, epoch=0, begun=state))
     maker = DeltaMaker(session, attempt, write, plain)
@@ -117,11 +117,11 @@ def _our_delta(session: Session, state: TableState, time: str) -> MetadataDelta:
     return MetadataDelta.from_bytes(session.ctx.storage.get(path), path)
 
 
-def _task(template: FactsTask, stat: WriteStat) -> FactsTask:
+def _task(template: FileStatisticsTask, stat: WriteStat) -> FileStatisticsTask:
     previous = None
     if stat.prev_base_file and not stat.file_name.startswith("."):
         previous = f"{stat.partition_path}/{stat.prev_base_file}"
-    return FactsTask(
+    return FileStatisticsTask(
         template.storage,
         stat.path,
         stat.file_size_in_bytes,

@@ -19,9 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_FIRST_LINE = 90
-WORDS = re.compile(
-    r"\b(?:whoever|nobody|somebody|what is left|at it|so many|of one's own)\b(?!-)", re.IGNORECASE
-)
+WORDS = re.compile(r"\b(?:whoever|nobody|somebody|what is left|at it|so many|of one's own)\b(?!-)", re.IGNORECASE)
 PLACES = ("hudi_ops", "dags", "plugins", "spark_apps", "README.md", "docs")
 
 UNWRITTEN: dict[str, int] = {}

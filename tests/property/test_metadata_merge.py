@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudi_ops.files.statistics.statistics import ColumnRange, FileFacts
+from hudi_ops.files.statistics.statistics import ColumnRange, FileStatistics
 from hudi_ops.metadata.reader.merge import compacted, merge
 from hudi_ops.metadata.records.bloom_filters import bloom_filter_records, decoded_filters, removed_filters
 from hudi_ops.metadata.records.file_lists import FileChanges, decoded_entries, files_records, listed_files
@@ -113,10 +113,10 @@ def test_record_indexes_are_merged_as_dicts_are(changes: list[tuple[dict[str, st
     written = []
     for instant, (added, removed) in enumerate(changes):
         facts = [
-            FileFacts("p/x", "p", file_id, 1, False, added=pa.array([key], pa.string()))
+            FileStatistics("p/x", "p", file_id, 1, False, added=pa.array([key], pa.string()))
             for key, file_id in added.items()
         ]
-        facts.append(FileFacts("p/y", "p", "other", 1, False, removed=pa.array(removed, pa.string())))
+        facts.append(FileStatistics("p/y", "p", "other", 1, False, removed=pa.array(removed, pa.string())))
         written.append(record_index_records(facts, instant, version=version))
         expected.update({key: (file_id, instant) for key, file_id in added.items()})
         for key in removed:
@@ -132,7 +132,7 @@ def test_bloom_filters_are_merged_as_dicts_are(changes: list[tuple[list[str], li
     expected: dict[str, str] = {}
     written = []
     for at, (added, removed) in enumerate(changes):
-        facts = [FileFacts(f"p/{name}", "p", "x", 1, False, bloom=f"{name}{at}") for name in added]
+        facts = [FileStatistics(f"p/{name}", "p", "x", 1, False, bloom=f"{name}{at}") for name in added]
         written += [
             bloom_filter_records(facts, str(at), version=version),
             removed_filters([("p", name) for name in removed], version=version),
@@ -200,7 +200,7 @@ def test_partition_ranges_are_merged_as_dicts_are(
             expected = {pair: held for pair, held in expected.items() if pair[0] not in paths}
             continue
         facts = [
-            FileFacts(f"{pair[0]}/x", pair[0], "x", 1, False, (_column_range(*pair, held),))
+            FileStatistics(f"{pair[0]}/x", pair[0], "x", 1, False, (_column_range(*pair, held),))
             for pair, held in ranges.items()
         ]
         written.append(partition_stats_records(facts, version=version, tight=tight))

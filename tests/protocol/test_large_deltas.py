@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Unsupported
-from hudi_ops.files.statistics.statistics import FileFacts
+from hudi_ops.files.statistics.statistics import FileStatistics
 from hudi_ops.formats import large_arrays
 from hudi_ops.formats.large_arrays import as_text, data_bytes, decoded, in_pieces, joined, narrowed, piece
 from hudi_ops.metadata.reader.slice_files import WantedRecords, read_records
@@ -39,11 +39,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_arrays, "ARRAY_BYTES_MAX", SMALL)
 
 
-def fact(number: int, keys: list[str], removed: list[str]) -> FileFacts:
+def fact(number: int, keys: list[str], removed: list[str]) -> FileStatistics:
     file_id = f"00000000-0000-4000-8000-{number:012d}-0"
     path = f"part=p{number}/{file_id}_0-0-0_{TIME}.parquet"
     added, gone = pa.array(keys, pa.string()), pa.array(removed, pa.string())
-    return FileFacts(path, f"part=p{number}", file_id, 1, False, added=added, removed=gone)
+    return FileStatistics(path, f"part=p{number}", file_id, 1, False, added=added, removed=gone)
 
 
 def read_back(files: list[tuple[str, bytes, object]]) -> tuple[dict[str, bytes], set[str], int]:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from hudi_ops.commit.pending import plan_inputs
-from hudi_ops.concurrency.foreign.foreign_writers import is_shared_with_strangers
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.lease.monitor import GAP_S_MAX
 from hudi_ops.context import TableContext
@@ -100,7 +100,7 @@ def stale_beside_strangers(ctx: TableContext, commits: CommitReader, state: Tabl
     """
     if ctx.clock.now_ms() - entry.at_ms < APPLIED_WITHIN_MS or completes_as(entry.action) not in WRITE_ACTIONS:
         return None
-    if not is_shared_with_strangers(ctx.storage, commits, state):
+    if not has_foreign_writers(ctx.storage, commits, state):
         return None
     return f"it was decided more than {APPLIED_WITHIN_MS // 1000} s ago: a writer of Apache Hudi may be about to roll it back"
 

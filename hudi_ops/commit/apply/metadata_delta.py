@@ -18,12 +18,12 @@ from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.errors import Conflict
 from hudi_ops.files.base.base_file import stored_schema
-from hudi_ops.files.statistics.collect import FactsTask, facts_of_file
-from hudi_ops.files.statistics.statistics import ColumnRange, FileFacts, WantedFacts
+from hudi_ops.files.statistics.collect import FileStatisticsTask, statistics_of_file
+from hudi_ops.files.statistics.statistics import ColumnRange, FileStatistics, StatisticsRequest
 from hudi_ops.metadata.definitions import statistics_of
 from hudi_ops.metadata.index_definitions import stats_index_version
 from hudi_ops.metadata.reader.instants import completed_beside, load_metadata_timeline
-from hudi_ops.metadata.reader.later_deltas import is_ours, overtaking, refuse_contradicted
+from hudi_ops.metadata.reader.later_deltas import is_ours, later_deltas, refuse_contradicted
 from hudi_ops.metadata.reader.layout import Basis, basis_of, kept_partitions, load_index_definitions
 from hudi_ops.metadata.reader.listing import open_listing
 from hudi_ops.metadata.reader.table import open_metadata
@@ -46,7 +46,7 @@ from hudi_ops.view.schema import table_schema
 _WITH_RANGES = {MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS}
 
 
-def wanted_facts(session: Session, state: TableState, schema: pa.Schema) -> WantedFacts:
+def wanted_facts(session: Session, state: TableState, schema: pa.Schema) -> StatisticsRequest:
     """Which facts the writers of data files shall give.
 
     Args:
@@ -61,7 +61,7 @@ def wanted_facts(session: Session, state: TableState, schema: pa.Schema) -> Want
     columns: tuple[str, ...] = ()
     if partitions & _WITH_RANGES:
         columns = statistics_of(schema, state.config, load_index_definitions(session.ctx.storage)).columns
-    return WantedFacts(
+    return StatisticsRequest(
         columns, bloom=MetadataPartition.BLOOM_FILTERS in partitions, keys=MetadataPartition.RECORD_INDEX in partitions
     )
 
@@ -137,7 +137,7 @@ class DeltaMaker:
 
     def _look_at_later(self, state: TableState, own: Timeline) -> None:
         """What completed first though it was requested later; of those that were not there before the lock, few if any."""
-        later = overtaking(self.attempt.instant, own, state)
+        later = later_deltas(self.attempt.instant, own, state)
         foreign = [one for one in later if not is_ours(one, state)]
         self._is_overtaken = any(one.is_write for one in foreign)
         # Of our own writers only the record index takes anything off.
@@ -208,7 +208,7 @@ class DeltaMaker:
                 self.puts_each_key_once = len(made[partition].keys) == added
         return made
 
-    def _nulls_of_added_columns(self, state: TableState) -> list[FileFacts]:
+    def _nulls_of_added_columns(self, state: TableState) -> list[FileStatistics]:
         """That a column which the write adds is null in every partition so far.
 
         A partition of which a record is missing is passed over by Apache Hudi as soon as another has one, and a range of the
@@ -234,9 +234,9 @@ class DeltaMaker:
         archived = self.session.commits.archived
         metadata = open_metadata(storage, state.config, state.timeline, archived=archived)
         listing = open_listing(storage, state.config, metadata)
-        return [FileFacts("", path, "", 0, False, ranges) for path in listing.walk().files]
+        return [FileStatistics("", path, "", 0, False, ranges) for path in listing.walk().files]
 
-    def _facts(self, state: TableState) -> Sequence[FileFacts]:
+    def _facts(self, state: TableState) -> Sequence[FileStatistics]:
         """What is known of the write's files; read back from them where partitions appeared since they were written.
 
         Raises:
@@ -256,12 +256,12 @@ class DeltaMaker:
                 next_step="run the same call again: it asks its writers for keys",
             )
         stored = stored_schema(self.schema, state.config.populate_meta_fields)
-        template = FactsTask(self.session.ctx.storage, "", 0, stored, replace(needed, keys=False))
+        template = FileStatisticsTask(self.session.ctx.storage, "", 0, stored, replace(needed, keys=False))
         tasks = [replace(template, path=stat.path, size_bytes=stat.file_size_in_bytes) for stat in write.stats]
         told = {one.path: one for one in write.facts}
         return [
             replace(one, added=told[one.path].added, removed=told[one.path].removed) if one.path in told else one
-            for one in self.session.ctx.engine.map(facts_of_file, tasks)
+            for one in self.session.ctx.engine.map(statistics_of_file, tasks)
         ]
 
 
@@ -269,7 +269,7 @@ def _completed(state: TableState) -> frozenset[str]:
     return frozenset(one.time for one in state.timeline.completed_writes)
 
 
-def _with_values(facts: Sequence[FileFacts]) -> list[FileFacts]:
+def _with_values(facts: Sequence[FileStatistics]) -> list[FileStatistics]:
     """Without log files of deletes alone: what they say of a partition's columns would be that they are of no type."""
     return [one for one in facts if any(each.values for each in one.ranges)]
 

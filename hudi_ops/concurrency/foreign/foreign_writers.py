@@ -22,7 +22,7 @@ LOOKED_BACK_MAX = 32
 """How many of the newest completed writes are looked at: a first write must not read a whole timeline."""
 
 
-def is_shared_with_strangers(storage: Storage, commits: CommitReader, state: TableState) -> bool:
+def has_foreign_writers(storage: Storage, commits: CommitReader, state: TableState) -> bool:
     """True for a table that was adopted, and for one with an instant that stands in no slot and that no lease of ours claims.
 
     Strangers who left no trace in the last `LOOKED_BACK_MAX` writes, and have none pending, count as gone.

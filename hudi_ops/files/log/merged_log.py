@@ -42,7 +42,7 @@ class _Places:
     rows: Numbers
 
 
-class LogSide:
+class MergedLogRecords:
     """Records of opened log files, in the order in which they are merged.
 
     On creation only the framing of the files is read.

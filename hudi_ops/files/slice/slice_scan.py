@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from hudi_ops.config.columns import COMMIT_TIME
 from hudi_ops.files.base.row_groups import Constants
 from hudi_ops.files.log.merge_rules import MergeRules
-from hudi_ops.files.log.merged_log import LogSide
+from hudi_ops.files.log.merged_log import MergedLogRecords
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.slice.file_scan import FileScan, FileTask, selected, with_constants
 from hudi_ops.kernels.condition import Condition
-from hudi_ops.kernels.merging.log_merge import Meeting
+from hudi_ops.kernels.merging.log_merge import LogBaseJoin
 from hudi_ops.storage.protocol import Storage
 
 _KEY_ROWS = 1 << 20
@@ -136,7 +136,7 @@ class SliceScan:
             wanted = (task.schema, task.columns, task.condition, task.keys, task.constants)
             base = FileTask(task.storage, task.base, task.base_bytes, *wanted)
             self._base = FileScan(base, streaming=streaming)
-        self._logs = LogSide(
+        self._logs = MergedLogRecords(
             task.storage,
             [path for path, _ in task.logs],
             task.rules,
@@ -218,7 +218,7 @@ class SliceScan:
     @cached_property
     def _merged(self) -> _Merged:
         logs, rules = self._logs, self._task.rules
-        meeting = Meeting(logs.entries, rules.mode)
+        meeting = LogBaseJoin(logs.entries, rules.mode)
         groups = self._groups_met()
         if self._base is not None and groups:
             only = self._task.instants.only

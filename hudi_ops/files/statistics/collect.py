@@ -20,7 +20,7 @@ from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.files.slice.slice_keys import keys_of_base
 from hudi_ops.files.statistics.column_ranges import Rows, merged_range, ranges_of_base, ranges_of_rows
-from hudi_ops.files.statistics.statistics import ColumnRange, FileFacts, WantedFacts
+from hudi_ops.files.statistics.statistics import ColumnRange, FileStatistics, StatisticsRequest
 from hudi_ops.formats.log.blocks import BlockKind, scan_blocks
 from hudi_ops.formats.parquet import footer as parquet_footer
 from hudi_ops.kernels.keys.keys import KeySpec
@@ -30,7 +30,7 @@ from hudi_ops.storage.protocol import Storage
 
 
 @dataclass(frozen=True)
-class FactsTask:
+class FileStatisticsTask:
     """Data file of which statistics are wanted; picklable.
 
     Attributes:
@@ -49,13 +49,13 @@ class FactsTask:
     path: str
     size_bytes: int
     schema: pa.Schema
-    wanted: WantedFacts
+    wanted: StatisticsRequest
     keys: KeySpec | None = None
     rules: MergeRules | None = None
     previous: str | None = None
 
 
-def facts_of_file(task: FactsTask) -> FileFacts:
+def statistics_of_file(task: FileStatisticsTask) -> FileStatistics:
     """Return the statistics of a stored file, equal to those of its writer.
 
     Of a base file the footer is read, and columns where the footer is not enough: keys if they are wanted, and floats, for
@@ -73,23 +73,23 @@ def facts_of_file(task: FactsTask) -> FileFacts:
         raise Internal("Statistics were requested of a file that holds no rows", found=task.path)
     if name.is_cdc:
         none = pa.array([], pa.string()) if task.wanted.keys else None
-        return _facts(task.path, task.size_bytes, is_log=True, added=none, removed=none)
+        return _statistics(task.path, task.size_bytes, is_log=True, added=none, removed=none)
     try:
         return _of_log(task) if name.is_log else _of_base(task)
     except BROKEN as error:
         fail_reading(task.path, error)
 
 
-def facts_of_base(
+def statistics_of_base(
     path: str,
     body: pa.Buffer,
     schema: pa.Schema,
-    wanted: WantedFacts,
+    wanted: StatisticsRequest,
     *,
     rows: pa.Table | None = None,
     added: pa.Array | None = None,
     removed: pa.Array | None = None,
-) -> FileFacts | None:
+) -> FileStatistics | None:
     """Return the statistics of a new base file; None if nothing is wanted.
 
     Args:
@@ -105,17 +105,17 @@ def facts_of_base(
         return None
     file = pq.ParquetFile(pa.BufferReader(body))
     given = None if rows is None else lambda name: [rows]
-    return _base_facts(path, body.size, file, schema, wanted, given, added, removed)
+    return _base_statistics(path, body.size, file, schema, wanted, given, added, removed)
 
 
-def facts_of_log(
+def statistics_of_log(
     path: str,
     body: pa.Buffer,
     schema: pa.Schema,
-    wanted: WantedFacts,
+    wanted: StatisticsRequest,
     rows: pa.Table | None,
     entries: Iterable[LogEntries],
-) -> FileFacts | None:
+) -> FileStatistics | None:
     """Return the statistics of a new log file; None if nothing is wanted.
 
     Args:
@@ -137,10 +137,10 @@ def facts_of_log(
             elif span.kind is BlockKind.AVRO_DATA:
                 parts.append(ranges_of_rows([rows], schema, wanted.columns))
     added, removed = _changed(entries) if wanted.keys else (None, None)
-    return _facts(path, body.size, is_log=True, ranges=_together(parts), added=added, removed=removed)
+    return _statistics(path, body.size, is_log=True, ranges=_together(parts), added=added, removed=removed)
 
 
-def _of_base(task: FactsTask) -> FileFacts:
+def _of_base(task: FileStatisticsTask) -> FileStatistics:
     added = removed = None
     if task.wanted.keys:
         added = pc.unique(keys_of_base(task.storage, task.path, task.schema, task.keys))
@@ -149,25 +149,25 @@ def _of_base(task: FactsTask) -> FileFacts:
             before = pc.unique(keys_of_base(task.storage, task.previous, task.schema, task.keys))
             added, removed = _without(added, before), _without(before, added)
     with pq.ParquetFile(task.storage.open_input(task.path)) as file:
-        return _base_facts(task.path, task.size_bytes, file, task.schema, task.wanted, None, added, removed)
+        return _base_statistics(task.path, task.size_bytes, file, task.schema, task.wanted, None, added, removed)
 
 
-def _base_facts(
+def _base_statistics(
     path: str,
     size_bytes: int,
     file: pq.ParquetFile,
     schema: pa.Schema,
-    wanted: WantedFacts,
+    wanted: StatisticsRequest,
     rows: Rows | None,
     added: pa.Array | None,
     removed: pa.Array | None,
-) -> FileFacts:
+) -> FileStatistics:
     written = parquet_footer.filter_text(file.metadata.metadata, path) if wanted.bloom else None
     ranges = ranges_of_base(file, schema, wanted.columns, rows)
-    return _facts(path, size_bytes, ranges=ranges, bloom=written, added=added, removed=removed)
+    return _statistics(path, size_bytes, ranges=ranges, bloom=written, added=added, removed=removed)
 
 
-def _of_log(task: FactsTask) -> FileFacts:
+def _of_log(task: FileStatisticsTask) -> FileStatistics:
     reader, rules = LogFileReader(task.storage, task.path), task.rules if task.wanted.keys else None
     if task.wanted.keys and rules is None:
         raise Internal("The keys of a log file were requested without merge rules", found=task.path)
@@ -190,11 +190,11 @@ def _of_log(task: FactsTask) -> FileFacts:
         elif block.kind is BlockKind.DELETE and rules is not None:
             entries.append(entries_of_deletes(rules, reader, block))
     added, removed = _changed(entries) if rules is not None else (None, None)
-    return _facts(task.path, task.size_bytes, is_log=True, ranges=_together(parts), added=added, removed=removed)
+    return _statistics(task.path, task.size_bytes, is_log=True, ranges=_together(parts), added=added, removed=removed)
 
 
 def _of_block(
-    file: pq.ParquetFile, schema: pa.Schema, wanted: WantedFacts, rows: Rows | None = None
+    file: pq.ParquetFile, schema: pa.Schema, wanted: StatisticsRequest, rows: Rows | None = None
 ) -> tuple[ColumnRange, ...]:
     """Return the ranges of a Parquet block by its footer.
 
@@ -234,7 +234,7 @@ def _without(keys: pa.Array, others: pa.Array) -> pa.Array:
     return keys.filter(pa.array(~existing(others, keys))) if len(keys) and len(others) else keys
 
 
-def _facts(
+def _statistics(
     path: str,
     size_bytes: int,
     *,
@@ -243,10 +243,10 @@ def _facts(
     bloom: tuple[str, str] | None = None,
     added: pa.Array | None = None,
     removed: pa.Array | None = None,
-) -> FileFacts:
+) -> FileStatistics:
     folder, _, name = path.rpartition("/")
     parsed = parse_data_file(name)
     if parsed is None:
         raise Internal("Statistics were given of a file that holds no rows", found=path)
     kind, text = bloom if bloom is not None else (None, None)
-    return FileFacts(path, folder, parsed.file_id, size_bytes, is_log, ranges, text, added, removed, kind)
+    return FileStatistics(path, folder, parsed.file_id, size_bytes, is_log, ranges, text, added, removed, kind)

@@ -34,7 +34,7 @@ class ColumnRange:
 
 
 @dataclass(frozen=True, slots=True)
-class FileFacts:
+class FileStatistics:
     """Statistics of one new data file for the metadata table.
 
     `ranges` lacks the columns whose bounds are not known: a record without bounds would prune the file. `bloom` is the
@@ -63,7 +63,7 @@ class FileFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class WantedFacts:
+class StatisticsRequest:
     """Statistics that a table's metadata table needs; only these are computed.
 
     `columns` are those with statistics, in the order of the index definition, meta columns among them; empty: no statistics.
@@ -76,9 +76,9 @@ class WantedFacts:
     def __bool__(self) -> bool:
         return bool(self.columns) or self.bloom or self.keys
 
-    def covers(self, other: WantedFacts) -> bool:
+    def covers(self, other: StatisticsRequest) -> bool:
         """Return whether statistics for this request include all that `other` requests."""
         return set(other.columns) <= set(self.columns) and self.bloom >= other.bloom and self.keys >= other.keys
 
 
-NO_FACTS = WantedFacts()
+NO_FACTS = StatisticsRequest()

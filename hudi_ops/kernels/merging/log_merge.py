@@ -72,7 +72,7 @@ class LogEntries:
         )
 
 
-class Meeting:
+class LogBaseJoin:
     """Join of log entries with each other and with the base rows, which come in runs.
 
     The outcome is known after the last run. Base rows are looked up in a hash table of the entries, never sorted or grouped.

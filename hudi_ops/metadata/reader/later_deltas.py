@@ -30,7 +30,7 @@ _COMPARED = (MetadataPartition.FILES, MetadataPartition.RECORD_INDEX)
 """Partitions whose records merge several writes: of a file, or its filter, only one write tells."""
 
 
-def overtaking(time: str, own: Timeline, state: TableState) -> list[Instant]:
+def later_deltas(time: str, own: Timeline, state: TableState) -> list[Instant]:
     """Return completed deltas of later requests, oldest first.
 
     Args:

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hudi_ops.files.statistics.statistics import FileFacts
+from hudi_ops.files.statistics.statistics import FileStatistics
 from hudi_ops.formats.avro.encode import encode_column
 from hudi_ops.metadata.records.keys import bloom_filter_key
 from hudi_ops.metadata.records.partitions import MetadataPartition
@@ -23,15 +23,15 @@ FILTER_TYPE: Final = "DYNAMIC_V0"
 """Type code of filters whose footer names none."""
 
 
-def bloom_filter_records(facts: Sequence[FileFacts], instant: str, *, version: int) -> Records:
+def bloom_filter_records(statistics: Sequence[FileStatistics], instant: str, *, version: int) -> Records:
     """Return records of those base files that have a filter.
 
     Args:
-        facts: of new files.
+        statistics: of new files.
         instant: request time of the action that wrote them.
         version: of the table.
     """
-    filtered = [each for each in facts if each.bloom is not None and not each.is_log]
+    filtered = [each for each in statistics if each.bloom is not None and not each.is_log]
     texts = pa.array([each.bloom.encode() for each in filtered if each.bloom is not None], pa.binary())
     keys = pa.array([bloom_filter_key(each.partition_path, each.name) for each in filtered], pa.string())
     count = len(filtered)

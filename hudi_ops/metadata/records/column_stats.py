@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hudi_ops.errors import Unsupported
-from hudi_ops.files.statistics.statistics import ColumnRange, FileFacts
+from hudi_ops.files.statistics.statistics import ColumnRange, FileStatistics
 from hudi_ops.formats.avro.encode import Piece, encode_column, join
 from hudi_ops.formats.avro.nodes import Node
 from hudi_ops.formats.avro.varints import pieces, varint_rows, zigzag
@@ -58,24 +58,28 @@ class Ranges:
     counts: Sequence[Longs]
 
 
-def column_stats_records(facts: Sequence[FileFacts], *, version: int, index_version: int | None = None) -> Records:
+def column_stats_records(
+    statistics: Sequence[FileStatistics], *, version: int, index_version: int | None = None
+) -> Records:
     """Return records of all ranges of these files.
 
     A column without a range has no record, and Apache Hudi then takes it for one of nulls as soon as a filter reads another
     column, too: `stat_values.widest` gives bounds that are safe.
 
     Args:
-        facts: of new files.
+        statistics: of new files.
         version: of the table.
         index_version: of the index definition; None: that of a new table of this version.
 
     Raises:
         Unsupported: a range in a type that has no bounds in a metadata table.
     """
-    found = [each for fact in facts for each in fact.ranges]
-    owner = np.repeat(np.arange(len(facts)), [len(fact.ranges) for fact in facts])
-    ranges = ranges_of(found, [fact.name for fact in facts], owner, index_version or default_index_version(version))
-    rest = pa.array([bloom_filter_key(fact.partition_path, fact.name) for fact in facts], pa.string())
+    found = [each for stat in statistics for each in stat.ranges]
+    owner = np.repeat(np.arange(len(statistics)), [len(stat.ranges) for stat in statistics])
+    ranges = ranges_of(
+        found, [stat.name for stat in statistics], owner, index_version or default_index_version(version)
+    )
+    rest = pa.array([bloom_filter_key(stat.partition_path, stat.name) for stat in statistics], pa.string())
     keys = product_keys(ranges.columns, rest, pa.array(ranges.column_at), pa.array(owner))
     return sorted_records(_STATS, keys, range_values(_STATS, ranges, is_tight=False, version=version), version=version)
 

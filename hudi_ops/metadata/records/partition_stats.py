@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from hudi_ops.files.statistics.statistics import ColumnRange, FileFacts
+from hudi_ops.files.statistics.statistics import ColumnRange, FileStatistics
 from hudi_ops.metadata.prune.grouped_bounds import Longs, greatest_of, least_of
 from hudi_ops.metadata.records.column_stats import Ranges, default_index_version, kind_of, range_values
 from hudi_ops.metadata.records.keys import partition_hash, partition_stats_key, product_keys
@@ -23,7 +23,7 @@ _STATS: Final = MetadataPartition.PARTITION_STATS
 
 
 def partition_stats_records(
-    facts: Sequence[FileFacts],
+    statistics: Sequence[FileStatistics],
     *,
     version: int,
     tight: bool,
@@ -33,9 +33,9 @@ def partition_stats_records(
     """Return records of the partitions of these files.
 
     Args:
-        facts: of new files, or of all visible files.
+        statistics: of new files, or of all visible files.
         version: of the table.
-        tight: whether `facts` are all files of their partitions, so that the ranges replace others; else these widen.
+        tight: whether `statistics` are all files of their partitions, so that the ranges replace others; else these widen.
         columns: with statistics, and their types. If one file of a partition lacks the range of one, its bounds exclude
             nothing, since Apache Hudi skips a partition without a record; None: columns are those with ranges.
         index_version: of the index definition; None: that of a new table of this version.
@@ -43,13 +43,13 @@ def partition_stats_records(
     Raises:
         Unsupported: a range in a type that has no bounds in a metadata table.
     """
-    given = facts if columns is None else [_completed(each, columns) for each in facts]
-    found = [each for fact in given for each in fact.ranges]
-    partitions = {path: at for at, path in enumerate(dict.fromkeys(fact.partition_path for fact in given))}
+    given = statistics if columns is None else [_completed(each, columns) for each in statistics]
+    found = [each for stat in given for each in stat.ranges]
+    partitions = {path: at for at, path in enumerate(dict.fromkeys(stat.partition_path for stat in given))}
     names = {name: at for at, name in enumerate(dict.fromkeys(each.column for each in found))}
     partition_at = np.repeat(
-        np.fromiter((partitions[fact.partition_path] for fact in given), np.int64, len(given)),
-        [len(fact.ranges) for fact in given],
+        np.fromiter((partitions[stat.partition_path] for stat in given), np.int64, len(given)),
+        [len(stat.ranges) for stat in given],
     )
     column_at = np.fromiter((names[each.column] for each in found), np.int64, len(found))
     pairs, group = np.unique(column_at * len(partitions) + partition_at, return_inverse=True)
@@ -74,13 +74,13 @@ def removed_partitions(paths: Iterable[str], columns: Sequence[str], *, version:
     return deletes_only(_STATS, gone, version=version)
 
 
-def _completed(fact: FileFacts, columns: Mapping[str, pa.DataType]) -> FileFacts:
-    held = {each.column: each for each in fact.ranges}
+def _completed(stat: FileStatistics, columns: Mapping[str, pa.DataType]) -> FileStatistics:
+    held = {each.column: each for each in stat.ranges}
     if held.keys() == columns.keys():
-        return fact
+        return stat
     # One null of two values: neither IS NULL nor IS NOT NULL may exclude it.
     ranges = tuple(held.get(name) or ColumnRange(name, *widest(kind), 1, 2) for name, kind in columns.items())
-    return FileFacts(fact.path, fact.partition_path, fact.file_id, fact.size_bytes, fact.is_log, ranges)
+    return FileStatistics(stat.path, stat.partition_path, stat.file_id, stat.size_bytes, stat.is_log, ranges)
 
 
 def _grouped(

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from hudi_ops.files.statistics.statistics import FileFacts
+from hudi_ops.files.statistics.statistics import FileStatistics
 from hudi_ops.formats.avro.encode import encode_column
 from hudi_ops.formats.large_arrays import joined, narrowed
 from hudi_ops.metadata.records.partitions import MetadataPartition
@@ -28,7 +28,7 @@ _NO_INDEX: Final = -1
 
 
 def record_index_records(
-    facts: Sequence[FileFacts],
+    statistics: Sequence[FileStatistics],
     instant_ms: int,
     *,
     version: int,
@@ -37,23 +37,23 @@ def record_index_records(
 ) -> Records:
     """Return records of the keys that these files added, and deletes of removed ones.
 
-    A key that one file removes and another adds has moved, and is added. Of two files that add it, the later one in `facts`
+    A key that one file removes and another adds has moved, and is added. Of two files that add it, the later one in `statistics`
     wins. A key that a base file removes was in its group. The location of a key that a log file deletes is known only if the
     record index led there: else the key may live elsewhere, and a missing record loses the row, while a superfluous one costs
     only a useless look-up.
 
     Args:
-        facts: of new files, those with keys.
+        statistics: of new files, those with keys.
         instant_ms: request time of the action, in milliseconds since 1970.
         version: of the table.
         hidden: keys of file groups that the action hides.
         are_located: the record index is the table's index, so that deletes went to the group that it names.
     """
-    adding = [each for each in facts if each.added is not None and len(each.added)]
+    adding = [each for each in statistics if each.added is not None and len(each.added)]
     values = location_values([(each.partition_path, each.file_id, instant_ms) for each in adding], version=version)
     lengths = [len(each.added) for each in adding if each.added is not None]
     keys = joined([each.added for each in adding if each.added is not None], pa.string())
-    removed = [each.removed for each in facts if each.removed is not None and (are_located or not each.is_log)]
+    removed = [each.removed for each in statistics if each.removed is not None and (are_located or not each.is_log)]
     gone = joined([*removed, hidden] if hidden is not None else removed, pa.string())
     return sorted_records(_RECORD_INDEX, keys, repeated(values, lengths), gone, version=version)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hudi_ops.files.statistics.statistics import FileFacts
+from hudi_ops.files.statistics.statistics import FileStatistics
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.metadata.definitions import Statistics
 from hudi_ops.metadata.reader.merge import merge
@@ -56,7 +56,7 @@ class Building:
         self,
         partition: MetadataPartition,
         files: Mapping[str, Mapping[str, int]],
-        facts: Sequence[FileFacts],
+        statistics: Sequence[FileStatistics],
         keys: Sequence[KeysAt],
     ) -> Records:
         """Return the complete records of a partition.
@@ -64,20 +64,20 @@ class Building:
         Args:
             partition: which one.
             files: sizes by name by partition path.
-            facts: of all files that readers see.
+            statistics: of all files that readers see.
             keys: of all slices.
         """
         if partition is MetadataPartition.FILES:
             return listing_records(files, version=self.version)
         if partition is MetadataPartition.RECORD_INDEX:
             return located(keys, pa.array([], pa.string()), version=self.version)
-        return self._of_facts(partition, facts, tight=True)
+        return self._of_statistics(partition, statistics, tight=True)
 
     def changed(
         self,
         partition: MetadataPartition,
         files: Mapping[str, FileChanges],
-        facts: Sequence[FileFacts],
+        statistics: Sequence[FileStatistics],
         keys: Sequence[KeysAt],
         gone: pa.Array,
     ) -> Records:
@@ -86,7 +86,7 @@ class Building:
         Args:
             partition: which one.
             files: added and removed files.
-            facts: of files that readers see since.
+            statistics: of files that readers see since.
             keys: new or moved keys.
             gone: keys that the table does not hold any more.
         """
@@ -94,7 +94,7 @@ class Building:
             return files_records(files, version=self.version)
         if partition is MetadataPartition.RECORD_INDEX:
             return located(keys, gone, version=self.version)
-        made = self._of_facts(partition, facts, tight=False)
+        made = self._of_statistics(partition, statistics, tight=False)
         removed = [(path, name) for path, change in files.items() for name in change.removed]
         if partition is MetadataPartition.COLUMN_STATS and removed:
             return merge(
@@ -104,15 +104,21 @@ class Building:
             return merge(removed_filters(removed, version=self.version), made, version=self.version)
         return made
 
-    def _of_facts(self, partition: MetadataPartition, facts: Sequence[FileFacts], *, tight: bool) -> Records:
+    def _of_statistics(
+        self, partition: MetadataPartition, statistics: Sequence[FileStatistics], *, tight: bool
+    ) -> Records:
         index_version = self.statistics.index_version
         if partition is MetadataPartition.COLUMN_STATS:
-            return column_stats_records(facts, version=self.version, index_version=index_version)
+            return column_stats_records(statistics, version=self.version, index_version=index_version)
         if partition is MetadataPartition.PARTITION_STATS:
             return partition_stats_records(
-                facts, version=self.version, tight=tight, columns=self.statistics.types, index_version=index_version
+                statistics,
+                version=self.version,
+                tight=tight,
+                columns=self.statistics.types,
+                index_version=index_version,
             )
-        return bloom_filter_records(facts, self.instant, version=self.version)
+        return bloom_filter_records(statistics, self.instant, version=self.version)
 
 
 def groups_of(partition: MetadataPartition, records: int) -> int:

@@ -20,8 +20,8 @@ from hudi_ops.files.base.output import BaseFileOutput
 from hudi_ops.files.base.writer import ROW_GROUP_BYTES, BaseFileWriter, ReplacedFile
 from hudi_ops.files.names import base_file_name
 from hudi_ops.files.slice.slice_scan import MergeCounts, SliceScan, SliceTask
-from hudi_ops.files.statistics.collect import facts_of_base
-from hudi_ops.files.statistics.statistics import NO_FACTS, FileFacts, WantedFacts
+from hudi_ops.files.statistics.collect import statistics_of_base
+from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
 from hudi_ops.kernels.meta_columns import with_file_name
 from hudi_ops.services.base.merging import merging_of
 from hudi_ops.services.base.service import Run
@@ -59,7 +59,7 @@ class CompactTask:
     streaming: bool
     memory_bytes: int
     settings: WriterSettings = field(default_factory=WriterSettings)
-    wanted: WantedFacts = NO_FACTS
+    wanted: StatisticsRequest = NO_FACTS
 
     @property
     def bytes_in(self) -> int:
@@ -81,7 +81,7 @@ class CompactedSlice:
     stat: WriteStat
     counts: MergeCounts
     streamed: bool
-    facts: FileFacts | None = None
+    facts: FileStatistics | None = None
 
 
 def tasks_of(run: Run[CompactionPlan, PlanInputs, CompactTask, CompactedSlice]) -> list[CompactTask]:
@@ -137,7 +137,7 @@ def compact_slice(task: CompactTask) -> CompactedSlice:
         rows = _named(task, scan.table())
         body = _encoded(task, rows, scan.counts)
         task.output.put(body)
-        facts = facts_of_base(path, body, task.stored, task.wanted, rows=rows)
+        facts = statistics_of_base(path, body, task.stored, task.wanted, rows=rows)
         return CompactedSlice(_stat(task, rows.num_rows, body.size, scan.counts), scan.counts, streaming, facts)
     replaced = ReplacedFile()
     if task.source.base is not None:
@@ -155,7 +155,7 @@ def compact_slice(task: CompactTask) -> CompactedSlice:
             writer.write(_named(task, pa.Table.from_batches([batch])))
         body = writer.finish()
         task.output.put(body)
-        facts = facts_of_base(path, body, task.stored, task.wanted)
+        facts = statistics_of_base(path, body, task.stored, task.wanted)
         return CompactedSlice(_stat(task, writer.rows, body.size, scan.counts), scan.counts, streaming, facts)
 
 

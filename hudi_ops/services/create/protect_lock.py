@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hudi_ops.commit.session import Session
-from hudi_ops.concurrency.foreign.foreign_writers import is_shared_with_strangers
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
 from hudi_ops.concurrency.lock.locks import Guarded, lock_of_table
 from hudi_ops.errors import InvalidRequest, Unsupported
 
@@ -32,7 +32,7 @@ def protect_lock(session: Session) -> str:
             next_step="declare `lock: zookeeper://…` in tables.yaml",
         )
     state = session.loader.load()
-    if not lock.shares_credentials and is_shared_with_strangers(session.ctx.storage, session.commits, state):
+    if not lock.shares_credentials and has_foreign_writers(session.ctx.storage, session.commits, state):
         raise InvalidRequest(
             "writers of Apache Hudi share this table: without our credentials they could not take its lock any more",
             table=state.config.name,

@@ -12,8 +12,8 @@ from hudi_ops.commit.session import Session
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.files.slice.slice_keys import keys_of_slice
-from hudi_ops.files.statistics.collect import FactsTask, facts_of_file
-from hudi_ops.files.statistics.statistics import FileFacts, WantedFacts
+from hudi_ops.files.statistics.collect import FileStatisticsTask, statistics_of_file
+from hudi_ops.files.statistics.statistics import FileStatistics, StatisticsRequest
 from hudi_ops.formats.large_arrays import joined
 from hudi_ops.index.doubled_keys import count_doubled, key_tasks
 from hudi_ops.index.simple_bucket import computed_keys
@@ -78,20 +78,20 @@ class FactReader:
         self._progress = progress
         self._schema = schema
         self._stored = stored_schema(schema, state.config.populate_meta_fields)
-        self._wanted = WantedFacts(
+        self._wanted = StatisticsRequest(
             statistics.columns if _WITH_RANGES & set(partitions) else (),
             bloom=MetadataPartition.BLOOM_FILTERS in partitions,
         )
         self._wants_keys = MetadataPartition.RECORD_INDEX in partitions
         self._keys: dict[Group, pa.Array] = {}
 
-    def facts(self, files: Sequence[DataFile]) -> list[FileFacts]:
+    def facts(self, files: Sequence[DataFile]) -> list[FileStatistics]:
         """Facts of files, where any are wanted."""
         if not self._wanted:
             return []
-        template = FactsTask(self._session.ctx.storage, "", 0, self._stored, self._wanted)
+        template = FileStatisticsTask(self._session.ctx.storage, "", 0, self._stored, self._wanted)
         tasks = [replace(template, path=file.path, size_bytes=file.size_bytes) for file in files if not file.is_cdc]
-        return self._map("files", facts_of_file, tasks)
+        return self._map("files", statistics_of_file, tasks)
 
     def located(self, slices: Sequence[Slice]) -> list[KeysAt]:
         """The keys of slices, where they are wanted, by the time of the slices; they are kept, to be compared with later ones."""

@@ -27,7 +27,7 @@ from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.concurrency.markers import marker_path
 from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Conflict, InvalidRequest, Unsupported
-from hudi_ops.files.statistics.statistics import NO_FACTS, WantedFacts
+from hudi_ops.files.statistics.statistics import NO_FACTS, StatisticsRequest
 from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.kernels.merging.merge import Operation, Ordering
 from hudi_ops.metadata.records.partitions import MetadataPartition
@@ -218,7 +218,7 @@ def _group_tasks(
     batch: Batch,
     schema: pa.Schema,
     routes: Routes,
-    wanted: WantedFacts,
+    wanted: StatisticsRequest,
 ) -> list[BucketTask]:
     """One task a file group, upon the slices that are visible in the state the attempt began from."""
     state = attempt.begun
@@ -234,7 +234,7 @@ def _group_tasks(
 
 
 def _bucket_template(
-    session: Session, state: TableState, schema: pa.Schema, wanted: WantedFacts = NO_FACTS
+    session: Session, state: TableState, schema: pa.Schema, wanted: StatisticsRequest = NO_FACTS
 ) -> BucketTask:
     """What the tasks of all buckets share."""
     merging = merging_of(state, schema) if state.config.table_type == "MERGE_ON_READ" else None

@@ -63,7 +63,7 @@ def next_after(times: frozenset[str], now_ms: int, table: str, zone: str, *, fol
     return instant_of_ms(ms_of_instant(newest) + 1)
 
 
-def refuse_future_beside_strangers(times: frozenset[str], now_ms: int, table: str, zone: str) -> None:
+def refuse_future_beside_foreign_writers(times: frozenset[str], now_ms: int, table: str, zone: str) -> None:
     """Refuse to follow an instant in the future on a table with foreign writers.
 
     Apache Hudi's writers take the present time, which would be below ours.

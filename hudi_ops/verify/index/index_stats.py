@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.files.statistics.column_ranges import merged_range
-from hudi_ops.files.statistics.statistics import ColumnRange, FileFacts
+from hudi_ops.files.statistics.statistics import ColumnRange, FileStatistics
 from hudi_ops.metadata.records.bloom_filters import decoded_filters
 from hudi_ops.metadata.records.keys import bloom_filter_key, column_stats_key, partition_name, partition_stats_key
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition
@@ -42,7 +42,7 @@ def check_column_stats(subject: IndexSubject, findings: Findings) -> None:
 def check_partition_stats(subject: IndexSubject, findings: Findings) -> None:
     """Each range of each partition: that of all its files that readers see, or of those in the sample."""
     parts: dict[tuple[str, str], list[ColumnRange]] = {}
-    some: dict[str, FileFacts] = {}
+    some: dict[str, FileStatistics] = {}
     for fact in subject.facts:
         some[fact.partition_path] = fact
         for each in fact.ranges:
@@ -78,7 +78,7 @@ def check_bloom_filters(subject: IndexSubject, findings: Findings) -> None:
 def _check_ranges(
     subject: IndexSubject,
     partition: MetadataPartition,
-    wanted: Mapping[str, tuple[FileFacts, ColumnRange]],
+    wanted: Mapping[str, tuple[FileStatistics, ColumnRange]],
     findings: Findings,
 ) -> None:
     found = Differences(findings, partition)
@@ -114,7 +114,11 @@ def _written(end: object) -> object:
 
 
 def _check_range(
-    partition: MetadataPartition, fact: FileFacts, each: ColumnRange, held: Mapping[str, object], found: Differences
+    partition: MetadataPartition,
+    fact: FileStatistics,
+    each: ColumnRange,
+    held: Mapping[str, object],
+    found: Differences,
 ) -> None:
     least, greatest = (_written(end[0].as_py()) for end in (each.least, each.greatest))
     said = f"[{held['least']!r}, {held['greatest']!r}]"
@@ -173,7 +177,7 @@ def _records(subject: IndexSubject, partition: MetadataPartition, keys: Sequence
     return Records(partition, records.keys.take(places), records.values.take(places), none, records.schema)
 
 
-def _name_of(partition: MetadataPartition, fact: FileFacts) -> str:
+def _name_of(partition: MetadataPartition, fact: FileStatistics) -> str:
     return fact.name if partition is _COLUMNS else partition_name(fact.partition_path)
 
 

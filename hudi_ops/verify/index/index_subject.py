@@ -16,8 +16,8 @@ from hudi_ops.errors import HudiOpsError, Unavailable
 from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.slice.slice_keys import keys_of_slice
-from hudi_ops.files.statistics.collect import FactsTask, facts_of_file
-from hudi_ops.files.statistics.statistics import FileFacts, WantedFacts
+from hudi_ops.files.statistics.collect import FileStatisticsTask, statistics_of_file
+from hudi_ops.files.statistics.statistics import FileStatistics, StatisticsRequest
 from hudi_ops.index.doubled_keys import key_tasks
 from hudi_ops.metadata.definitions import statistics_of
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
@@ -143,17 +143,17 @@ class IndexSubject:
         return statistics_of(self.schema, self.table.config, load_index_definitions(self.table.storage)).columns
 
     @cached_property
-    def facts(self) -> Sequence[FileFacts]:
+    def facts(self) -> Sequence[FileStatistics]:
         """Of all files of the sampled slices, as they are: ranges and filters, where the metadata table says such things."""
         stats = {MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS} & set(self.named)
-        wanted = WantedFacts(self.columns if stats else (), bloom=MetadataPartition.BLOOM_FILTERS in self.named)
+        wanted = StatisticsRequest(self.columns if stats else (), bloom=MetadataPartition.BLOOM_FILTERS in self.named)
         if not wanted:
             return ()
-        template = FactsTask(self.table.storage, "", 0, self.stored_schema, wanted)
+        template = FileStatisticsTask(self.table.storage, "", 0, self.stored_schema, wanted)
         files = [file for one in self.sampled for file in files_of(one)]
         tasks = [replace(template, path=file.path, size_bytes=file.size_bytes) for file in files]
         with reading_data():
-            return self.table.engine.map(facts_of_file, tasks)
+            return self.table.engine.map(statistics_of_file, tasks)
 
     def live_keys(self) -> Iterable[tuple[Slice, pa.Array]]:
         """Record keys of the sampled slices, a few slices at a time."""

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hudi_ops.files.statistics.collect import FactsTask, facts_of_file
+from hudi_ops.files.statistics.collect import FileStatisticsTask, statistics_of_file
 from hudi_ops.files.statistics.column_ranges import merged_range, ranges_of_base, ranges_of_rows
-from hudi_ops.files.statistics.statistics import ColumnRange, WantedFacts
+from hudi_ops.files.statistics.statistics import ColumnRange, StatisticsRequest
 from hudi_ops.storage.local import LocalStorage
 
 
@@ -151,11 +151,15 @@ def test_counts_and_sizes_are_apache_hudis(name: str, hudi_fixtures) -> None:
     (path,) = root.rglob(name)
     schema = pa.schema([("amount", pa.decimal128(15, 2)), ("merchant_name", pa.string()), ("currency", pa.string())])
     columns = THEIRS[name]
-    task = FactsTask(
-        LocalStorage(str(root)), str(path.relative_to(root)), path.stat().st_size, schema, WantedFacts(tuple(columns))
+    task = FileStatisticsTask(
+        LocalStorage(str(root)),
+        str(path.relative_to(root)),
+        path.stat().st_size,
+        schema,
+        StatisticsRequest(tuple(columns)),
     )
     found = {
         one.column: (one.values, one.nulls, one.size, one.uncompressed_size, *told(one)[:2])
-        for one in facts_of_file(task).ranges
+        for one in statistics_of_file(task).ranges
     }
     assert found == columns

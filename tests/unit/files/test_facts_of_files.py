@@ -14,8 +14,8 @@ from hudi_ops.files.base.base_file import WriterSettings, encode_base_file, stor
 from hudi_ops.files.log.log_file import encode_log_file
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.slice.slice_keys import SliceKeysTask, keys_of_slice
-from hudi_ops.files.statistics.collect import FactsTask, facts_of_file
-from hudi_ops.files.statistics.statistics import FileFacts, WantedFacts
+from hudi_ops.files.statistics.collect import FileStatisticsTask, statistics_of_file
+from hudi_ops.files.statistics.statistics import FileStatistics, StatisticsRequest
 from hudi_ops.formats.log.deletes import Deletes
 from hudi_ops.kernels.merging.merge import Ordering
 from hudi_ops.storage.memory import MemoryStorage
@@ -25,7 +25,7 @@ STORED = with_meta(SCHEMA)
 LOG, BASE = "p/.f-0_20300101000000001.log.1_0-0-0", "p/f-0_0-0-0_20300101000000001.parquet"
 KEYED = pa.schema([pa.field(RECORD_KEY, pa.string())])
 RULES = MergeRules("t", Ordering.EVENT_TIME, SCHEMA.field("ts"), None, KEYED, pa.schema([]), None)
-EVERYTHING = WantedFacts(columns=("ts",), bloom=True, keys=True)
+EVERYTHING = StatisticsRequest(columns=("ts",), bloom=True, keys=True)
 
 
 def rows(ids: str, times: Sequence[int]) -> pa.Table:
@@ -47,10 +47,12 @@ def block(data: pa.Table | None, *deletes: Deletes, data_format: Literal["avro",
     return bytes(body)
 
 
-def facts(path: str, body: bytes, wanted: WantedFacts = EVERYTHING, rules: MergeRules | None = RULES) -> FileFacts:
+def facts(
+    path: str, body: bytes, wanted: StatisticsRequest = EVERYTHING, rules: MergeRules | None = RULES
+) -> FileStatistics:
     storage = MemoryStorage()
     storage.put(path, body)
-    return facts_of_file(FactsTask(storage, path, len(body), STORED, wanted, rules=rules))
+    return statistics_of_file(FileStatisticsTask(storage, path, len(body), STORED, wanted, rules=rules))
 
 
 def deletes(ids: str, ordering: pa.Array | None = None) -> Deletes:
@@ -92,22 +94,22 @@ def test_a_base_file_says_nothing_of_what_was_there_before() -> None:
 
 @pytest.mark.parametrize("data_format", ["avro", "parquet"])
 def test_values_that_do_not_fit_the_table_are_refused(data_format: Literal["avro", "parquet"]) -> None:
-    body, wanted = block(rows("a", [1]), data_format=data_format), WantedFacts(columns=("id",))
+    body, wanted = block(rows("a", [1]), data_format=data_format), StatisticsRequest(columns=("id",))
     changed = pa.schema([("id", pa.int64())])
     for path, content in ((LOG, body), (BASE, bytes(encode_base_file(rows("a", [1]), "t", WriterSettings())))):
         storage = MemoryStorage()
         storage.put(path, content)
         with pytest.raises(Corrupt, match="p/"):
-            facts_of_file(FactsTask(storage, path, len(content), changed, wanted))
+            statistics_of_file(FileStatisticsTask(storage, path, len(content), changed, wanted))
 
 
 def test_a_parquet_block_is_told_by_its_footer() -> None:
     """Of columns that footers tell all of, no page is read."""
     body = bytearray(block(rows("ab", [1, 2]), data_format="parquet"))
-    whole = facts(LOG, bytes(body), WantedFacts(columns=("ts",)))
+    whole = facts(LOG, bytes(body), StatisticsRequest(columns=("ts",)))
     begin = body.index(b"PAR1") + 4
     body[begin : begin + 40] = bytes(40)
-    assert facts(LOG, bytes(body), WantedFacts(columns=("ts",))).ranges == whole.ranges
+    assert facts(LOG, bytes(body), StatisticsRequest(columns=("ts",))).ranges == whole.ranges
 
 
 def test_what_cannot_be_told_is_refused() -> None:
@@ -118,6 +120,6 @@ def test_what_cannot_be_told_is_refused() -> None:
     with pytest.raises(Corrupt):
         facts(BASE, b"no Parquet")
     with pytest.raises(NotFound):
-        facts_of_file(FactsTask(MemoryStorage(), BASE, 1, STORED, EVERYTHING))
+        statistics_of_file(FileStatisticsTask(MemoryStorage(), BASE, 1, STORED, EVERYTHING))
     with pytest.raises(Internal, match="without merge rules"):
         keys_of_slice(SliceKeysTask(MemoryStorage(), None, 0, STORED, logs=((LOG, 1),)))

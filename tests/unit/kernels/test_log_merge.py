@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Unsupported
-from hudi_ops.kernels.merging.log_merge import LogEntries, Meeting
+from hudi_ops.kernels.merging.log_merge import LogBaseJoin, LogEntries
 from hudi_ops.kernels.merging.merge import Ordering
 from hudi_ops.kernels.merging.ordering import ordering_of_deletes
 
@@ -33,7 +33,7 @@ def left(records: LogEntries, mode: Ordering) -> dict[str, int]:
     shown = LogEntries(
         records.keys, records.ordering, np.zeros(len(records), bool), records.of_delete_block, records.is_unconditional
     )
-    return {records.keys[place].as_py(): place for place in Meeting(shown, mode).taken().tolist()}
+    return {records.keys[place].as_py(): place for place in LogBaseJoin(shown, mode).taken().tolist()}
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_without_ordering_values_the_later_is_left() -> None:
 
 def test_nothing_is_left_of_no_records() -> None:
     nothing = LogEntries.joined([], pa.int64())
-    meeting = Meeting(nothing, EVENT)
+    meeting = LogBaseJoin(nothing, EVENT)
     meeting.add(pa.array(["a"]), pa.array([1]))
     assert (len(nothing), meeting.keep_base(), meeting.taken().tolist()) == (0, None, [])
 
 
-def met(records: LogEntries, base: Sequence[tuple[str, int | None]], mode: Ordering, runs: int = 1) -> Meeting:
-    meeting = Meeting(records, mode)
+def met(records: LogEntries, base: Sequence[tuple[str, int | None]], mode: Ordering, runs: int = 1) -> LogBaseJoin:
+    meeting = LogBaseJoin(records, mode)
     for part in np.array_split(np.arange(len(base)), runs):
         keys = pa.array([base[at][0] for at in part], pa.string())
         meeting.add(keys, pa.array([base[at][1] for at in part], pa.int64()))

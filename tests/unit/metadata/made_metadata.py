@@ -11,8 +11,8 @@ import pyarrow as pa
 from hudi_ops.config.table import METADATA_PARTITIONS, IndexKind, TableConfig, TableFacts
 from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.files.log.merge_rules import MergeRules
-from hudi_ops.files.statistics.collect import FactsTask, facts_of_file
-from hudi_ops.files.statistics.statistics import FileFacts, WantedFacts
+from hudi_ops.files.statistics.collect import FileStatisticsTask, statistics_of_file
+from hudi_ops.files.statistics.statistics import FileStatistics, StatisticsRequest
 from hudi_ops.formats.hfile.reader import write_hfile
 from hudi_ops.formats.log.hfile_blocks import encode_empty_init_log, encode_metadata_log
 from hudi_ops.metadata.indexed_columns import indexed_columns
@@ -130,17 +130,19 @@ def _records(storage: LocalStorage, opened: Opened, instant: Instant) -> Parts:
     }
 
 
-def _facts(storage: LocalStorage, opened: Opened, path: str, previous: str | None) -> FileFacts:
+def _facts(storage: LocalStorage, opened: Opened, path: str, previous: str | None) -> FileStatistics:
     config = opened.config
     plain = table_schema(config, opened.timeline, opened.commits)
     schema = stored_schema(plain, config.populate_meta_fields)
     info = storage.head(path)
     assert info is not None
     folder = path.rpartition("/")[0]
-    wanted = WantedFacts(_columns(config, schema), bloom=True, keys=True)
+    wanted = StatisticsRequest(_columns(config, schema), bloom=True, keys=True)
     before = f"{folder}/{previous}".lstrip("/") if previous and not path.rpartition("/")[2].startswith(".") else None
     rules = MergeRules.of(config, plain)
-    return facts_of_file(FactsTask(storage, path, info.size_bytes, schema, wanted, rules=rules, previous=before))
+    return statistics_of_file(
+        FileStatisticsTask(storage, path, info.size_bytes, schema, wanted, rules=rules, previous=before)
+    )
 
 
 def _columns(config: TableConfig, schema: pa.Schema) -> tuple[str, ...]:

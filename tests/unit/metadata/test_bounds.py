@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.config.table import TableConfig
-from hudi_ops.files.statistics.statistics import ColumnRange, FileFacts
+from hudi_ops.files.statistics.statistics import ColumnRange, FileStatistics
 from hudi_ops.kernels.condition import Condition, absent, both, compared, either, negated
 from hudi_ops.metadata.prune.bounds import possible_files, possible_partitions
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
@@ -41,8 +41,8 @@ def ranged(low: Any, high: Any, kind: pa.DataType, nulls: int = 0, values: int =
     return ColumnRange("x", pa.array([low], kind), pa.array([high], kind), nulls, values)
 
 
-def facts(of: DataFile, *ranges: ColumnRange) -> FileFacts:
-    return FileFacts(of.path, of.partition_path, of.file_id, of.size_bytes, of.is_log, ranges)
+def facts(of: DataFile, *ranges: ColumnRange) -> FileStatistics:
+    return FileStatistics(of.path, of.partition_path, of.file_id, of.size_bytes, of.is_log, ranges)
 
 
 def metadata_with(partition: MetadataPartition, *deltas: Records, version: int = 9) -> MetadataTable:
@@ -57,7 +57,7 @@ def metadata_with(partition: MetadataPartition, *deltas: Records, version: int =
     )
 
 
-def with_stats(*stats: FileFacts, version: int = 9) -> MetadataTable:
+def with_stats(*stats: FileStatistics, version: int = 9) -> MetadataTable:
     return metadata_with(MetadataPartition.COLUMN_STATS, column_stats_records(stats, version=version), version=version)
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.errors import Unsupported
-from hudi_ops.files.statistics.statistics import ColumnRange, FileFacts
+from hudi_ops.files.statistics.statistics import ColumnRange, FileStatistics
 from hudi_ops.metadata.reader.merge import merge
 from hudi_ops.metadata.records.column_stats import column_stats_records, removed_stats
 from hudi_ops.metadata.records.keys import column_stats_key
@@ -140,7 +140,7 @@ def test_our_ranges_have_the_bytes_of_apache_hudis(version: int) -> None:
             ends = [pa.array([end], _TYPES[column]) for end in ((min(held), max(held)) if held else (None, None))]
             sizes = [int(each[at]) for each in stored.counts[2:]]
             ranges.append(ColumnRange(column, *ends, 0, len(held), *sizes))
-        facts.append(FileFacts(f"{path}/{name}", path, "x", 1, name.startswith("."), tuple(ranges)))
+        facts.append(FileStatistics(f"{path}/{name}", path, "x", 1, name.startswith("."), tuple(ranges)))
     made = column_stats_records(facts, version=version)
     expected = dict(zip(records.keys.to_pylist(), records.values.to_pylist(), strict=True))
     ours = dict(zip(made.keys.to_pylist(), made.values.to_pylist(), strict=True))
@@ -239,8 +239,8 @@ def _range(column: str, kind: pa.DataType, least: Any, greatest: Any, nulls: int
     return ColumnRange(column, pa.array([least], kind), pa.array([greatest], kind), nulls, values)
 
 
-def _file(*ranges: ColumnRange) -> FileFacts:
-    return FileFacts("p/x_0-1-0_20200101000000000.parquet", "p", "x", 1, False, ranges)
+def _file(*ranges: ColumnRange) -> FileStatistics:
+    return FileStatistics("p/x_0-1-0_20200101000000000.parquet", "p", "x", 1, False, ranges)
 
 
 def _records(ranges: list[ColumnRange]) -> Records:

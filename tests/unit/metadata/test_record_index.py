@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops.files.names import bucket_file_id
-from hudi_ops.files.statistics.statistics import FileFacts
+from hudi_ops.files.statistics.statistics import FileStatistics
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.records.record_index import decoded_locations, location_values, record_index_records
 from hudi_ops.metadata.records.schema import record_schema
 from hudi_ops.metadata.records.values import types_and_fields
 
 
-def _facts(file_id: str, added: list[str], removed: list[str], path: str = "p") -> FileFacts:
-    return FileFacts(
+def _facts(file_id: str, added: list[str], removed: list[str], path: str = "p") -> FileStatistics:
+    return FileStatistics(
         f"{path}/x", path, file_id, 1, False, added=pa.array(added, pa.string()), removed=pa.array(removed, pa.string())
     )
 

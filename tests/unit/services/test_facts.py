@@ -18,8 +18,8 @@ from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.slice.slice_keys import SliceKeysTask, keys_of_slice
 from hudi_ops.files.slice.slice_scan import SliceTask
-from hudi_ops.files.statistics.collect import FactsTask, facts_of_file
-from hudi_ops.files.statistics.statistics import NO_FACTS, FileFacts, WantedFacts
+from hudi_ops.files.statistics.collect import FileStatisticsTask, statistics_of_file
+from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
 from hudi_ops.kernels.keys.keys import KeySpec
 from hudi_ops.kernels.merging.merge import Operation, Ordering
 from hudi_ops.services.compaction.inputs import SliceInput
@@ -41,7 +41,7 @@ SCHEMA = pa.schema([
     (IS_DELETED, pa.bool_()),
 ])
 COLUMNS = (*META_COLUMNS[:1], RECORD_KEY, "ts", "price", "city", "at", "where.x", "where.note", IS_DELETED, "nobody")
-EVERYTHING = WantedFacts(columns=COLUMNS, bloom=True, keys=True)
+EVERYTHING = StatisticsRequest(columns=COLUMNS, bloom=True, keys=True)
 FILE_ID = "00000000-0000-0000-0000-000000000000-0"
 KEYS = KeySpec(("id",), encode_names=False)
 LONG = "long " * 2000
@@ -116,7 +116,7 @@ class Group:
                 self.base, self.logs = file, ()
         return result
 
-    def compact(self, *, streaming: bool) -> FileFacts:
+    def compact(self, *, streaming: bool) -> FileStatistics:
         self.number += 1
         stored, base = self.task.stored, self.base
         names = tuple(name for name in stored.names if name != "_hoodie_file_name")
@@ -147,14 +147,14 @@ class Group:
         assert facts is not None
         return facts
 
-    def read_back(self, facts: FileFacts, previous: DataFile | None = None) -> FileFacts:
-        return facts_of_file(self.facts_task(facts, previous))
+    def read_back(self, facts: FileStatistics, previous: DataFile | None = None) -> FileStatistics:
+        return statistics_of_file(self.facts_task(facts, previous))
 
-    def facts_task(self, facts: FileFacts, previous: DataFile | None = None) -> FactsTask:
+    def facts_task(self, facts: FileStatistics, previous: DataFile | None = None) -> FileStatisticsTask:
         wanted = EVERYTHING if facts.added is not None else replace(EVERYTHING, keys=False)
         info = self.storage.head(facts.path)
         assert info is not None
-        return FactsTask(
+        return FileStatisticsTask(
             storage=self.storage,
             path=facts.path,
             size_bytes=info.size_bytes,
@@ -177,7 +177,7 @@ class Group:
         )
 
 
-def told(facts: FileFacts | None) -> tuple[Any, ...]:
+def told(facts: FileStatistics | None) -> tuple[Any, ...]:
     """All of it, as values that compare as they print: NaN is NaN."""
     assert facts is not None
     ranges = [
@@ -310,8 +310,8 @@ def test_tasks_and_facts_travel_to_executors_and_back(tmp_path: Path) -> None:
     group.write(rows("abc"))
     facts = group.write(rows("bx", 2)).facts
     assert facts is not None
-    task: FactsTask = pickle.loads(pickle.dumps(group.facts_task(facts)))
-    assert told(pickle.loads(pickle.dumps(facts_of_file(task)))) == told(facts)
+    task: FileStatisticsTask = pickle.loads(pickle.dumps(group.facts_task(facts)))
+    assert told(pickle.loads(pickle.dumps(statistics_of_file(task)))) == told(facts)
     keys: SliceKeysTask = pickle.loads(pickle.dumps(group.keys_task()))
     assert sorted(keys_of_slice(keys).to_pylist()) == list("abcx")
 
@@ -329,7 +329,7 @@ def test_nothing_is_told_that_nobody_wants() -> None:
     group = Group("avro")
     assert group.write(rows("ab"), wanted=NO_FACTS).facts is None
     assert group.write(rows("ab", 2), wanted=NO_FACTS).facts is None
-    some = group.write(rows("ab", 3), wanted=WantedFacts(columns=("ts",))).facts
+    some = group.write(rows("ab", 3), wanted=StatisticsRequest(columns=("ts",))).facts
     assert some is not None
     assert ([one.column for one in some.ranges], some.added, some.removed) == (["ts"], None, None)
 

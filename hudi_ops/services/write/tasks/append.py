@@ -19,7 +19,7 @@ from hudi_ops.files.base.base_file import BaseFileReader, stored_avro_schema
 from hudi_ops.files.log.entries import entries_as_written
 from hudi_ops.files.log.log_file import encode_log_file
 from hudi_ops.files.names import data_path, log_file_name
-from hudi_ops.files.statistics.collect import facts_of_log
+from hudi_ops.files.statistics.collect import statistics_of_log
 from hudi_ops.formats.log.deletes import Deletes
 from hudi_ops.kernels.keys.hashing import group_hash
 from hudi_ops.kernels.merging.log_merge import LogEntries
@@ -104,7 +104,7 @@ def _append_and_write(task: BucketTask, incoming: pa.Table) -> BucketResult:
     known_new = count if task.operation is Operation.INSERT else 0
     result = BucketResult(None, known_new, 0, 0, 0, logged=count + removed - known_new)
     entries = _entries(task, data, column_of(rows, RECORD_KEY), deletes) if task.wanted.keys else []
-    facts = facts_of_log(path, body, task.stored, task.wanted, data, entries)
+    facts = statistics_of_log(path, body, task.stored, task.wanted, data, entries)
     return replace(result, stat=_stat(task, path, count, removed, body.size), facts=facts)
 
 

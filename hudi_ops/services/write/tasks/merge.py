@@ -19,8 +19,8 @@ from hudi_ops.files.base.repeated_columns import concat_rows, decoded
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.names import base_file_name
-from hudi_ops.files.statistics.collect import facts_of_base
-from hudi_ops.files.statistics.statistics import NO_FACTS, FileFacts, WantedFacts
+from hudi_ops.files.statistics.collect import statistics_of_base
+from hudi_ops.files.statistics.statistics import NO_FACTS, FileStatistics, StatisticsRequest
 from hudi_ops.kernels.keys.hashing import group_hash
 from hudi_ops.kernels.keys.keys import KeySpec, record_keys
 from hudi_ops.kernels.merging.merge import MergePlan, Operation, Ordering, combine, plan_append, plan_merge
@@ -60,7 +60,7 @@ class BucketTask:
     logs: tuple[DataFile, ...] = ()
     log_format: LogFormat | None = None
     merging: tuple[MergeRules, BlockInstants] | None = None
-    wanted: WantedFacts = NO_FACTS
+    wanted: StatisticsRequest = NO_FACTS
     chunks: str = ""
 
     @property
@@ -92,7 +92,7 @@ class BucketResult:
     deleted: int
     ignored: int
     logged: int = 0
-    facts: FileFacts | None = None
+    facts: FileStatistics | None = None
 
 
 def merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
@@ -146,7 +146,7 @@ def _merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
         body = encode_base_file(rows, task.table_name, task.settings, previous=previous)
     output = BaseFileOutput(task.storage, task.instant, task.partition_path, task.file_id, name, task.base)
     output.put(body)
-    facts = facts_of_base(output.path, body, task.stored, task.wanted, rows=rows, added=added, removed=removed)
+    facts = statistics_of_base(output.path, body, task.stored, task.wanted, rows=rows, added=added, removed=removed)
     stat = output.stat(rows.num_rows, body.size, inserted=plan.inserted, updated=plan.updated, deleted=plan.deleted)
     return replace(result, stat=stat, facts=facts)
 
