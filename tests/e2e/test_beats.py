@@ -116,7 +116,7 @@ def test_it_learns_nothing_of_ours_before_the_first_beat_is_due(ctx: TableContex
     with beats.every(30, renewal_of(ctx)):
         pid = beats.process_id
         assert pid is not None
-        eventually(lambda: "beater.py" in Path(f"/proc/{pid}/cmdline").read_text())
+        eventually(lambda: "heartbeat_process.py" in Path(f"/proc/{pid}/cmdline").read_text())
         eventually(lambda: ignores_interrupts(pid), "the end of its start")
         assert "arrow" not in Path(f"/proc/{pid}/maps").read_text()
         open_files = {str(link.readlink()).partition(":")[0] for link in Path(f"/proc/{pid}/fd").iterdir()}
@@ -295,7 +295,7 @@ def test_a_parent_that_stands_still_is_not_beaten_for(parent, tmp_path: Path) ->
 def test_it_ends_with_its_parent_though_a_fork_of_it_lives(parent, tmp_path: Path) -> None:
     process = parent("fork")
     child, beater = (int(process.stdout.readline()) for _ in range(2))
-    if not is_running(beater) or Path(f"/proc/{child}/cmdline").read_bytes().find(b"beater.py") >= 0:
+    if not is_running(beater) or Path(f"/proc/{child}/cmdline").read_bytes().find(b"heartbeat_process.py") >= 0:
         child, beater = beater, child
     beats_on(LocalStorage(tmp_path / "t"))
     process.kill()
