@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from benchmarks.harness.rows import ORDERING, PARTITION, PLAIN_COLUMNS, RECORD_KEY
 from hudi_ops.config.columns import COMMIT_SEQNO, IS_DELETED
 from hudi_ops.config.columns import RECORD_KEY as META_KEY
-from hudi_ops.formats.parquet.bloom import BloomFilter, decode
+from hudi_ops.formats.parquet.bloom import BloomFilter, decode_filter
 
 FILTER, KIND = "org.apache.hudi.bloomfilter", "hoodie_bloom_filter_type_code"
 META = ("_hoodie_commit_time", COMMIT_SEQNO, META_KEY, "_hoodie_partition_path", "_hoodie_file_name")
@@ -84,7 +84,7 @@ def carried_filter(path: Path) -> BloomFilter | None:
     if not path.exists():
         return None
     metadata = pq.read_metadata(path).metadata
-    return decode(metadata[KIND.encode()].decode(), metadata[FILTER.encode()].decode())
+    return decode_filter(metadata[KIND.encode()].decode(), metadata[FILTER.encode()].decode())
 
 
 def filter_of(rows: pa.Table, added: pa.ChunkedArray, carried: BloomFilter | None) -> BloomFilter:

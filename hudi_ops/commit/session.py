@@ -26,7 +26,7 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, LogFormat, checked_compact_after
 from hudi_ops.context import TableContext
 from hudi_ops.errors import HudiOpsError
-from hudi_ops.metadata.reader.layout import Basis, count_groups, kept_partitions
+from hudi_ops.metadata.reader.layout import Basis, group_counts, kept_partitions
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.writer.delta import MetadataDelta
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
@@ -161,7 +161,7 @@ class Session:
     def metadata_groups(self, basis: Basis, config: TableConfig) -> Mapping[MetadataPartition, int]:
         """How many file groups each partition of the metadata table has; counted once for a basis."""
         if self._groups is None or self._groups[0] != basis:
-            self._groups = basis, count_groups(self.ctx.storage, config, kept_partitions(config))
+            self._groups = basis, group_counts(self.ctx.storage, config, kept_partitions(config))
         return self._groups[1]
 
     def watch(self, action: str, intent: Footprint) -> Watch:

@@ -21,7 +21,7 @@ from hudi_ops.engine.protocol import I, Produced, R
 from hudi_ops.engine.spark_steps import (
     Chunks,
     Consume,
-    Guarded,
+    GuardedTask,
     Keyed,
     Produce,
     ProduceOfGroups,
@@ -73,7 +73,7 @@ class SparkEngine:
         """
         if not inputs:
             return []
-        run = Guarded(task)
+        run = GuardedTask(task)
         slices = min(len(inputs), self._slices)
         return unwrap(self._collect(self._context.parallelize(list(inputs), slices).map(run)))
 

@@ -23,7 +23,7 @@ Made: TypeAlias = tuple[tuple[int, int], bool, Any, list[tuple[str, int, bytes]]
 """Piece of a task's result: its position, success, its summary or error, and (key, rows, bytes) of its chunks."""
 
 
-class Guarded:
+class GuardedTask:
     """Task that returns its own errors as values.
 
     Spark would retry them and wrap their text.
@@ -102,7 +102,7 @@ class Consume:
     def __call__(self, pairs: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, tuple[bool, Any]]]:
         """Yield position and outcome of each task of the slice."""
         for place, value, rows, tables in _in_order(pairs, self._inputs.value):
-            yield place, Guarded(partial(self._consume_whole, tables, rows))(value)
+            yield place, GuardedTask(partial(self._consume_whole, tables, rows))(value)
 
     def _consume_whole(self, tables: list[pa.Table], rows: int, value: Any) -> Any:
         _refuse_other_rows(tables, rows)

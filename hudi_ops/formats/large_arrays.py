@@ -62,7 +62,7 @@ def as_bytes(values: pa.Array) -> pa.Array:
     return values.cast(pa.large_binary() if values.type in _PLAIN else pa.binary())
 
 
-def as_text(values: pa.Array) -> pa.Array:
+def to_text(values: pa.Array) -> pa.Array:
     """Convert bytes to texts."""
     return values.cast(pa.large_string() if values.type in _PLAIN else pa.string())
 

@@ -104,7 +104,7 @@ def member(column: str, values: Sequence[Any]) -> Condition:
         ends = pc.min_max(pa.array(values))
         least, greatest = compared(column, ">=", ends["min"]), compared(column, "<=", ends["max"])
         return Condition(rows, least.may_hold & greatest.may_hold, unknown, (column,), fixed)
-    bounds = joined(either, [compared(column, "=", value) for value in values])
+    bounds = combined(either, [compared(column, "=", value) for value in values])
     return Condition(rows, bounds.may_hold, bounds.may_fail, (column,), fixed)
 
 
@@ -156,7 +156,7 @@ def either(left: Condition, right: Condition) -> Condition:
     )
 
 
-def joined(join: Callable[[Condition, Condition], Condition], parts: Sequence[Condition]) -> Condition:
+def combined(join: Callable[[Condition, Condition], Condition], parts: Sequence[Condition]) -> Condition:
     """Combine many conditions by AND or OR.
 
     They form a tree of little depth, because Arrow recurses into expressions.

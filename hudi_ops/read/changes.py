@@ -38,7 +38,7 @@ from hudi_ops.read.prune import LeftOut, by_statistics, with_metadata
 from hudi_ops.read.scan import Scan
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.content.archived import History, load_history
+from hudi_ops.timeline.content.archived import ArchivedHistory, load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.log.checkpoint import Checkpoint
 from hudi_ops.timeline.names import WRITE_ACTIONS
@@ -185,7 +185,7 @@ class Seen:
     start: str
     reserved: tuple[str, ...] = ()
 
-    def horizon_with(self, history: History) -> str:
+    def horizon_with(self, history: ArchivedHistory) -> str:
         """The horizon, the archived timeline counted: what was requested before the start had left when it was first listed."""
         left = (
             one.completion_time for one in history.instants if one.action in WRITE_ACTIONS and one.time < self.start
@@ -204,7 +204,7 @@ def look(storage: Storage, config: TableConfig, *, with_leases: bool) -> Seen:
     return Seen(load_timeline(storage, config), newest_completion(first), first.start, reserved)
 
 
-def _waiting(timeline: Timeline, history: History, since: Checkpoint) -> list[tuple[str, str]]:
+def _waiting(timeline: Timeline, history: ArchivedHistory, since: Checkpoint) -> list[tuple[str, str]]:
     """(completion time, request time) of every completed write that was not consumed, sorted."""
     found = {one.time: one.completion_time for one in timeline.completed_writes}
     for one in history.instants:

@@ -9,7 +9,7 @@ from hudi_ops.read.as_of import instant_meant
 from hudi_ops.read.plan import Opened
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
-from hudi_ops.timeline.content.archived import History
+from hudi_ops.timeline.content.archived import ArchivedHistory
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.checkpoint import Checkpoint, is_checkpoint, still_open
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer, read_slot
@@ -64,7 +64,7 @@ def refuse_other_table(name: str, table_id: str, checkpoint: Checkpoint) -> None
         )
 
 
-def refuse_forgotten(name: str, timeline: Timeline, history: History, since: Checkpoint) -> None:
+def refuse_forgotten(name: str, timeline: Timeline, history: ArchivedHistory, since: Checkpoint) -> None:
     """Refuse to begin where the table no longer tells what completed after it.
 
     Raises:

@@ -24,7 +24,7 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Corrupt, Unavailable
 from hudi_ops.kernels.condition import Condition, both, member
 from hudi_ops.metadata.prune.bounds import possible_files, possible_partitions
-from hudi_ops.metadata.prune.key_places import groups_of_keys, may_hold_keys
+from hudi_ops.metadata.prune.key_places import files_for_keys, groups_of_keys
 from hudi_ops.metadata.reader.listing import ListingChoice
 from hudi_ops.metadata.reader.table import MetadataTable, open_metadata
 from hudi_ops.metadata.records.partitions import MetadataPartition
@@ -340,7 +340,7 @@ def _by_bloom_filters(
     files = [one.base for one in slices if one.base is not None and not one.logs]
     if not files or not metadata.holds(MetadataPartition.BLOOM_FILTERS):
         return list(slices), left_out
-    excluded = {file.path for file, may in zip(files, may_hold_keys(metadata, files, keys), strict=True) if not may}
+    excluded = {file.path for file, may in zip(files, files_for_keys(metadata, files, keys), strict=True) if not may}
     is_kept = [one.base is None or bool(one.logs) or one.base.path not in excluded for one in slices]
     kept, dropped = _split(slices, is_kept)
     return kept, replace(left_out, groups_by_bloom_filters=len(dropped), base_files=_bases(dropped))

@@ -86,7 +86,7 @@ def _tree(text: str) -> exp.Expression:
 def _condition(node: exp.Expression, text: str) -> Condition:
     if type(node) in _JOINS:
         parts = [_condition(part, text) for part in _parts(node, text)]
-        return condition.joined(_JOINS[type(node)], parts)
+        return condition.combined(_JOINS[type(node)], parts)
     if type(node) in _COMPARISONS:
         return _comparison(node.left, _COMPARISONS[type(node)], node.right, text)
     match node:

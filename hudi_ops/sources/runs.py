@@ -44,7 +44,7 @@ def runs_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema, run_bytes: int
         yield first, pa.Table.from_batches(held, schema)
 
 
-def joined(tables: list[pa.Table]) -> pa.Table:
+def concat_tables(tables: list[pa.Table]) -> pa.Table:
     """Concatenate tables of one schema without gaps.
 
     The tables are taken out of the list, so that their memory is released column by column.

@@ -242,7 +242,7 @@ def is_refused(error: Exception) -> bool:
     return isinstance(error, _REFUSED)
 
 
-def fail_untouched(error: Exception, path: str, uri: str, deed: str) -> NoReturn:
+def fail_request(error: Exception, path: str, uri: str, deed: str) -> NoReturn:
     """Raise the error of a failed operation that left the file unchanged.
 
     Raises:
@@ -266,7 +266,7 @@ def fail_writing(error: Exception, path: str, uri: str) -> NoReturn:
         OutcomeUnknown: a time-out, a lost connection, a server's own trouble: done or not.
     """
     if is_refused(error):
-        fail_untouched(error, path, uri, "written")
+        fail_request(error, path, uri, "written")
     raise OutcomeUnknown(
         f"{path} may or may not have been written to {uri}: {cause(error)}",
         next_step="delete nothing; the next write resolves it (see `hudi-ops timeline` before a bulk_insert is "

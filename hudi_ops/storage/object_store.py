@@ -203,7 +203,7 @@ class ObjectStorage:
         except FileNotFoundError:
             return  # S3 does not report it, the others do
         except (BaseError, OSError, ValueError) as error:
-            bucket.fail_untouched(error, path, self.uri, "deleted")
+            bucket.fail_request(error, path, self.uri, "deleted")
 
     def delete_all(self, paths: Sequence[str]) -> None:
         """Delete files, in one request where the store supports it.
@@ -218,7 +218,7 @@ class ObjectStorage:
             for path in paths:  # stores that report it stop at the first missing file
                 self.delete(path)
         except (BaseError, OSError, ValueError) as error:
-            bucket.fail_untouched(error, ", ".join(paths[:3]), self.uri, "deleted")
+            bucket.fail_request(error, ", ".join(paths[:3]), self.uri, "deleted")
 
     def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
         """Remove nothing: a put that was cut short leaves no file here."""
@@ -243,10 +243,10 @@ class ObjectStorage:
             return request(self._client())
         except FileNotFoundError as error:
             if bucket.is_bucket_missing(error):
-                bucket.fail_untouched(error, path, self.uri, "read")
+                bucket.fail_request(error, path, self.uri, "read")
             raise NotFound(f"no file under {path} in {self.uri}", path=path) from error
         except (BaseError, OSError, ValueError) as error:
-            bucket.fail_untouched(error, path, self.uri, "read")
+            bucket.fail_request(error, path, self.uri, "read")
 
     def _ask(self, folder: str, request: Callable[[_Client], _T]) -> _T:
         for left in reversed(range(_LISTING_ATTEMPTS)):
@@ -256,7 +256,7 @@ class ObjectStorage:
                 if left and bucket.is_cut_short(error):
                     continue
                 # Also when something was not found: an empty folder is no error, so the bucket is missing.
-                bucket.fail_untouched(error, folder or "the root", self.uri, "listed")
+                bucket.fail_request(error, folder or "the root", self.uri, "listed")
         raise AssertionError  # pragma: no cover
 
     def _prove(self) -> None:
@@ -282,7 +282,7 @@ class ObjectStorage:
             if not bucket.is_refused(error):
                 self._discard(client, key)
             # Not the caller's file: of that, nothing was written.
-            bucket.fail_untouched(error, "a file that tries out exclusive creation", self.uri, "created")
+            bucket.fail_request(error, "a file that tries out exclusive creation", self.uri, "created")
         self._discard(client, key)
         self._refuse(None)
 

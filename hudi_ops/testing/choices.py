@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.testing.faults import Fault
-from hudi_ops.testing.steps import Event, Operation, Trouble, trouble_of
+from hudi_ops.testing.steps import Event, PendingCall, Trouble, trouble_of
 
 _DECISION = re.compile(r"(?P<step>\d+)(?P<kind>[>!])(?P<what>\S+)")
 
@@ -37,7 +37,7 @@ class FaultMenu:
     pause_ms: int = 130_000
     jump_ms: int = 3_600_000
 
-    def offers(self, actor: str, operation: Operation, *, holds_lock: bool) -> list[Trouble]:
+    def offers(self, actor: str, operation: PendingCall, *, holds_lock: bool) -> list[Trouble]:
         """What may go wrong with one operation, in a fixed order."""
         if self.actors is not None and actor not in self.actors:
             return []
@@ -92,10 +92,10 @@ class Choice:
     step: int
     is_move: bool
     actor: str
-    operation: Operation | None
+    operation: PendingCall | None
     is_fresh: bool
     has_changed: bool
-    pending: frozenset[Operation]
+    pending: frozenset[PendingCall]
     options: tuple[Option, ...]
 
 

@@ -11,7 +11,7 @@ from greenlet import greenlet
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Internal
 from hudi_ops.testing.faults import Crash
-from hudi_ops.testing.steps import LOCKING, Operation, Outcome, Step
+from hudi_ops.testing.steps import LOCKING, Outcome, PendingCall, Step
 from hudi_ops.testing.world import LateEffect, World, fold
 
 
@@ -21,7 +21,7 @@ class Scheduler(Protocol):
     world: World
     late: list[LateEffect]
 
-    def record(self, actor: str, operation: Operation) -> Step:
+    def record(self, actor: str, operation: PendingCall) -> Step:
         """Take up a step."""
         ...
 
@@ -67,7 +67,7 @@ class Process:
         self.scheduler = scheduler
         self.world = scheduler.world
         self.outcome: Outcome | None = None
-        self.pending: Operation | None = None
+        self.pending: PendingCall | None = None
         self.step: Step | None = None
         self.wake_ms: int | None = None
         self.is_queued = False
@@ -150,7 +150,7 @@ class Process:
             self._is_beating = False
         beat.due_ms = self.world.clock.wall_ms + beat.interval_ms
 
-    def pause(self, operation: Operation, wake_ms: int | None = None) -> Step:
+    def pause(self, operation: PendingCall, wake_ms: int | None = None) -> Step:
         """Wait until the scheduler lets this process move on.
 
         Raises:

@@ -11,7 +11,7 @@ from hudi_ops.testing.choices import Choice, Choose, Decision, FaultMenu, Option
 from hudi_ops.testing.faults import Fault
 from hudi_ops.testing.process import Beat, Process
 from hudi_ops.testing.stepped import stepped_context
-from hudi_ops.testing.steps import LOCK, Event, History, Operation, Outcome, Step, Trouble, trouble_of
+from hudi_ops.testing.steps import LOCK, Event, Outcome, PendingCall, RunRecord, Step, Trouble, trouble_of
 from hudi_ops.testing.world import LateEffect, World, fold
 
 _CRASHES = frozenset({Fault.CRASH_BEFORE, Fault.CRASH_AFTER})
@@ -41,7 +41,7 @@ class Simulation:
         self.world = World(storage, start_ms)
         self.late: list[LateEffect] = []
         self.steps: list[Step] = []
-        self.clock_readers: set[tuple[str, Operation]] = set()
+        self.clock_readers: set[tuple[str, PendingCall]] = set()
         """Actors and operations after which they looked at their clock: faults of time matter there."""
         self._faults = faults or FaultMenu()
         self._max_steps = max_steps
@@ -99,7 +99,7 @@ class Simulation:
         faults: int | None = None,
         watch: Callable[[Simulation], None] | None = None,
         ends_vain: bool = False,
-    ) -> History:
+    ) -> RunRecord:
         """Run all actors to their end.
 
         Args:
@@ -127,7 +127,7 @@ class Simulation:
                 process.kill()
         outcomes = {name: one.outcome or Outcome(is_finished=False) for name, one in self._processes.items()}
         end = fold(b"", f"{self.world.storage_digest:x}", *(f"{name} {one}" for name, one in outcomes.items())).hex()
-        return History(self.schedule, tuple(self.steps), outcomes, self.storage, self.world.clock.wall_ms, end)
+        return RunRecord(self.schedule, tuple(self.steps), outcomes, self.storage, self.world.clock.wall_ms, end)
 
     def state(self) -> tuple[object, ...]:
         """Everything that the rest of the run depends on, beside the choices."""
@@ -140,7 +140,7 @@ class Simulation:
             *(process.state() for process in self._processes.values()),
         )
 
-    def record(self, actor: str, operation: Operation, trouble: Trouble | None = None, seen: str = "") -> Step:
+    def record(self, actor: str, operation: PendingCall, trouble: Trouble | None = None, seen: str = "") -> Step:
         """Take up a step."""
         step = Step(self._number, actor, operation, trouble, seen)
         self.steps.append(step)
@@ -211,7 +211,7 @@ class Simulation:
         options += [Option(f"{one.name}~beat") for one in living if self._overdue(one)]
         return self._ask(options, True, current)
 
-    def _next_trouble(self, process: Process, operation: Operation) -> Trouble | None:
+    def _next_trouble(self, process: Process, operation: PendingCall) -> Trouble | None:
         if self.faults_left <= 0 or not self._faults.kinds:
             return None
         offered = self._faults.offers(process.name, operation, holds_lock=self._holds_lock(process))
@@ -263,19 +263,19 @@ class Simulation:
         if label == _TIME:
             wakes = [one.wake_ms for one in self._processes.values() if one.outcome is None and one.wake_ms is not None]
             # A step of its own, as every choice needs a number of its own.
-            self.record(_TIME, Operation("time", f"+{min(wakes) - self.world.clock.wall_ms} ms"))
+            self.record(_TIME, PendingCall("time", f"+{min(wakes) - self.world.clock.wall_ms} ms"))
             self._advance(min(wakes))
             return
         name, _, kind = label.partition("~")
         if kind == "beat":
             process = self._processes[name]
-            self.record(label, Operation("time", "beats at last"))
+            self.record(label, PendingCall("time", "beats at last"))
             for beat in self._overdue(process):
                 process.beat(beat)
             return
         effect = next(one for one in self.late if one.name == label)
         self.late.remove(effect)
-        step = self.record(label, Operation("put", effect.path), seen="landed")
+        step = self.record(label, PendingCall("put", effect.path), seen="landed")
         try:
             effect.effect()
         except HudiOpsError as error:
@@ -285,14 +285,14 @@ class Simulation:
         """Beats that a process missed while it stood still: its thread may wake up before the actor does."""
         return [beat for beat in process.beats if beat.due_ms <= self.world.clock.wall_ms]
 
-    def _happen(self, process: Process, operation: Operation, event: Event) -> None:
+    def _happen(self, process: Process, operation: PendingCall, event: Event) -> None:
         """An event before an operation, which is then still to be made."""
         if event not in {Event.LOCK_LOST, Event.LOCK_LOST_NOTICED}:
-            self.record(process.name, Operation("before", str(operation)), event)
+            self.record(process.name, PendingCall("before", str(operation)), event)
         if event in {Event.LOCK_LOST, Event.LOCK_LOST_NOTICED}:
             held = self.world.lock.held
             if held is not None:
-                self.record(process.name, Operation("release", LOCK), event)
+                self.record(process.name, PendingCall("release", LOCK), event)
                 held.is_noticed = event is Event.LOCK_LOST_NOTICED
                 process.seen = fold(process.seen, event.value)
                 self.world.lock.free(held)

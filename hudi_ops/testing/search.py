@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from hudi_ops.testing.choices import Choice, Decision, Scheduled
 from hudi_ops.testing.faults import Fault
 from hudi_ops.testing.scheduler import Simulation, Vain
-from hudi_ops.testing.steps import Event, Footprint, History, Operation, trouble_of
+from hudi_ops.testing.steps import Event, PendingCall, RunRecord, StepEffects, trouble_of
 
 Schedule = tuple[Decision, ...]
 
@@ -34,7 +34,7 @@ class Alternative:
     """A choice that a run did not take: where, by whom, before which operation."""
 
     actor: str
-    operation: Operation | None
+    operation: PendingCall | None
     is_move: bool
     label: str
     cost: int
@@ -43,7 +43,7 @@ class Alternative:
     has_changed: bool
     is_doubled: bool
     """Crashes before and after each operation are tried: most of the one kind are as the other."""
-    pending: frozenset[Operation]
+    pending: frozenset[PendingCall]
     """For what moves by itself: all operations that it may come before."""
 
 
@@ -66,8 +66,8 @@ class Search:
         self._reduce = reduce
         self._todo: deque[Schedule] = deque([()])
         self._left_out: dict[Alternative, list[Schedule]] = {}
-        self._footprints: dict[str, Footprint] = {}
-        self._clock_readers: set[tuple[str, Operation]] = set()
+        self._footprints: dict[str, StepEffects] = {}
+        self._clock_readers: set[tuple[str, PendingCall]] = set()
         self.known = 0
         self.vain = 0
         self._known: dict[tuple[object, ...], list[tuple[int, int]]] = {}
@@ -82,7 +82,7 @@ class Search:
         """Whether nothing is left to try."""
         return not self._todo
 
-    def next_run(self) -> History | None:
+    def next_run(self) -> RunRecord | None:
         """Try the next schedule; None when it came to a state that is known."""
         schedule = self._todo.popleft()
         simulation, guide = self._scenario(), _Guide(schedule, self._reduce)
@@ -121,10 +121,10 @@ class Search:
     def _learn(self, simulation: Simulation) -> None:
         grown = False
         for step in simulation.steps:
-            grown |= self._footprints.setdefault(step.actor, Footprint()).add(step.operation)
+            grown |= self._footprints.setdefault(step.actor, StepEffects()).add(step.operation)
             if step.trouble is Fault.LANDS_LATER:
-                late = self._footprints.setdefault(f"{step.actor}~late", Footprint())
-                grown |= late.add(Operation("put", step.operation.path))
+                late = self._footprints.setdefault(f"{step.actor}~late", StepEffects())
+                grown |= late.add(PendingCall("put", step.operation.path))
         if not simulation.clock_readers <= self._clock_readers:
             self._clock_readers |= simulation.clock_readers
             grown = True
@@ -148,7 +148,7 @@ class Search:
             return self._shows_time(one.actor, one.operation) or self._is_noticed(one.actor, one.operation)
         return not one.cost or self._is_noticed(one.actor, one.operation)
 
-    def _is_noticed(self, actor: str, operation: Operation) -> bool:
+    def _is_noticed(self, actor: str, operation: PendingCall) -> bool:
         shows_time = self._shows_time(actor, operation)
         return any(
             (shows_time and footprint.moves_time) or footprint.conflicts(operation)
@@ -156,11 +156,11 @@ class Search:
             if name.partition("~")[0] != actor
         )
 
-    def _shows_time(self, actor: str, operation: Operation) -> bool:
+    def _shows_time(self, actor: str, operation: PendingCall) -> bool:
         """Whether it can be told if time passed before or after: by a file's change time, or by a look at the clock."""
         return operation.is_mutation or (actor, operation) in self._clock_readers
 
-    def _can_fault_matter(self, one: Alternative, operation: Operation) -> bool:
+    def _can_fault_matter(self, one: Alternative, operation: PendingCall) -> bool:
         trouble = trouble_of(one.label)
         if trouble is Fault.CRASH_BEFORE:
             # To die before an operation is to die after the last one that changed something: what was read is forgotten.

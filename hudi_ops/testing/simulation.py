@@ -6,7 +6,7 @@
         simulation.actor("b", lambda context: Table(context).ingest(rows_b))
         return simulation
 
-    def check(history: History) -> None:
+    def check(history: RunRecord) -> None:
         assert verify_table(history.storage, deep=True).findings == ()
 
     print(explore(scenario, check, preemptions=1, faults=1, limit=None))
@@ -27,12 +27,12 @@ from hudi_ops.testing.choices import Choose, FaultMenu, RandomWalk, Scheduled
 from hudi_ops.testing.marks import logged_marks
 from hudi_ops.testing.scheduler import Simulation
 from hudi_ops.testing.search import Search
-from hudi_ops.testing.steps import History
+from hudi_ops.testing.steps import RunRecord
 
-__all__ = ["Explored", "FaultMenu", "History", "Simulation", "Violation", "explore", "replay", "run_once", "walk"]
+__all__ = ["Explored", "FaultMenu", "RunRecord", "Simulation", "Violation", "explore", "replay", "run_once", "walk"]
 
 Scenario = Callable[[], Simulation]
-Check = Callable[[History], None]
+Check = Callable[[RunRecord], None]
 
 
 class Violation(AssertionError):
@@ -43,7 +43,7 @@ class Violation(AssertionError):
         schedule: replays it.
     """
 
-    def __init__(self, history: History, why: BaseException, origin: str = "") -> None:
+    def __init__(self, history: RunRecord, why: BaseException, origin: str = "") -> None:
         self.history = history
         self.schedule = history.schedule
         super().__init__(
@@ -158,7 +158,7 @@ def walk(
     return judge.explored
 
 
-def replay(scenario: Scenario, check: Check, schedule: str) -> History:
+def replay(scenario: Scenario, check: Check, schedule: str) -> RunRecord:
     """Run a scenario under one schedule, as a failure printed it.
 
     Returns:
@@ -176,7 +176,7 @@ def replay(scenario: Scenario, check: Check, schedule: str) -> History:
     return history
 
 
-def run_once(scenario: Scenario, check: Check, choose: Choose) -> History:
+def run_once(scenario: Scenario, check: Check, choose: Choose) -> RunRecord:
     """Run a scenario once, with choices made elsewhere, for example by `choices.Drawn`.
 
     Raises:
@@ -196,7 +196,7 @@ class _Judge:
         self._check = check
         self._seen: set[str] = set()
 
-    def take(self, history: History, origin: str = "") -> None:
+    def take(self, history: RunRecord, origin: str = "") -> None:
         explored = self.explored
         explored.schedules += 1
         for step in history.troubles:

@@ -19,7 +19,7 @@ from hudi_ops.storage.protocol import Bytes, FileInfo, Folder
 from hudi_ops.testing.faults import Crash, Fault
 from hudi_ops.testing.process import Beat, Process
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.testing.steps import LOCK, Event, Operation, Step
+from hudi_ops.testing.steps import LOCK, Event, PendingCall, Step
 from hudi_ops.testing.world import Acquisition, LateEffect, fold
 
 Result = TypeVar("Result")
@@ -109,7 +109,7 @@ class SteppedStorage:
     def _call(
         self, name: str, path: str, effect: Callable[[], Result], told: Callable[[Result], tuple[str, bytes]]
     ) -> Result:
-        step = self._process.pause(Operation(name, path))
+        step = self._process.pause(PendingCall(name, path))
         try:
             if isinstance(step.trouble, Fault):
                 raise self._disturb(step.trouble, step, effect)
@@ -184,7 +184,7 @@ class SteppedClock:
         process = self._process
         process.scheduler.clock_was_read(process.name)
         wake_ms = process.world.clock.wall_ms + round(seconds * 1000)
-        process.saw(process.pause(Operation("sleep", f"{seconds:g}s"), wake_ms), "awake")
+        process.saw(process.pause(PendingCall("sleep", f"{seconds:g}s"), wake_ms), "awake")
 
 
 class SteppedBeats:
@@ -226,7 +226,7 @@ class SteppedLock:
         try:
             yield _SteppedHeld(self._process, held)
         finally:
-            step = self._process.pause(Operation("release", LOCK))
+            step = self._process.pause(PendingCall("release", LOCK))
             self._process.world.lock.free(held)
             self._process.saw(step, "ok")
 
@@ -241,16 +241,16 @@ class SteppedLock:
         process.scheduler.clock_was_read(process.name)
         deadline_ms = process.world.clock.wall_ms + round(timeout_s * 1000)
         process.seen = fold(process.seen, str(deadline_ms))
-        step = process.pause(Operation("acquire", LOCK))
+        step = process.pause(PendingCall("acquire", LOCK))
         if step.trouble is Event.LOCK_REFUSED:
             process.saw(step, "refused")
-            step = process.pause(Operation("sleep", f"{timeout_s:g}s"), deadline_ms)
+            step = process.pause(PendingCall("sleep", f"{timeout_s:g}s"), deadline_ms)
         else:
             while not lock.can_enter(process.name) and process.world.clock.wall_ms < deadline_ms:
                 process.saw(step, "waits")
                 lock.waiting.append(process.name) if process.name not in lock.waiting else None
                 process.is_queued = True
-                step = process.pause(Operation("acquire", LOCK), deadline_ms)
+                step = process.pause(PendingCall("acquire", LOCK), deadline_ms)
                 process.is_queued = False
             if lock.can_enter(process.name):
                 holder = LockHolder(process.name, f"simulated-{process.name}", purpose, process.world.clock.wall_ms)

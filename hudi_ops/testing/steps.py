@@ -50,7 +50,7 @@ def trouble_of(code: str) -> Trouble | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class PendingCall:
     """One call on storage, lock or clock that an actor is about to make."""
 
     name: str
@@ -61,7 +61,7 @@ class Operation:
         """Whether others can see that it took place; the lock is such a thing, too."""
         return self.name in MUTATIONS or self.name in LOCKING
 
-    def conflicts(self, other: Operation) -> bool:
+    def conflicts(self, other: PendingCall) -> bool:
         """Whether the order of the two can be told from their results."""
         if not (self.is_mutation or other.is_mutation) or {self.name, other.name} & TIMELY:
             return False
@@ -75,7 +75,7 @@ class Operation:
 
 
 @dataclass
-class Footprint:
+class StepEffects:
     """Everything that an actor was seen doing, as far as it can matter to others."""
 
     read: set[str] = field(default_factory=set)
@@ -84,7 +84,7 @@ class Footprint:
     changed_below: set[str] = field(default_factory=set)
     moves_time: bool = False
 
-    def add(self, operation: Operation) -> bool:
+    def add(self, operation: PendingCall) -> bool:
         """Take up an operation; True when it was new."""
         place = self.listed if operation.name in LISTINGS else self.changed if operation.is_mutation else self.read
         if operation.name in TIMELY:
@@ -97,7 +97,7 @@ class Footprint:
             self.changed_below.update(folders_of(operation.path))
         return True
 
-    def conflicts(self, operation: Operation) -> bool:
+    def conflicts(self, operation: PendingCall) -> bool:
         """Whether the order of an operation and of one of these can be told from their results."""
         if operation.name in TIMELY:
             return False
@@ -122,7 +122,7 @@ class Step:
 
     number: int
     actor: str
-    operation: Operation
+    operation: PendingCall
     trouble: Trouble | None = None
     seen: str = ""
 
@@ -166,7 +166,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class History:
+class RunRecord:
     """One run of a simulation: its steps, how each actor ended, and what then lay on storage.
 
     `schedule` replays it; `now_ms` is the world's time at the end. Runs of one `end` have equal storage and equal outcomes.

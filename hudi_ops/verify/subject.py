@@ -21,7 +21,7 @@ from hudi_ops.files.names import DataFileName, parse_data_file
 from hudi_ops.metadata.records.partitions import build_again
 from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.active import Timeline
-from hudi_ops.timeline.content.archived import History, load_history
+from hudi_ops.timeline.content.archived import ArchivedHistory, load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.content.plans import RestorePlan, RolledBack, read_result
 from hudi_ops.timeline.instant import Instant
@@ -187,7 +187,7 @@ class Subject:
         return {instant: until[-1] for instant, until in notes_of(sorted(folders)).items()}
 
     @cached_property
-    def history(self) -> History | None:
+    def history(self) -> ArchivedHistory | None:
         """The archived timeline; None when it cannot be read."""
         try:
             return load_history(self.storage, self.config)

@@ -14,7 +14,7 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.content.archived import ArchivedInstant, load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
-from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, Plan, Result, read_plan, read_result, result_of
+from hudi_ops.timeline.content.plans import CleanPlan, CleanResult, Plan, Result, decode_result, read_plan, read_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.view.file_group import DataFile
 
@@ -103,7 +103,7 @@ def _of_archived(
         if one.action != _CLEAN or one.completion_time < since or not one.metadata:
             continue
         try:
-            told = result_of(_CLEAN, one.metadata, f"archived {one.time}")
+            told = decode_result(_CLEAN, one.metadata, f"archived {one.time}")
         except Corrupt:
             if skips_broken:
                 continue

@@ -33,7 +33,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import Footprint, decode_footprint, encode_footprint, footprint_of
-from hudi_ops.timeline.content.plans import plan_of, result_of
+from hudi_ops.timeline.content.plans import decode_plan, decode_result
 from hudi_ops.timeline.log.commit_log import Pointer
 from hudi_ops.timeline.log.entries import decode_entry
 from hudi_ops.timeline.settings.properties_file import load_config
@@ -156,11 +156,11 @@ def _is_metadata_file(path: str) -> bool:
 
 
 def _plan(data: bytes, path: str) -> object:
-    return plan_of(path.split(".")[-2], data, path)
+    return decode_plan(path.split(".")[-2], data, path)
 
 
 def _result(data: bytes, path: str) -> object:
-    return result_of(path.rpartition(".")[2], data, path)
+    return decode_result(path.rpartition(".")[2], data, path)
 
 
 def _is_base(path: str) -> bool:

@@ -46,7 +46,7 @@ TABLE_SCHEMA = (
 
 def _read_bloom(type_code: str) -> Callable[[bytes], Any]:
     def read(data: bytes) -> Any:
-        found = bloom.decode(type_code, base64.b64encode(data).decode(), PATH)
+        found = bloom.decode_filter(type_code, base64.b64encode(data).decode(), PATH)
         found.might_contain(pa.array(["a", "longer key"]))
         return found
 
@@ -54,7 +54,7 @@ def _read_bloom(type_code: str) -> Callable[[bytes], Any]:
 
 
 def _read_footer(data: bytes) -> Any:
-    return parquet_footer.decode(
+    return parquet_footer.decode_footer(
         {b"org.apache.hudi.bloomfilter": data, b"hoodie_min_record_key": data, b"parquet.avro.schema": data}, PATH
     )
 

@@ -148,7 +148,7 @@ def test_dynamic_bloom_grows_and_round_trips(keys, row_capacity, split):
     grown = start.with_keys(pa.array(keys[:split], pa.string())).with_keys(pa.array(keys[split:], pa.string()))
     assert grown == start.with_keys(pa.array(keys, pa.string()))
     assert len(grown.rows) == max(1, -(-len(keys) // row_capacity))
-    assert bloom.decode(*grown.encode()) == grown
+    assert bloom.decode_filter(*grown.encode()) == grown
     assert grown.might_contain(pa.array(keys, pa.string())).all()
 
 
@@ -160,6 +160,6 @@ def test_footers(keys, avro_schema):
         max(keys, key=str.encode),
         avro_schema,
     )
-    values = {key.encode(): value.encode() for key, value in parquet_footer.encode(footer).items()}
-    assert parquet_footer.decode(values) == footer
+    values = {key.encode(): value.encode() for key, value in parquet_footer.encode_footer(footer).items()}
+    assert parquet_footer.decode_footer(values) == footer
     base64.b64decode(values[b"org.apache.hudi.bloomfilter"], validate=True)

@@ -26,7 +26,7 @@ from hudi_ops.concurrency import attempt_status as standing
 from hudi_ops.storage import claim
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.faults import Fault
-from hudi_ops.testing.simulation import History, Violation, explore
+from hudi_ops.testing.simulation import RunRecord, Violation, explore
 from hudi_ops.testing.steps import Event
 from hudi_ops.timeline.log.commit_log import Log, load_log
 from hudi_ops.timeline.settings.properties_file import read_properties
@@ -151,7 +151,7 @@ def void_anywhere(patch: pytest.MonkeyPatch) -> None:
 class OfProperties(Case):
     """A case that is judged by `hoodie.properties`."""
 
-    def check(self, history: History) -> None:
+    def check(self, history: RunRecord) -> None:
         said = read_properties(history.storage)
         lost = [one.result for one in history.outcomes.values() if one.succeeded and one.result not in said]
         assert lost == [], f"decided, reported, and not in the file: {lost}"

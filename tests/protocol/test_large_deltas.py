@@ -11,7 +11,7 @@ import pytest
 from hudi_ops.errors import Unsupported
 from hudi_ops.files.statistics.statistics import FileStatistics
 from hudi_ops.formats import large_arrays
-from hudi_ops.formats.large_arrays import as_text, data_bytes, decoded, in_pieces, joined, narrowed, piece
+from hudi_ops.formats.large_arrays import data_bytes, decoded, in_pieces, joined, narrowed, piece, to_text
 from hudi_ops.metadata.reader.slice_files import WantedRecords, read_records
 from hudi_ops.metadata.records import record_index
 from hudi_ops.metadata.records.partitions import MetadataPartition
@@ -116,7 +116,7 @@ def test_arrays_are_large_only_where_they_have_to_be(small: None) -> None:
     assert pa.concat_arrays(parts).to_pylist() == large.to_pylist()
     of_bytes = pa.DictionaryArray.from_arrays(np.array([1, 0, 1], np.int32), pa.array([b"a" * 200, b"b"]))
     assert decoded(of_bytes).type == pa.binary()
-    assert as_text(decoded(of_bytes.take(pa.array([1, 1])))).to_pylist() == ["a" * 200] * 2
+    assert to_text(decoded(of_bytes.take(pa.array([1, 1])))).to_pylist() == ["a" * 200] * 2
     assert decoded(of_bytes.take(pa.array([1, 1]))).type == pa.large_binary()
 
 

@@ -27,7 +27,7 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.testing.marks import refuse_unreached
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.testing.simulation import History, Simulation, explore
+from hudi_ops.testing.simulation import RunRecord, Simulation, explore
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import LOOKED_KEY
 from hudi_ops.verify import verify_table
@@ -166,7 +166,7 @@ def test_two_inserters_of_one_key_interrupted_once_leave_it_once(storage: Memory
             simulation.actor(name, lambda ctx, batch=batch: process(ctx).ingest(batch).instant, skew_ms=skew_ms)
         return simulation
 
-    def check(history: History) -> None:
+    def check(history: RunRecord) -> None:
         assert all(outcome.succeeded for outcome in history.outcomes.values())
         assert [one for one in verify_table(history.storage, deep=True).findings if one.severity != "info"] == []
         assert visible(history.storage, ManualClock(history.now_ms)) == {**OLD, "k9": 200, "n7": 7}

@@ -16,7 +16,7 @@ from hudi_ops.metadata.reader.slices import list_partition
 from hudi_ops.metadata.records.file_lists import FileChanges, files_records
 from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER, MetadataPartition
 from hudi_ops.metadata.writer.commit import apply_delta
-from hudi_ops.metadata.writer.compaction import commit_bytes, inputs_at, merged_group, plan_bytes
+from hudi_ops.metadata.writer.compaction import commit_bytes, compaction_plan_bytes, inputs_at, merged_group
 from hudi_ops.metadata.writer.delta import make_delta
 from hudi_ops.read.plan import Opened
 from hudi_ops.services.write.batch import Batch
@@ -138,7 +138,7 @@ def compacted(storage: MemoryStorage) -> None:
     merged = [merged_group(storage, inputs, group, 9, instants.counts) for group in inputs.groups]
     for one in merged:
         storage.put(one.path, one.body)
-    storage.put(f"{TIMELINE_FOLDER}/{time}.compaction.requested", plan_bytes(inputs))
+    storage.put(f"{TIMELINE_FOLDER}/{time}.compaction.requested", compaction_plan_bytes(inputs))
     storage.put(f"{TIMELINE_FOLDER}/{time}.compaction.inflight", b"")
     storage.put(f"{TIMELINE_FOLDER}/{time}_{done}.commit", commit_bytes(merged, 9))
 

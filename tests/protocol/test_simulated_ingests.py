@@ -11,7 +11,7 @@ from hudi_ops.table.table import Table
 from hudi_ops.testing.choices import ALL_FAULTS, FaultMenu, RandomWalk
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.marks import refuse_unreached
-from hudi_ops.testing.simulation import History, Simulation, explore, replay
+from hudi_ops.testing.simulation import RunRecord, Simulation, explore, replay
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import OLD, START_MS, make_base, rows, visible
 
@@ -33,7 +33,7 @@ def two_ingests(base, menu: FaultMenu | None = None) -> Simulation:
 def test_two_ingests_interrupted_once_end_as_one_after_the_other(base) -> None:
     threads = threading.active_count()
 
-    def check(history: History) -> None:
+    def check(history: RunRecord) -> None:
         assert all(outcome.succeeded for outcome in history.outcomes.values())
         assert verify_table(history.storage, deep=True).findings == ()
         found = visible(history.storage, ManualClock(history.now_ms))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hudi_ops.errors import Busy, InvalidRequest
 from hudi_ops.testing.choices import ALL_FAULTS, Drawn, RandomWalk, first
 from hudi_ops.testing.faults import Fault
-from hudi_ops.testing.simulation import History, Simulation, Violation, explore, replay, run_once, walk
+from hudi_ops.testing.simulation import RunRecord, Simulation, Violation, explore, replay, run_once, walk
 from hudi_ops.testing.steps import Event
 from tests.protocol import toys
 from tests.protocol.toys import simulation_of
@@ -21,38 +21,38 @@ from tests.protocol.toys import simulation_of
 SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
 
 
-def anything(history: History) -> None:
+def anything(history: RunRecord) -> None:
     """No promise."""
 
 
-def counted(history: History) -> None:
+def counted(history: RunRecord) -> None:
     """Every count that succeeded is in the number."""
     done = sum(outcome.succeeded for outcome in history.outcomes.values())
     assert toys.number_at(history) == done
 
 
-def one_winner(history: History) -> None:
+def one_winner(history: RunRecord) -> None:
     assert [outcome.result for outcome in history.outcomes.values()].count("won") == 1
 
 
-def never_half(history: History) -> None:
+def never_half(history: RunRecord) -> None:
     assert (history.storage.head("x") is None) == (history.storage.head("y") is None)
 
 
-def done_is_done(history: History) -> None:
+def done_is_done(history: RunRecord) -> None:
     assert history.storage.head("x") is not None
 
 
-def newest_stays(history: History) -> None:
+def newest_stays(history: RunRecord) -> None:
     assert toys.number_at(history) == history.result("a")
 
 
-def close_together(history: History) -> None:
+def close_together(history: RunRecord) -> None:
     before, after = history.result("a")
     assert 0 <= after - before < 60_000
 
 
-def worked_once(history: History) -> None:
+def worked_once(history: RunRecord) -> None:
     assert not (history.outcomes["a"].succeeded and history.storage.head("took over") is not None)
 
 
@@ -247,7 +247,7 @@ def test_a_lock_that_works_is_enough(run: toys.Run) -> None:
 
 
 def test_slots_need_no_lock() -> None:
-    def check(history: History) -> None:
+    def check(history: RunRecord) -> None:
         assert len(history.storage.list()) == 3
 
     explored = explore(lambda: simulation_of(*[toys.count_in_slots] * 3), check, preemptions=3, faults=0, limit=None)

@@ -9,7 +9,7 @@ from hudi_ops.context import TableContext
 from hudi_ops.errors import AlreadyExists, Busy, NotFound, OutcomeUnknown, Unavailable
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.choices import FaultMenu
-from hudi_ops.testing.simulation import History, Simulation
+from hudi_ops.testing.simulation import RunRecord, Simulation
 
 START_MS = 1_900_000_000_000
 Run = Callable[[TableContext], object]
@@ -26,7 +26,7 @@ def simulation_of(*runs: Run, kinds: Iterable = (), most: int = 1, files: dict[s
     return simulation
 
 
-def number_at(ctx_or_history: TableContext | History, path: str = "n") -> int:
+def number_at(ctx_or_history: TableContext | RunRecord, path: str = "n") -> int:
     """The number in a file; 0 when there is none."""
     try:
         return int(ctx_or_history.storage.get(path))

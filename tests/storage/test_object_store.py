@@ -129,7 +129,7 @@ def test_without_any_keys_the_variables_to_set_are_named() -> None:
     # The client library then asks the machine for its role, which no test should: only the message is tried.
     error = obstore.exceptions.GenericError("Error performing PUT http://169.254.169.254/latest/api/token")
     with pytest.raises(Unavailable, match="set the keys of the store in the environment"):
-        bucket.fail_untouched(error, "a", "s3://bucket/trips", "read")
+        bucket.fail_request(error, "a", "s3://bucket/trips", "read")
 
 
 def test_a_slash_after_the_endpoint_does_no_harm(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ BROKEN = (
     OSError,
     UnicodeDecodeError,
 )
-"""Errors that Arrow raises for broken bytes of a Parquet file, and for a disk that fails; `fail_reading` distinguishes them."""
+"""Errors that Arrow raises for broken bytes of a Parquet file, and for a disk that fails; `raise_read_error` distinguishes them."""
 
 
 class BaseFileReader:
@@ -82,7 +82,7 @@ class BaseFileReader:
                 metadata = self._file.metadata
                 self._file = pq.ParquetFile(storage.open_input(path), metadata=metadata, read_dictionary=names)
         except BROKEN as error:
-            fail_reading(path, error)
+            raise_read_error(path, error)
 
     @property
     def path(self) -> str:
@@ -107,7 +107,7 @@ class BaseFileReader:
     @property
     def footer(self) -> BaseFileFooter:
         """Bloom filter, key range and Avro schema, as far as the file has them."""
-        return parquet_footer.decode(self._file.metadata.metadata, self._path)
+        return parquet_footer.decode_footer(self._file.metadata.metadata, self._path)
 
     def might_hold(self, keys: pa.ChunkedArray) -> bool:
         """Return whether any of these record keys may be in the file, by its footer alone."""
@@ -124,7 +124,7 @@ class BaseFileReader:
         try:
             return self._file.read(columns=wanted)
         except BROKEN as error:
-            fail_reading(self._path, error)
+            raise_read_error(self._path, error)
 
     def head(self, rows: int, columns: Sequence[str]) -> pa.Table:
         """Read the first rows of the named columns that the file has.
@@ -137,12 +137,12 @@ class BaseFileReader:
         try:
             batch = next(self._file.iter_batches(batch_size=rows, columns=wanted), None)
         except BROKEN as error:
-            fail_reading(self._path, error)
+            raise_read_error(self._path, error)
         schema = pa.schema([self.schema.field(name) for name in wanted])
         return pa.Table.from_batches([batch]) if batch is not None else schema.empty_table()
 
 
-def fail_reading(path: str, error: Exception) -> NoReturn:
+def raise_read_error(path: str, error: Exception) -> NoReturn:
     """Raise the error for a file that Arrow could not read.
 
     Raises:
@@ -281,5 +281,5 @@ def encode_base_file(
         write_page_index=False,
     ) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
-        writer.add_key_value_metadata(parquet_footer.encode(footer) | MODERN_CALENDAR)
+        writer.add_key_value_metadata(parquet_footer.encode_footer(footer) | MODERN_CALENDAR)
     return sink.getvalue()

@@ -55,7 +55,7 @@ def concat_rows(carried: pa.Table, fresh: pa.Table) -> pa.Table:
     return pa.concat_tables([carried, fresh]).unify_dictionaries()
 
 
-def decoded(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+def decode_columns(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """Decode the named columns, if present, to the type of their values.
 
     Kernels that compare them need it.

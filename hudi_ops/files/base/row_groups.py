@@ -70,7 +70,7 @@ def may_hold_keys(file: pq.ParquetFile, keys: pa.Array, path: str) -> bool:
     Source: docs/format.md §7.
     """
     try:
-        footer = parquet_footer.decode(file.metadata.metadata, path)
+        footer = parquet_footer.decode_footer(file.metadata.metadata, path)
     except Corrupt as error:
         # The rows can be read without the filter; `verify` reports that it is broken.
         logger.warning("%s is read in full: %s", path, error)

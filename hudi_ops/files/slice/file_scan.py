@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.files.base.base_file import BROKEN, conform, fail_reading
+from hudi_ops.files.base.base_file import BROKEN, conform, raise_read_error
 from hudi_ops.files.base.row_groups import Constants, may_hold_keys, row_group_bounds
 from hudi_ops.kernels.condition import Condition, possible_units
 from hudi_ops.storage.protocol import Storage
@@ -68,7 +68,7 @@ class FileScan:
             source = task.storage.open_input(task.path)
             self._file = pq.ParquetFile(source, buffer_size=_READ_BUFFER_BYTES if streaming else 0, pre_buffer=False)
         except BROKEN as error:
-            fail_reading(task.path, error)
+            raise_read_error(task.path, error)
         keys = pa.array(task.keys, pa.string()) if task.keys is not None else None
         self.may_hold_keys = keys is None or may_hold_keys(self._file, keys, task.path)
         """Whether one of the wanted record keys may be in it."""
@@ -106,7 +106,7 @@ class FileScan:
         try:
             read = self._file.read_row_groups(self.row_groups, columns=self._stored())
         except BROKEN as error:
-            fail_reading(self._task.path, error)
+            raise_read_error(self._task.path, error)
         return self._wanted(read if keep is None else read.filter(pa.array(keep)))
 
     def batches(
@@ -154,7 +154,7 @@ class FileScan:
             try:
                 batch = next(source, None)
             except BROKEN as error:
-                fail_reading(self._task.path, error)
+                raise_read_error(self._task.path, error)
             if batch is None:
                 return
             yield batch

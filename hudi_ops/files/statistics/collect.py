@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hudi_ops.errors import Internal
-from hudi_ops.files.base.base_file import BROKEN, conform, fail_reading
+from hudi_ops.files.base.base_file import BROKEN, conform, raise_read_error
 from hudi_ops.files.log.entries import entries_of_deletes, entries_of_rows
 from hudi_ops.files.log.log_file import LogFileReader
 from hudi_ops.files.log.merge_rules import MergeRules
@@ -77,7 +77,7 @@ def statistics_of_file(task: FileStatisticsTask) -> FileStatistics:
     try:
         return _of_log(task) if name.is_log else _of_base(task)
     except BROKEN as error:
-        fail_reading(task.path, error)
+        raise_read_error(task.path, error)
 
 
 def statistics_of_base(

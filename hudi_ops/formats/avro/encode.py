@@ -67,7 +67,7 @@ def join(parts: list[Piece], rows: int) -> pa.BinaryArray:
     return pc.binary_join_element_wise(*given, b"", null_handling="replace", null_replacement=b"")
 
 
-def byte_lengths(parts: list[Piece], rows: int) -> Longs:
+def row_lengths(parts: list[Piece], rows: int) -> Longs:
     """Return the number of bytes of each row."""
     total = np.zeros(rows, np.int64)
     for part in parts:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.formats.avro.decode import Decoder, Lanes
-from hudi_ops.formats.avro.encode import Piece, byte_lengths, encode_column, join
+from hudi_ops.formats.avro.encode import Piece, encode_column, join, row_lengths
 from hudi_ops.formats.avro.nodes import Node, record_of
 from hudi_ops.formats.avro.varints import PADDING, pieces
 
@@ -166,7 +166,7 @@ def _encode_chunk(node: Node, rows: pa.Table) -> list[pa.Buffer]:
     columns: list[Piece] = []
     for name, child in zip(node.names, node.children, strict=True):
         columns += encode_column(child, rows.column(name), name)
-    lengths = byte_lengths(columns, rows.num_rows)
+    lengths = row_lengths(columns, rows.num_rows)
     heads = pieces(lengths.astype(">i4").view(np.uint8).reshape(-1, _LENGTH_BYTES))
     records = join([heads, *columns], rows.num_rows)
     offsets = np.frombuffer(records.buffers()[1], np.int32)

@@ -33,7 +33,7 @@ class Codec(IntEnum):
     NONE = 2
 
 
-def encode_block(kind: bytes, payload: bytes | memoryview, previous: int, level: int) -> bytes:
+def encode_hfile_block(kind: bytes, payload: bytes | memoryview, previous: int, level: int) -> bytes:
     """Encode one block, compressed by GZ; equal arguments give equal bytes.
 
     Args:
@@ -52,7 +52,7 @@ def encode_block(kind: bytes, payload: bytes | memoryview, previous: int, level:
     return b"".join([head, packed, checksums])
 
 
-def decode_block(data: memoryview, offset: int, kind: bytes, codec: Codec, path: str) -> tuple[bytes, int]:
+def decode_hfile_block(data: memoryview, offset: int, kind: bytes, codec: Codec, path: str) -> tuple[bytes, int]:
     """Decode the block at the beginning of these bytes.
 
     Args:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hudi_ops.formats.hfile.entries import Entries, decode_index, is_ascending, row_of, split_entries
-from hudi_ops.formats.hfile.frame import DATA, FILE_INFO, INDEX, decode_block, fail
+from hudi_ops.formats.hfile.frame import DATA, FILE_INFO, INDEX, decode_hfile_block, fail
 from hudi_ops.formats.hfile.trailer import LAST_KEY, TRAILER_BYTES, decode_info, decode_trailer
 from hudi_ops.formats.hfile.writer import write_hfile
 from hudi_ops.formats.large_arrays import as_bytes, joined
@@ -97,10 +97,10 @@ class HFileReader:
         self.entries = end.entries
         at = end.load_on_open
         opened = self._bytes(at, trailer_at - at)
-        index, index_bytes = decode_block(opened, at, INDEX, self._codec, path)
+        index, index_bytes = decode_hfile_block(opened, at, INDEX, self._codec, path)
         # The index of meta blocks is not used here, but every reader requires it.
-        decode_block(opened[index_bytes : end.file_info - at], at + index_bytes, INDEX, self._codec, path)
-        info, _ = decode_block(opened[end.file_info - at :], end.file_info, FILE_INFO, self._codec, path)
+        decode_hfile_block(opened[index_bytes : end.file_info - at], at + index_bytes, INDEX, self._codec, path)
+        info, _ = decode_hfile_block(opened[end.file_info - at :], end.file_info, FILE_INFO, self._codec, path)
         self.info: Mapping[str, bytes] = MappingProxyType(decode_info(info, end.file_info, path))
         self._blocks = decode_index(index, end.data_blocks, at, path)
         self._firsts = [block.key for block in self._blocks]
@@ -214,7 +214,7 @@ class HFileReader:
             for number in run:
                 block = self._blocks[number]
                 body = data[block.offset - begin : block.end - begin]
-                payload, used = decode_block(body, block.offset, DATA, self._codec, self._path)
+                payload, used = decode_hfile_block(body, block.offset, DATA, self._codec, self._path)
                 if used != block.size_bytes or not payload:
                     found = f"a data block of {used} bytes that holds {len(payload)}"
                     fail(self._path, block.offset, found, f"{block.size_bytes} bytes, as the index says")

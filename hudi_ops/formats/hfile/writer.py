@@ -24,7 +24,7 @@ from hudi_ops.formats.hfile.entries import (
     is_ascending,
     join_entries,
 )
-from hudi_ops.formats.hfile.frame import DATA, FILE_INFO, HEADER_BYTES, INDEX, PAYLOAD_BYTES_MAX, encode_block
+from hudi_ops.formats.hfile.frame import DATA, FILE_INFO, HEADER_BYTES, INDEX, PAYLOAD_BYTES_MAX, encode_hfile_block
 from hudi_ops.formats.large_arrays import as_bytes, byte_lengths, piece
 
 BLOCK_BYTES: Final = 1 << 16
@@ -163,7 +163,7 @@ class _Body:
     def add(self, kind: bytes, payload: bytes | memoryview) -> tuple[int, int]:
         """Append a block and return its offset and size."""
         offset = self._size_bytes
-        block = encode_block(kind, payload, self._last.get(kind, -1), self._level)
+        block = encode_hfile_block(kind, payload, self._last.get(kind, -1), self._level)
         self._last[kind] = offset
         self._size_bytes += len(block)
         self.unpacked_bytes += HEADER_BYTES + len(payload)

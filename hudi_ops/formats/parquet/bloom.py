@@ -178,7 +178,7 @@ class BloomFilter:
         return answer
 
 
-def decode(type_code: str, text: str, path: str = "") -> BloomFilter:
+def decode_filter(type_code: str, text: str, path: str = "") -> BloomFilter:
     """Read a filter from its two footer values.
 
     Args:

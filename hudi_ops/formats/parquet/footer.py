@@ -69,7 +69,7 @@ class BaseFileFooter:
         return np.asarray(pc.and_(pc.greater_equal(keys, self.min_key), pc.less_equal(keys, self.max_key)), bool)
 
 
-def encode(footer: BaseFileFooter) -> dict[str, str]:
+def encode_footer(footer: BaseFileFooter) -> dict[str, str]:
     """Encode the footer as Parquet key-value metadata.
 
     Args:
@@ -93,7 +93,7 @@ def encode(footer: BaseFileFooter) -> dict[str, str]:
     return values
 
 
-def decode(metadata: Mapping[bytes, bytes] | None, path: str = "") -> BaseFileFooter:
+def decode_footer(metadata: Mapping[bytes, bytes] | None, path: str = "") -> BaseFileFooter:
     """Read Hudi's part of a footer; other keys are ignored.
 
     Args:
@@ -110,7 +110,7 @@ def decode(metadata: Mapping[bytes, bytes] | None, path: str = "") -> BaseFileFo
     """
     values = metadata or {}
     written = filter_text(values, path)
-    bloom_filter = bloom.decode(*written, path) if written is not None else None
+    bloom_filter = bloom.decode_filter(*written, path) if written is not None else None
     return BaseFileFooter(
         bloom_filter, _text(values, _MIN_KEY, path), _text(values, _MAX_KEY, path), _text(values, _AVRO_SCHEMA, path)
     )
@@ -120,7 +120,7 @@ def filter_text(metadata: Mapping[bytes, bytes] | None, path: str = "") -> tuple
     """Return type code and text of the bloom filter, undecoded; None without a filter.
 
     Args:
-        metadata: as in `decode`.
+        metadata: as in `decode_footer`.
         path: the base file, for errors.
 
     Raises:

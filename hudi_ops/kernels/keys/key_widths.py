@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 
-def narrowed(base: pa.ChunkedArray, incoming: pa.Array) -> tuple[pa.ChunkedArray, pa.Array | pa.ChunkedArray]:
+def with_fixed_width(base: pa.ChunkedArray, incoming: pa.Array) -> tuple[pa.ChunkedArray, pa.Array | pa.ChunkedArray]:
     """Convert both sides to fixed-size binary if all keys have one width, as UUIDs do.
 
     Otherwise both are returned unchanged.

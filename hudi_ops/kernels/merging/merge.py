@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hudi_ops.kernels.keys.key_widths import narrowed
+from hudi_ops.kernels.keys.key_widths import with_fixed_width
 from hudi_ops.kernels.merging.ordering import comparable, comparable_pair, ranks
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -286,7 +286,7 @@ def pairs(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> tup
     if incoming_keys.type != base_keys.type:
         incoming_keys = incoming_keys.cast(base_keys.type)
     chunked = base_keys if isinstance(base_keys, pa.ChunkedArray) else pa.chunked_array([base_keys])
-    both = zip(narrowed(chunked, incoming_keys), ("base", "incoming"), strict=True)
+    both = zip(with_fixed_width(chunked, incoming_keys), ("base", "incoming"), strict=True)
     sides = [
         acero.Declaration(
             "table_source",

@@ -35,7 +35,7 @@ def groups_of_keys(metadata: MetadataTable, keys: Sequence[str]) -> frozenset[tu
     return frozenset(zip(*columns, strict=True))
 
 
-def may_hold_keys(metadata: MetadataTable, files: Sequence[DataFile], keys: Sequence[str]) -> npt.NDArray[np.bool_]:
+def files_for_keys(metadata: MetadataTable, files: Sequence[DataFile], keys: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Return which base files may hold one of these record keys.
 
     A file without a filter may.
@@ -63,7 +63,7 @@ def may_hold_keys(metadata: MetadataTable, files: Sequence[DataFile], keys: Sequ
 
 def _may_hold(code: str, text: str, keys: pa.Array, where: str) -> bool:
     try:
-        return bool(bloom.decode(code, text, where).might_contain(keys).any())
+        return bool(bloom.decode_filter(code, text, where).might_contain(keys).any())
     except Corrupt as error:
         # The file's own footer is checked when it is opened; `verify` reports that this filter is broken.
         logger.warning("a bloom filter is ignored: %s", error)

@@ -35,7 +35,7 @@ def basis_of(storage: Storage, state: TableState, own: Timeline) -> Basis:
     """Return the basis by the properties, the log, and the metadata table's own timeline."""
     config = state.config
     filling = [partition for partition in kept_partitions(config) if partition in config.metadata_partitions_inflight]
-    groups = count_groups(storage, config, filling) if filling else {}
+    groups = group_counts(storage, config, filling) if filling else {}
     return Basis(
         tuple(sorted(config.all_metadata_partitions)),
         state.log.properties_slot,
@@ -78,7 +78,7 @@ def unkept_partitions(config: TableConfig) -> tuple[str, ...]:
     return tuple(name for name in sorted(config.all_metadata_partitions) if not is_kept(name))
 
 
-def count_groups(
+def group_counts(
     storage: Storage, config: TableConfig, partitions: Iterable[MetadataPartition]
 ) -> Mapping[MetadataPartition, int]:
     """Return the number of file groups of each partition.

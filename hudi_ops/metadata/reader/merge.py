@@ -25,7 +25,7 @@ from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.records.records import Records, no_keys, sorted_records
 from hudi_ops.metadata.records.schema import record_schema
 from hudi_ops.metadata.records.stat_values import ValueKind, to_logical, to_physical, widened, widest
-from hudi_ops.metadata.records.stored_ranges import Bounds, Form, StoredRanges
+from hudi_ops.metadata.records.stored_ranges import Bounds, RangeForm, StoredRanges
 from hudi_ops.metadata.records.values import field_node, framed, types_and_fields, without_file_name
 
 _RECORDS = "records of a metadata table"
@@ -220,7 +220,7 @@ def _union(old: StoredRanges, new: StoredRanges) -> Ranges:
     return replace(new.ranges(), kinds=kinds, kind_at=kind_at.reshape(-1), bounds=bounds, counts=counts)
 
 
-def _fitted(form: Form, side: Bounds, rows: Longs, logical: pa.DataType, which: int) -> pa.Array:
+def _fitted(form: RangeForm, side: Bounds, rows: Longs, logical: pa.DataType, which: int) -> pa.Array:
     """Convert one bound of ranges to this type.
 
     If the column's old type cannot be converted, the bound excludes nothing.

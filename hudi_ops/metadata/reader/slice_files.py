@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from hudi_ops.errors import NotFound, Unavailable
 from hudi_ops.formats.hfile.reader import HFile, HFileReader
-from hudi_ops.formats.large_arrays import as_text
+from hudi_ops.formats.large_arrays import to_text
 from hudi_ops.formats.log.blocks import HeaderKey
 from hudi_ops.formats.log.hfile_blocks import open_metadata_log
 from hudi_ops.metadata.records.partitions import MetadataPartition
@@ -111,4 +111,4 @@ def _source(storage: Storage, file: DataFile) -> pa.NativeFile:
 
 
 def _of_hfile(partition: MetadataPartition, found: HFile, schema: str) -> Records:
-    return Records(partition, as_text(found.keys), found.values, pa.array([], pa.string()), schema)
+    return Records(partition, to_text(found.keys), found.values, pa.array([], pa.string()), schema)

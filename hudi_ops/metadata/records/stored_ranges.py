@@ -53,7 +53,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class RangeForm:
     """Encoding of a range's bounds: branch of their union (0: null), and stored type."""
 
     branch: int
@@ -209,7 +209,7 @@ class StoredRanges:
         """1 when no record names the type of its bounds."""
         return 1 if self.ordinals.null_count == len(self.ordinals) else 2
 
-    def forms(self) -> tuple[Longs, list[Form]]:
+    def forms(self) -> tuple[Longs, list[RangeForm]]:
         """Return the encoding of each range: a number for each, and the forms by number."""
         infos = self.infos.dictionary_encode()
         is_same = self.least.branch == self.greatest.branch
@@ -221,13 +221,13 @@ class StoredRanges:
         found, ids = np.unique(coded, axis=1, return_inverse=True)
         texts = infos.dictionary.to_pylist()
         forms = [
-            Form(branch, None if ordinal == _UNSAID else ordinal, None if info == _UNSAID else texts[info])
+            RangeForm(branch, None if ordinal == _UNSAID else ordinal, None if info == _UNSAID else texts[info])
             for branch, ordinal, info in found.T.tolist()
         ]
         return ids.reshape(-1), forms
 
 
-def _end(side: Bounds, rows: Longs, form: Form, kind: pa.DataType) -> pa.Array | None:
+def _end(side: Bounds, rows: Longs, form: RangeForm, kind: pa.DataType) -> pa.Array | None:
     logical = form.logical
     return None if logical is None else widened(to_logical(side.take(rows, form.branch), logical), kind)
 

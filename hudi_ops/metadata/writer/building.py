@@ -121,7 +121,7 @@ class Building:
         return bloom_filter_records(statistics, self.instant, version=self.version)
 
 
-def groups_of(partition: MetadataPartition, records: int) -> int:
+def group_count(partition: MetadataPartition, records: int) -> int:
     """Return the number of file groups of a partition with these records, as in Apache Hudi.
 
     Source: docs/format.md §14.2.

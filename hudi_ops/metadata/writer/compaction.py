@@ -214,7 +214,7 @@ def commit_bytes(merged: Sequence[MergedGroup], version: int) -> bytes:
     ).to_bytes()
 
 
-def plan_bytes(inputs: CompactionInputs) -> bytes:
+def compaction_plan_bytes(inputs: CompactionInputs) -> bytes:
     """Encode the requested file of a compaction."""
     return encode_compaction(CompactionPlan(tuple(_planned(group) for group in inputs.groups)))
 

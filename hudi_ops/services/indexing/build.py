@@ -24,7 +24,7 @@ from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import TIMELINE_FOLDER, MetadataPartition
 from hudi_ops.metadata.records.records import Records
 from hudi_ops.metadata.writer.begin import Beginning, begin_groups, complete_beginning, put_properties
-from hudi_ops.metadata.writer.building import Building, groups_of
+from hudi_ops.metadata.writer.building import Building, group_count
 from hudi_ops.metadata.writer.commit import ACTION
 from hudi_ops.metadata.writer.delta import log_files
 from hudi_ops.services.base.engine import choose_by_bytes, refuse_unknown_engine
@@ -204,7 +204,7 @@ def _begin(build: _Build, seen: TableSnapshot) -> None:
     for partition in build.partitions:
         records = build.building.whole(partition, seen.files, facts, keys)
         build.records[str(partition)] = len(records.keys)
-        build.groups[partition] = groups_of(partition, len(records.keys))
+        build.groups[partition] = group_count(partition, len(records.keys))
         beginning = Beginning(partition, build.instant, groups=build.groups[partition], records=records)
         build.stats += begin_groups(build.session.ctx.storage, beginning, now_ms)
 

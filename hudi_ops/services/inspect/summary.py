@@ -17,7 +17,7 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.content.archived import ArchivedInstant, load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
-from hudi_ops.timeline.content.plans import read_plan, read_result, result_of
+from hudi_ops.timeline.content.plans import decode_result, read_plan, read_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Log, Pointer, read_slot
 from hudi_ops.timeline.log.entries import ADOPTS
@@ -255,7 +255,7 @@ def _archived_row(one: ArchivedInstant) -> TimelineRow:
     try:
         if one.action in WRITE_ACTIONS and one.metadata:
             return _counted(plain, CommitMetadata.from_bytes(one.metadata, f"archived {one.time}"))
-        result = result_of(one.action, one.metadata, f"archived {one.time}") if one.metadata else None
+        result = decode_result(one.action, one.metadata, f"archived {one.time}") if one.metadata else None
         note = note_of(result)
     except Corrupt as error:
         note = f"cannot be read: {error.what}"

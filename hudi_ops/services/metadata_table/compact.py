@@ -28,12 +28,12 @@ from hudi_ops.metadata.writer.compaction import (
     GroupInput,
     MergedGroup,
     commit_bytes,
+    compaction_plan_bytes,
     compaction_time,
     compactions,
     deltas_since_compaction,
     inputs_at,
     merged_group,
-    plan_bytes,
     taken_below,
 )
 from hudi_ops.storage.claim import ensure
@@ -262,7 +262,7 @@ def _put(session: Session, inputs: CompactionInputs, commit: bytes) -> None:
     # and its base files would lie beside ours; a completed instant that lacks them is read and archived by all.
     done = completed_name(inputs.instant, ACTION, inputs.completion_time)
     ensure(storage, f"{TIMELINE_FOLDER}/{done}", commit)
-    ensure(storage, f"{TIMELINE_FOLDER}/{requested_name(inputs.instant, ACTION)}", plan_bytes(inputs))
+    ensure(storage, f"{TIMELINE_FOLDER}/{requested_name(inputs.instant, ACTION)}", compaction_plan_bytes(inputs))
     ensure(storage, f"{TIMELINE_FOLDER}/{inflight_name(inputs.instant, ACTION)}", b"")
 
 

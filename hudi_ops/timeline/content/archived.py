@@ -44,7 +44,7 @@ class ArchivedInstant:
 
 
 @dataclass(frozen=True)
-class History:
+class ArchivedHistory:
     """Archived instants by request time; `note` tells which archive could not be read, and why."""
 
     instants: tuple[ArchivedInstant, ...] = ()
@@ -58,7 +58,7 @@ def load_history(
     with_content: bool = False,
     only: frozenset[str] | None = None,
     actions: frozenset[str] | None = None,
-) -> History:
+) -> ArchivedHistory:
     """Read the archived timeline.
 
     Args:
@@ -79,14 +79,14 @@ def load_history(
     """
     if config.layout == 1:
         kept = storage.list_folder(config.history_folder).files
-        return History(note=f"{len(kept)} archive files of timeline layout 1 are not read" if kept else "")
+        return ArchivedHistory(note=f"{len(kept)} archive files of timeline layout 1 are not read" if kept else "")
     wanted = None
     if only is not None:
         wanted = _requested_at(only)
     if actions is not None:
         of_actions = pc.field("action").isin(sorted(actions))
         wanted = of_actions if wanted is None else wanted & of_actions
-    return History(_read_history(storage, config.history_folder, wanted, with_content=with_content))
+    return ArchivedHistory(_read_history(storage, config.history_folder, wanted, with_content=with_content))
 
 
 def is_archived_write(storage: Storage, config: TableConfig, time: str) -> bool:

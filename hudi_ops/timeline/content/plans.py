@@ -173,7 +173,7 @@ def read_plan(storage: Storage, timeline: Timeline, instant: Instant) -> Plan | 
         data = storage.get(path)
     except NotFound:
         return None
-    return plan_of(instant.action, data, path) if data else None
+    return decode_plan(instant.action, data, path) if data else None
 
 
 def read_result(storage: Storage, timeline: Timeline, instant: Instant) -> Result | None:
@@ -189,12 +189,12 @@ def read_result(storage: Storage, timeline: Timeline, instant: Instant) -> Resul
         return None
     path = timeline.path(instant.file_name)
     try:
-        return result_of(instant.kind, storage.get(path), path)
+        return decode_result(instant.kind, storage.get(path), path)
     except NotFound:
         return None
 
 
-def plan_of(action: str, data: bytes, path: str = "") -> Plan | None:
+def decode_plan(action: str, data: bytes, path: str = "") -> Plan | None:
     """Decode the plan of an action given by its pending word; None for actions without plans.
 
     Raises:
@@ -203,7 +203,7 @@ def plan_of(action: str, data: bytes, path: str = "") -> Plan | None:
     return _decoded(_PLANS.get(action), data, path)
 
 
-def result_of(kind: str, data: bytes, path: str = "") -> Result | None:
+def decode_result(kind: str, data: bytes, path: str = "") -> Result | None:
     """Decode the result of an action given by its completed word; None for writes.
 
     Raises:

@@ -6,7 +6,7 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.archived import load_history
-from hudi_ops.timeline.content.plans import RestorePlan, RolledBack, read_plan, read_result, result_of
+from hudi_ops.timeline.content.plans import RestorePlan, RolledBack, decode_result, read_plan, read_result
 from hudi_ops.timeline.content.rollbacks import rollback_of
 
 _UNDOING = frozenset({"rollback", "restore"})
@@ -41,7 +41,7 @@ def undone_by(storage: Storage, config: TableConfig, timeline: Timeline, target:
             if isinstance(said, RestorePlan) and target in said.targets:
                 return f"restore {instant.time}"
     for old in load_history(storage, config, with_content=True, actions=_UNDOING).instants:
-        told = result_of(old.action, old.metadata, f"archived {old.time}") if old.metadata else None
+        told = decode_result(old.action, old.metadata, f"archived {old.time}") if old.metadata else None
         if isinstance(told, RolledBack | RestorePlan) and old.time > target and target in told.targets:
             return f"{old.action} {old.time}"
     return ""

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
-from hudi_ops.timeline.content.plans import result_of
+from hudi_ops.timeline.content.plans import decode_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import FOLDER, POINTER_KEY, Log, slot_path
 from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Properties, Void, decode_entry
@@ -259,7 +259,7 @@ def _broken_payload(subject: Subject, entry: Complete) -> str:
     try:
         body = subject.storage.get(entry.payload)
         # The results of services are decoded by their kind; whatever else is completed is a write.
-        if result_of(entry.action, body, entry.payload) is None:
+        if decode_result(entry.action, body, entry.payload) is None:
             CommitMetadata.from_bytes(body, entry.payload)
     except Corrupt as error:
         return error.what

@@ -10,7 +10,7 @@ from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.context import TableContext
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.faults import Fault
-from hudi_ops.testing.simulation import FaultMenu, History, Simulation
+from hudi_ops.testing.simulation import FaultMenu, RunRecord, Simulation
 from hudi_ops.testing.steps import Event, Trouble
 from tests.protocol.scenarios.actors import Recovers, Writes
 from tests.protocol.scenarios.between import context, die_at
@@ -69,7 +69,7 @@ class Case:
             simulation.actor(name, run, when=when)
         return simulation
 
-    def check(self, history: History) -> None:
+    def check(self, history: RunRecord) -> None:
         """Judge the end of a run.
 
         Raises:

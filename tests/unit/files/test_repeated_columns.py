@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hudi_ops.files.base.base_file import BaseFileReader, conform
-from hudi_ops.files.base.repeated_columns import concat_rows, decoded, plain_type, repeated_columns
+from hudi_ops.files.base.repeated_columns import concat_rows, decode_columns, plain_type, repeated_columns
 from hudi_ops.storage.memory import MemoryStorage
 
 ROWS = 5000
@@ -43,7 +43,9 @@ def test_encoded_rows_equal_plain_ones():
     storage = written(TABLE, row_group_size=2000)
     encoded = BaseFileReader(storage, "a.parquet", keep_encoded=True).read()
     assert encoded.schema.field("few").type == TEXT
-    assert decoded(encoded, encoded.column_names).equals(BaseFileReader(storage, "a.parquet").read().cast(TABLE.schema))
+    assert decode_columns(encoded, encoded.column_names).equals(
+        BaseFileReader(storage, "a.parquet").read().cast(TABLE.schema)
+    )
 
 
 def test_conform_keeps_an_encoded_column_and_casts_one_of_another_type():
@@ -58,7 +60,10 @@ def test_concat_gives_every_chunk_one_dictionary():
     carried = pa.table({"few": pa.array(["a", None, "b"]).dictionary_encode(), "n": [1, 2, 3]})
     fresh = pa.table({"few": ["c", "b", None], "n": [4, 5, 6]})
     both = concat_rows(carried, fresh)
-    assert decoded(both, ["few"]).to_pydict() == {"few": ["a", None, "b", "c", "b", None], "n": [1, 2, 3, 4, 5, 6]}
+    assert decode_columns(both, ["few"]).to_pydict() == {
+        "few": ["a", None, "b", "c", "b", None],
+        "n": [1, 2, 3, 4, 5, 6],
+    }
     first, *others = (chunk.dictionary for chunk in both.column("few").chunks)
     assert others
     assert all(first.equals(other) for other in others)
@@ -71,7 +76,7 @@ def test_concat_follows_the_carried_column():
     assert concat_rows(plain, encoded).schema.field("few").type == pa.string()
     assert concat_rows(plain, encoded).to_pydict() == {"few": ["a", "c"], "n": [1, 4]}
     small = pa.table({"few": pa.array(["a"]).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string())), "n": [1]})
-    assert decoded(concat_rows(small, encoded), ["few"]).to_pydict() == {"few": ["a", "c"], "n": [1, 4]}
+    assert decode_columns(concat_rows(small, encoded), ["few"]).to_pydict() == {"few": ["a", "c"], "n": [1, 4]}
 
 
 def test_plain_type_is_that_of_the_values():

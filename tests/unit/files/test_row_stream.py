@@ -13,7 +13,7 @@ import pytest
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.files.base.dictionary_columns import pays
 from hudi_ops.sources.row_stream import open_rows
-from hudi_ops.sources.runs import joined, picked, runs_of
+from hudi_ops.sources.runs import concat_tables, picked, runs_of
 
 ROWS = pa.table({"id": list(range(1_000)), "text": [None if n % 9 == 1 else f"t{n}" for n in range(1_000)]})
 
@@ -130,7 +130,7 @@ def test_text_of_2_gib_stays_in_several_pieces() -> None:
     half = pa.StringArray.from_buffers(
         20, pa.array(range(0, 21 * (55 << 20), 55 << 20), pa.int32()).buffers()[1], pa.py_buffer(bytes(20 * (55 << 20)))
     )
-    rows = joined([pa.table({"text": half}), pa.table({"text": half})])
+    rows = concat_tables([pa.table({"text": half}), pa.table({"text": half})])
     assert rows.num_rows == 40
     assert rows.column("text").num_chunks == 2
     assert picked(rows, pa.array([0, 39])).num_rows == 2

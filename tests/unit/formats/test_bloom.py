@@ -14,7 +14,7 @@ import pytest
 from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.errors import Corrupt, InvalidRequest
 from hudi_ops.formats.parquet import footer as parquet_footer
-from hudi_ops.formats.parquet.bloom import DYNAMIC_V0, SIMPLE, BloomFilter, decode
+from hudi_ops.formats.parquet.bloom import DYNAMIC_V0, SIMPLE, BloomFilter, decode_filter
 
 KEYS = [
     "a",
@@ -59,7 +59,7 @@ def _bytes(bloom: BloomFilter) -> bytes:
 def test_simple_bytes_are_hadoops(bits, hashes, expected):
     bloom = _empty(bits, hashes).with_keys(pa.array(KEYS))
     assert _bytes(bloom).hex() == expected
-    assert decode(*bloom.encode()) == bloom
+    assert decode_filter(*bloom.encode()) == bloom
     assert bloom.might_contain(pa.array(KEYS)).all()
 
 
@@ -73,7 +73,7 @@ def test_dynamic_filter_grows_as_hadoops():
     bloom = first.with_keys(pa.array(KEYS))
     assert _bytes(bloom).hex() == HADOOP_DYNAMIC
     assert first.with_keys(pa.array(KEYS[:7])).with_keys(pa.array(KEYS[7:])) == bloom
-    assert decode(DYNAMIC_V0, base64.b64encode(bytes.fromhex(HADOOP_DYNAMIC)).decode()) == bloom
+    assert decode_filter(DYNAMIC_V0, base64.b64encode(bytes.fromhex(HADOOP_DYNAMIC)).decode()) == bloom
     assert bloom.count == 15
     assert bloom.might_contain(pa.array(KEYS)).all()
 
@@ -152,7 +152,7 @@ def test_every_real_file_answers_for_its_keys(hudi_fixtures, hudi_fixture_names)
         for path in hudi_fixtures(name).rglob("*.parquet"):
             file = pq.ParquetFile(path)
             metadata = file.metadata.metadata or {}
-            footer = parquet_footer.decode(metadata, str(path))
+            footer = parquet_footer.decode_footer(metadata, str(path))
             if footer.bloom is None:
                 continue
             keys = file.read([RECORD_KEY]).column(RECORD_KEY)
@@ -181,4 +181,4 @@ def test_every_real_file_answers_for_its_keys(hudi_fixtures, hudi_fixture_names)
 )
 def test_other_bytes_are_corrupt(type_code, data):
     with pytest.raises(Corrupt, match=r"f\.parquet"):
-        decode(type_code, base64.b64encode(data).decode(), "f.parquet")
+        decode_filter(type_code, base64.b64encode(data).decode(), "f.parquet")

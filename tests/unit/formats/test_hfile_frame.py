@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from hudi_ops.errors import Corrupt, HudiOpsError
-from hudi_ops.formats.hfile.frame import DATA, Codec, decode_block, encode_block
+from hudi_ops.formats.hfile.frame import DATA, Codec, decode_hfile_block, encode_hfile_block
 from hudi_ops.formats.hfile.trailer import Trailer, decode_info, decode_trailer, encode_info
 from tests.unit.formats.hand_made_hfile import field_of, varint
 
@@ -25,15 +25,15 @@ def block(packed: bytes, unpacked: int = len(PAYLOAD), more: bytes = b"") -> mem
 
 def refusal(data: memoryview, codec: Codec = Codec.GZ) -> Corrupt:
     with pytest.raises(Corrupt, match=r"f-0\.hfile is damaged at offset 77") as caught:
-        decode_block(data, 77, DATA, codec, PATH)
+        decode_hfile_block(data, 77, DATA, codec, PATH)
     return caught.value
 
 
 def test_a_block_comes_back():
-    data = encode_block(DATA, PAYLOAD, 5, 1)
-    assert decode_block(memoryview(data + b"behind"), 0, DATA, Codec.GZ, PATH) == (PAYLOAD, len(data))
+    data = encode_hfile_block(DATA, PAYLOAD, 5, 1)
+    assert decode_hfile_block(memoryview(data + b"behind"), 0, DATA, Codec.GZ, PATH) == (PAYLOAD, len(data))
     plain = block(PAYLOAD, more=bytes(4))
-    assert decode_block(plain, 0, DATA, Codec.NONE, PATH) == (PAYLOAD, len(plain))
+    assert decode_hfile_block(plain, 0, DATA, Codec.NONE, PATH) == (PAYLOAD, len(plain))
 
 
 def test_gzip_that_is_cut_or_followed_by_more_is_refused():

@@ -25,7 +25,7 @@ def _stored(values: dict[str, str]) -> dict[bytes, bytes]:
 
 
 def test_footer_survives_a_parquet_file():
-    values = parquet_footer.encode(FULL)
+    values = parquet_footer.encode_footer(FULL)
     assert set(values) == {
         "org.apache.hudi.bloomfilter",
         "hoodie_bloom_filter_type_code",
@@ -35,24 +35,24 @@ def test_footer_survives_a_parquet_file():
         "writer.model.name",
     }
     assert values["writer.model.name"] == "avro"
-    assert parquet_footer.decode(_stored(values)) == FULL
+    assert parquet_footer.decode_footer(_stored(values)) == FULL
 
 
 def test_nothing_in_nothing_out():
     nothing = BaseFileFooter(None, None, None, None)
-    assert parquet_footer.encode(nothing) == {}
-    assert parquet_footer.decode(None) == nothing
-    assert parquet_footer.decode({b"org.apache.spark.version": b"3.5.7"}) == nothing
+    assert parquet_footer.encode_footer(nothing) == {}
+    assert parquet_footer.decode_footer(None) == nothing
+    assert parquet_footer.decode_footer({b"org.apache.spark.version": b"3.5.7"}) == nothing
 
 
 def test_empty_keys_are_keys():
     footer = BaseFileFooter(None, "", "", None)
-    assert parquet_footer.decode(_stored(parquet_footer.encode(footer))) == footer
+    assert parquet_footer.decode_footer(_stored(parquet_footer.encode_footer(footer))) == footer
 
 
 def test_name_from_before_apache_is_read_as_simple():
     text = BLOOM.encode()[1].encode()
-    assert parquet_footer.decode({b"com.uber.hoodie.bloomfilter": text}).bloom == BLOOM
+    assert parquet_footer.decode_footer({b"com.uber.hoodie.bloomfilter": text}).bloom == BLOOM
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_name_from_before_apache_is_read_as_simple():
 )
 def test_damage_names_the_file(values):
     with pytest.raises(Corrupt, match=r"f\.parquet"):
-        parquet_footer.decode(values, "f.parquet")
+        parquet_footer.decode_footer(values, "f.parquet")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from hudi_ops.kernels.keys.key_widths import narrowed
+from hudi_ops.kernels.keys.key_widths import with_fixed_width
 from hudi_ops.kernels.merging.merge import pairs
 
 SAME = pa.array(["aa", "bb", "é", "cc"])
@@ -13,7 +13,9 @@ SAME = pa.array(["aa", "bb", "é", "cc"])
 
 
 def test_keys_of_one_width_are_narrowed_without_a_copy() -> None:
-    base, incoming = narrowed(pa.chunked_array([SAME, pa.array([], pa.string()), SAME.slice(1, 2)]), SAME.slice(2))
+    base, incoming = with_fixed_width(
+        pa.chunked_array([SAME, pa.array([], pa.string()), SAME.slice(1, 2)]), SAME.slice(2)
+    )
     assert base.type == incoming.type == pa.binary(2)
     assert base.to_pylist() == [b"aa", b"bb", "é".encode(), b"cc", b"bb", "é".encode()]
     assert incoming.to_pylist() == ["é".encode(), b"cc"]
@@ -31,7 +33,7 @@ def test_keys_of_one_width_are_narrowed_without_a_copy() -> None:
     ],
 )
 def test_others_stay_as_they_are(base: pa.Array, incoming: pa.Array) -> None:
-    found = narrowed(pa.chunked_array([base]), incoming)
+    found = with_fixed_width(pa.chunked_array([base]), incoming)
     assert (found[0].type, found[1].type) == (pa.string(), pa.string())
 
 

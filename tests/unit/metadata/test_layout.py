@@ -11,7 +11,7 @@ import pytest
 from hudi_ops.config.table import TableConfig, TableFacts
 from hudi_ops.errors import Conflict, Unsupported
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
-from hudi_ops.metadata.reader.layout import Basis, basis_of, count_groups, kept_partitions
+from hudi_ops.metadata.reader.layout import Basis, basis_of, group_counts, kept_partitions
 from hudi_ops.metadata.reader.slices import list_partition, newest_slices
 from hudi_ops.metadata.records.partitions import FOLDER, HISTORY_FOLDER, TIMELINE_FOLDER, MetadataPartition, is_kept
 from hudi_ops.metadata.writer.cleaning import superseded_files
@@ -277,7 +277,7 @@ def test_groups_of_every_partition_that_is_named_are_counted():
     config = table.config.model_copy(update={"metadata_partitions": ("files", "record_index")})
     for number in range(12):
         table.put(f".record-index-{number:04d}-0_{INIT[:-1]}1.log.1_0-0-0", partition="record_index")
-    found = count_groups(table.storage, config, kept_partitions(config))
+    found = group_counts(table.storage, config, kept_partitions(config))
     assert found == {FILES: 1, MetadataPartition.RECORD_INDEX: 12}
 
 
@@ -290,7 +290,7 @@ def test_a_partition_of_a_kind_that_is_not_kept_is_refused_by_name():
 def test_a_partition_without_files_is_being_begun_or_dropped():
     table = Listed()
     with pytest.raises(Conflict, match="column_stats has no files"):
-        count_groups(table.storage, table.config, [MetadataPartition.COLUMN_STATS])
+        group_counts(table.storage, table.config, [MetadataPartition.COLUMN_STATS])
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_groups_that_keys_do_not_hash_to_by_number_are_refused(names: list[str])
     table = Listed()
     table.put(*names, partition="record_index")
     with pytest.raises(Unsupported, match="record_index"):
-        count_groups(table.storage, table.config, [MetadataPartition.RECORD_INDEX])
+        group_counts(table.storage, table.config, [MetadataPartition.RECORD_INDEX])
 
 
 def test_a_basis_holds_until_a_partition_is_filled_anew():
@@ -340,4 +340,4 @@ def test_the_groups_of_tables_that_apache_hudi_wrote(hudi_fixtures: Callable[[st
         MetadataPartition.RECORD_INDEX: 10,
         MetadataPartition.BLOOM_FILTERS: 4,
     }
-    assert count_groups(storage, config, kept) == {one: expected[one] for one in kept}
+    assert group_counts(storage, config, kept) == {one: expected[one] for one in kept}

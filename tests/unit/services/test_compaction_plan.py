@@ -20,7 +20,7 @@ from hudi_ops.services.compaction.cost import (
 from hudi_ops.services.compaction.strategies import STRATEGIES, parse_strategy
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.timeline.content.plans import CompactionPlan, plan_of
+from hudi_ops.timeline.content.plans import CompactionPlan, decode_plan
 from hudi_ops.timeline.names import requested_name
 from hudi_ops.view.file_group import DataFile
 from tests.protocol.compaction_table import FOURTH, make_logged, table_of
@@ -112,7 +112,7 @@ def test_the_plan_on_the_timeline_is_what_was_told(storage: MemoryStorage) -> No
     made = table_of(storage, ManualClock(NOW_MS), "planner").plan_compaction()
     assert made.instant is not None
     path = timeline_of(storage).path(requested_name(made.instant, "compaction"))
-    plan = plan_of("compaction", storage.get(path), path)
+    plan = decode_plan("compaction", storage.get(path), path)
     assert isinstance(plan, CompactionPlan)
     assert [(one.partition_path, one.file_id) for one in plan.slices] == [
         (one.partition_path, one.file_id) for one in made.planned
@@ -230,7 +230,7 @@ def test_a_plan_names_the_partitions_whose_log_files_it_leaves(
     """Apache Hudi's next plan looks there, and where somebody wrote since, and nowhere else."""
     made = table_of(storage, ManualClock(NOW_MS), "planner").plan_compaction(**how)
     path = timeline_of(storage).path(requested_name(made.instant, "compaction"))
-    plan = plan_of("compaction", storage.get(path), path)
+    plan = decode_plan("compaction", storage.get(path), path)
     assert isinstance(plan, CompactionPlan)
     assert plan.unplanned == unplanned
 
@@ -242,6 +242,6 @@ def test_what_a_plan_left_is_known_to_the_next_one_for_some_partitions(storage: 
     table.execute_compaction(table.plan_compaction(partitions=["part=p2"]).instant)
     made = table.plan_compaction(partitions=["part=p0"])
     path = timeline_of(storage).path(requested_name(made.instant, "compaction"))
-    plan = plan_of("compaction", storage.get(path), path)
+    plan = decode_plan("compaction", storage.get(path), path)
     assert isinstance(plan, CompactionPlan)
     assert plan.unplanned == ("part=p1",)

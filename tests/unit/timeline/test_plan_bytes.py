@@ -6,7 +6,7 @@ import pytest
 
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.timeline.content.plan_bytes import encode_compaction, slice_metrics
-from hudi_ops.timeline.content.plans import CompactionPlan, plan_of
+from hudi_ops.timeline.content.plans import CompactionPlan, decode_plan
 
 FIXTURES = [
     "v9_mor_pending_compaction_clustering",
@@ -26,7 +26,7 @@ def written(request, hudi_fixtures):
 
 def test_a_real_plan_comes_out_as_it_was(written) -> None:
     _, data = written
-    plan = plan_of("compaction", data)
+    plan = decode_plan("compaction", data)
     assert isinstance(plan, CompactionPlan)
     mine, real = (avro.read_one(one, "plan") for one in (encode_compaction(plan), data))
     assert mine == real
@@ -36,7 +36,7 @@ def test_a_real_plan_comes_out_as_it_was(written) -> None:
 
 def test_the_metrics_are_those_that_apache_hudi_computes(written) -> None:
     folder, data = written
-    plan = plan_of("compaction", data)
+    plan = decode_plan("compaction", data)
     assert isinstance(plan, CompactionPlan)
     for one in plan.slices:
         place = folder / one.partition_path

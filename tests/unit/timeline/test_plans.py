@@ -16,10 +16,10 @@ from hudi_ops.timeline.content.plans import (
     RollbackPlan,
     RolledBack,
     Savepoint,
-    plan_of,
+    decode_plan,
+    decode_result,
     read_plan,
     read_result,
-    result_of,
 )
 from hudi_ops.timeline.settings.properties_file import load_config
 
@@ -103,7 +103,9 @@ def test_index_build(said):
 
 
 def test_json_is_understood_as_commits_of_layout_1_are(said):
-    assert plan_of("compaction", b'{"operations": [{"fileId": "f", "deltaFilePaths": ["a/.f_1.log.1"]}]}') is not None
+    assert (
+        decode_plan("compaction", b'{"operations": [{"fileId": "f", "deltaFilePaths": ["a/.f_1.log.1"]}]}') is not None
+    )
 
 
 def test_restore_round_trip():
@@ -114,23 +116,23 @@ def test_restore_round_trip():
         "instantsToRollback": [{"commitTime": "2", "action": "commit"}, {"commitTime": "1", "action": "commit"}],
         "savepointToRestoreTimestamp": "0",
     }
-    plan = plan_of("restore", avro.write_one(RESTORE_PLAN, record))
+    plan = decode_plan("restore", avro.write_one(RESTORE_PLAN, record))
     assert plan is not None
     assert (plan.targets, plan.savepoint) == (("2", "1"), "0")  # type: ignore[union-attr]
 
 
 def test_writes_have_neither():
-    assert plan_of("commit", b"anything") is None
-    assert result_of("commit", b"anything") is None
+    assert decode_plan("commit", b"anything") is None
+    assert decode_result("commit", b"anything") is None
 
 
 @pytest.mark.parametrize("data", [b"", b"Obj\x01", b"{", b'{"operations": 3}', b"{}"])
 def test_broken_bytes_name_the_file(data):
     with pytest.raises(Corrupt, match="some/file"):
-        plan_of("compaction", data, "some/file")
+        decode_plan("compaction", data, "some/file")
 
 
 def test_plan_of_another_action_is_refused(hudi_fixtures):
     path = hudi_fixtures(CLEANED) / ".hoodie/timeline/20261121021158603.rollback.requested"
     with pytest.raises(Corrupt):
-        plan_of("clean", path.read_bytes(), "a rollback's plan")
+        decode_plan("clean", path.read_bytes(), "a rollback's plan")

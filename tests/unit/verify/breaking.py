@@ -99,12 +99,12 @@ def rewrite_base(
     """Rewrite a live base file, its footer kept unless changed; sizes and row counts in its statistic follow."""
     instant, stat = live(storage)
     file = pq.ParquetFile(storage.open_input(stat.path))
-    held = parquet_footer.decode(file.metadata.metadata, stat.path)
+    held = parquet_footer.decode_footer(file.metadata.metadata, stat.path)
     rows = change(file.read())
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, rows.schema.remove_metadata(), store_schema=False) as writer:
         writer.write_table(rows)
-        writer.add_key_value_metadata(parquet_footer.encode(footer(held) if footer else held))
+        writer.add_key_value_metadata(parquet_footer.encode_footer(footer(held) if footer else held))
     body = sink.getvalue()
     storage.put(stat.path, body)
     sizes = {"file_size_in_bytes": body.size, "total_write_bytes": body.size, "num_writes": rows.num_rows}

@@ -33,7 +33,7 @@ from hudi_ops.services.write.tasks.merge import (
     merge_and_write,
     optional_column,
 )
-from hudi_ops.sources.runs import joined, picked
+from hudi_ops.sources.runs import concat_tables, picked
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 
 _DECIMAL_PLACES = 15
@@ -63,7 +63,7 @@ def append_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
     Source: docs/format.md §6.1, §11.1.
     """
     try:
-        return _append_and_write(task, joined(tables))
+        return _append_and_write(task, concat_tables(tables))
     except NotFound as error:
         raise Conflict(
             f"a file of the group vanished while it was looked into: {error.what}",

@@ -15,7 +15,7 @@ from hudi_ops.config.write_settings import LogFormat
 from hudi_ops.errors import Conflict, NotFound
 from hudi_ops.files.base.base_file import BaseFileReader, WriterSettings, conform, encode_base_file, stored_schema
 from hudi_ops.files.base.output import BaseFileOutput
-from hudi_ops.files.base.repeated_columns import concat_rows, decoded
+from hudi_ops.files.base.repeated_columns import concat_rows, decode_columns
 from hudi_ops.files.log.merge_rules import MergeRules
 from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.names import base_file_name
@@ -26,7 +26,7 @@ from hudi_ops.kernels.keys.keys import KeySpec, record_keys
 from hudi_ops.kernels.merging.merge import MergePlan, Operation, Ordering, combine, plan_append, plan_merge
 from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
 from hudi_ops.services.write.tasks.tag import chunk_key
-from hudi_ops.sources.runs import joined, picked
+from hudi_ops.sources.runs import concat_tables, picked
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.view.file_group import DataFile
@@ -113,7 +113,7 @@ def merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
 
 
 def _merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
-    incoming = joined(tables)
+    incoming = concat_tables(tables)
     reader = BaseFileReader(task.storage, task.base.path, keep_encoded=True) if task.base is not None else None
     if task.operation is Operation.DELETE and (reader is None or not reader.might_hold(incoming.column(RECORD_KEY))):
         return BucketResult(None, 0, 0, 0, 0)
@@ -167,11 +167,11 @@ def _heads(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) 
         return pa.table({})  # nothing decides: whatever is there is carried over
     keys = (RECORD_KEY,) if task.keys is None else task.keys.fields
     if task.operation is Operation.DELETE:
-        return keyed(task, decoded(reader.read(keys), keys))
+        return keyed(task, decode_columns(reader.read(keys), keys))
     # Nearly every upsert rewrites its bucket: one pass over the file, instead of one over its keys and one over the rest.
     names = [name for name in task.stored.names if name != FILE_NAME]
     by = [task.ordering] if task.ordering is not None and task.ordering in incoming.column_names else []
-    return keyed(task, decoded(reader.read(names), [*keys, *by]))
+    return keyed(task, decode_columns(reader.read(names), [*keys, *by]))
 
 
 def keyed(task: BucketTask, rows: pa.Table) -> pa.Table:
