@@ -66,7 +66,7 @@ class SpilledBytes:
             Internal: outside of the context.
         """
         if self._file is None:
-            raise Internal("spilled bytes were asked for when their file was not open")
+            raise Internal("spilled bytes were requested while their file was not open")
         try:
             self._file.flush()
             self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -95,7 +95,7 @@ def table_columns(schema: pa.Schema) -> pa.Schema:
     _refuse_same_but_for_case(list(zoned), "")
     taken = [name for name in zoned.names if name.lower() in META_COLUMNS]
     if taken:
-        raise InvalidRequest(f"column {taken[0]} is added by Hudi itself", next_step="leave it out of the schema")
+        raise InvalidRequest(f"column {taken[0]} is added by Hudi itself", next_step="remove it from the schema")
     if IS_DELETED in zoned.names and zoned.field(IS_DELETED).type != pa.bool_():
         raise InvalidRequest(f"column {IS_DELETED} must be boolean", found=str(zoned.field(IS_DELETED).type))
     return zoned

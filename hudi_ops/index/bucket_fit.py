@@ -163,7 +163,7 @@ def _refuse_other(path: str, what: str, ours: pa.Array, stored: pa.Array, fields
                 "row",
                 expected=f"{left!r}, of {', '.join(fields) or 'nothing'}",
                 found=repr(right),
-                next_step="write the table with Apache Hudi; if its key generator is wrongly recorded, correct hoodie.properties",
+                next_step="write the table with Apache Hudi; if its key generator is recorded wrongly, correct hoodie.properties",
                 file=path,
                 **({"record_key": right} if what == "record key" else {}),
             )

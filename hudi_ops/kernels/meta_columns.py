@@ -46,7 +46,7 @@ def add_meta_columns(
             "The rows cannot be given meta columns.",
             expected=f"{data.num_rows} keys, and no column that begins with _hoodie_",
             found=f"{len(keys)} keys, columns {', '.join(clashes) or 'as expected'}",
-            next_step="Leave Apache Hudi's own columns out of the source.",
+            next_step="Remove Apache Hudi's own columns from the source.",
         )
     rows = data.num_rows
     values = {

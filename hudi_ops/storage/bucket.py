@@ -206,7 +206,7 @@ class RangeReader(io.RawIOBase):
             story = f"{self._path} could not be read from {self._at} to {end}: {cause(error)}"
             raise OSError(errno.EIO, story) from error
         if len(body) != end - self._at:
-            story = f" {self._path} returned {len(body)} bytes from {self._at}, expected {end - self._at}"
+            story = f"{self._path} returned {len(body)} bytes from {self._at}, expected {end - self._at}"
             raise OSError(errno.EIO, story)
         self._at = end
         return body

@@ -290,8 +290,8 @@ class ObjectStorage:
         raise Unsupported(
             f"{self.uri} cannot create a file exclusively",
             expected="a store that refuses to create what exists (If-None-Match: *)",
-            found=str(cause) if cause else " a store that accepted the same file twice",
-            next_step="keep the table on another store, or bring this one to a version with conditional writes",
+            found=str(cause) if cause else "a store that accepted the same file twice",
+            next_step="keep the table on another store, or upgrade this one to a version with conditional writes",
         ) from cause
 
     def _discard(self, client: _Client, key: str) -> None:

@@ -243,10 +243,10 @@ class LogFileReader:
         if block.kind not in {BlockKind.AVRO_DATA, BlockKind.PARQUET_DATA}:
             found = f"a block of type {block.kind.name}"
         elif block.headers.get(HeaderKey.IS_PARTIAL, "").lower() == "true":
-            found = " a block with only some of the columns (IS_PARTIAL)"
+            found = "a block with only some of the columns (IS_PARTIAL)"
         if found:
             raise Unsupported(
-                f"The log file {self._path} holds rows that are not read, at offset {block.offset}",
+                f"The log file {self._path} holds rows that this library cannot read, at offset {block.offset}",
                 expected="whole rows in Avro or Parquet",
                 found=found,
                 next_step="compact the table with Apache Hudi, then read it again",

@@ -125,7 +125,7 @@ def _refuse_unknown(config: TableConfig, schema: pa.Schema) -> None:
         # An ordering field that no schema has decides nothing; this one does, for every other reader.
         reason = f"an ordering field within a struct: {within[0]}"
     elif not config.populate_meta_fields and missing:
-        reason = f"record keys made of {missing[0]}, which is no column of the table"
+        reason = f"record keys made of {missing[0]}, which is not a column of the table"
     elif partial not in {"", "NONE"}:
         reason = f"{_PARTIAL_UPDATE}={partial}"
     if reason:

@@ -63,7 +63,7 @@ def statistics_of_file(task: FileStatisticsTask) -> FileStatistics:
 
     Raises:
         Corrupt: it cannot be read.
-        Unsupported: a log file holds rows that are not read.
+        Unsupported: a log file holds rows that this library cannot read.
         NotFound: it is gone.
         Unavailable: the storage did not deliver it.
         Internal: not a data file; or the keys of a log file without merge rules.

@@ -49,7 +49,7 @@ def write_one(schema: Mapping[str, Any], record: Mapping[str, Any]) -> bytes:
             f"A record does not fit the Avro schema {schema.get('name')}",
             expected="the schema's fields and types",
             found=str(error),
-            next_step="report this, with the text",
+            next_step="report this error with its text",
         ) from error
     header = io.BytesIO()
     fastavro.schemaless_writer(header, _HEADER, {"avro.schema": text.encode()})

@@ -171,7 +171,7 @@ class Decoder:
             return values
         text, bad = as_text(values)
         if bad is not None:
-            self._refuse(lanes, bad, "bytes that are no UTF-8", "text")
+            self._refuse(lanes, bad, "bytes that are not UTF-8", "text")
         return text
 
     def _decimals(self, node: Node, lanes: Lanes, begin: Longs, lengths: Longs) -> pa.Array:

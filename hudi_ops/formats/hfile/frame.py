@@ -113,10 +113,10 @@ def fail(path: str, offset: int, found: str, expected: str, error: type[HudiOpsE
         f"The HFile {path} {'is damaged' if is_damage else 'is not understood'} at offset {offset}",
         expected=expected,
         found=found,
-        next_step=" run `hudi-ops verify`; drop the metadata table and build it again: all of it follows from the data "
+        next_step="run `hudi-ops verify`; drop the metadata table and build it again: all of it follows from the data "
         "files"
         if is_damage
-        else " read the table with the Apache Hudi that wrote it; if no Apache Hudi wrote it, the file is damaged",
+        else "read the table with the Apache Hudi that wrote it; if no Apache Hudi wrote it, the file is damaged",
         path=path,
         offset=offset,
     )

@@ -283,7 +283,7 @@ def _fail(path: str, offset: int, found: str, expected: str, error: type[HudiOps
         found=found,
         next_step="run `hudi-ops verify`; restore the file from a copy"
         if is_damage
-        else " read the table with the Apache Hudi that wrote it; if no Apache Hudi wrote it, the file is damaged",
+        else "read the table with the Apache Hudi that wrote it; if no Apache Hudi wrote it, the file is damaged",
         path=path,
         offset=offset,
     )

@@ -43,7 +43,7 @@ def text_chunks(keys: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
             "A record key is null",
             expected="a key in every row",
             found=f"{keys.null_count} nulls among {len(keys)} keys",
-            next_step="give every row a key",
+            next_step="set a key in every row",
         )
     value_type = keys.type.value_type if pa.types.is_dictionary(keys.type) else keys.type
     if not any(

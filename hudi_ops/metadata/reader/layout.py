@@ -68,7 +68,7 @@ def kept_partitions(config: TableConfig) -> tuple[MetadataPartition, ...]:
             table=config.name,
             expected=f"partitions among {', '.join(MetadataPartition)}",
             found=", ".join(strange),
-            next_step=f"take them out with `hudi-ops metadata drop TABLE {' '.join(strange)}`, or write it with Apache Hudi alone",
+            next_step=f"drop them with `hudi-ops metadata drop TABLE {' '.join(strange)}`, or write it with Apache Hudi alone",
         )
     return tuple(MetadataPartition(name) for name in sorted(config.all_metadata_partitions))
 

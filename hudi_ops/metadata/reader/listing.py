@@ -123,7 +123,7 @@ def open_listing(
         raise Unsupported(
             "the table cannot be listed by its metadata table",
             table=config.name,
-            expected="version 8 or 9, and a metadata table with the partition files that has every completed write",
+            expected="version 8 or 9, and a metadata table with the partition files and all completed writes",
             found=f"version {config.version}, partitions: {', '.join(config.metadata_partitions) or 'none'}",
             next_step=f"read with listing=auto, or run {build_again()}",
         )

@@ -51,7 +51,7 @@ def merge(older: Records, newer: Records, *, version: int) -> Records:
             "Records of two partitions of a metadata table cannot be merged",
             expected=str(older.partition),
             found=str(newer.partition),
-            next_step="please report it",
+            next_step="report this error with its text",
         )
     older, newer = (current(side, version=version).decoded() for side in (older, newer))
     if not older or not newer:

@@ -32,7 +32,7 @@ _LOOKED = frozenset({
 })
 """Operations that look up the keys of their rows first, or add no new ones."""
 
-_UNCOUNTED = " no count shows that each record key lies in only one file group"
+_UNCOUNTED = "no count shows that each record key lies in only one file group"
 
 
 def may_double(operation: str, *, is_ours: bool) -> bool:
