@@ -43,14 +43,6 @@ TableArgument = Annotated[
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print exactly one JSON object, as the last line of the output.")
 ]
-EngineOption = Annotated[
-    str,
-    typer.Option(
-        metavar="auto|local|spark",
-        help="Where the work runs. auto is this process; only applications submitted to Spark pick by bytes.",
-        autocompletion=lambda: ["auto", "local", "spark"],
-    ),
-]
 AcceptFutureOption = Annotated[
     bool,
     typer.Option(

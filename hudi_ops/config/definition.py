@@ -6,7 +6,7 @@ Imports no Arrow, since DAG files read `tables.yaml`; the columns of a table are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
@@ -22,8 +22,6 @@ from hudi_ops.config.write_settings import (
     checked_format,
 )
 from hudi_ops.errors import InvalidRequest
-
-M = TypeVar("M", bound=Request)
 
 # YAML has lists only; strict mode would refuse them for a tuple.
 ColumnNames = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)]
@@ -197,13 +195,6 @@ class OpenOptions(WriterOptions):
         title="Services only",
         description="Adopt a table with another index: Apache Hudi writes its rows, hudi-ops compacts it.",
     )
-
-
-def merged(model: type[M], given: M | None, keywords: Mapping[str, Any]) -> M:
-    """Return the given values, with keywords in place of some of them."""
-    if given is not None and not keywords:
-        return given
-    return model(**{**(dict(given) if given is not None else {}), **keywords})
 
 
 def split_keywords(keywords: Mapping[str, Any], *others: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from hudi_ops.config.doors import TEXT, TEXTS, Door
 from hudi_ops.errors import InvalidRequest
 
 EngineName: TypeAlias = Literal["auto", "local", "spark"]
@@ -20,6 +21,14 @@ OperationName: TypeAlias = Literal[
     "upsert", "insert", "delete", "bulk_insert", "insert_overwrite", "insert_overwrite_table"
 ]
 MetadataPartitionName: TypeAlias = Literal["files", "column_stats", "partition_stats", "bloom_filters", "record_index"]
+
+_PARTITIONS = {
+    "default": [],
+    "items": {"type": "string", "enum": list(get_args(MetadataPartitionName))},
+    "examples": list(get_args(MetadataPartitionName)),
+}
+
+M = TypeVar("M", bound="Request")
 
 _REMOVALS = {"delete_partition": "delete-partition", "truncate": "truncate"}
 
@@ -117,18 +126,18 @@ class CompactionRequest(Request):
         description="File groups that measure less wait: bytes for size, log files for count, delta commits for commits, seconds "
         "for age. Default: 1 byte, 5, 5, 1 hour.",
     )
-    max_bytes: int | None = Field(
+    max_bytes: Annotated[int | None, Door(unit="bytes")] = Field(
         default=None,
         ge=1,
         title="Most bytes",
         description="Plan at most this many bytes of base and log files, one file group at least. Default: all.",
     )
-    partitions: Names = Field(
+    partitions: Annotated[Names, Door(option="partition", form=TEXT)] = Field(
         default=(),
         title="Partitions",
         description="Paths such as origin=JFK, or patterns such as origin=J*. Default: all.",
     )
-    instant: str | None = Field(
+    instant: Annotated[str | None, Door(form=None)] = Field(
         default=None,
         title="Instant",
         description="Execute this plan. Default: the oldest plan without a live executor.",
@@ -138,19 +147,21 @@ class CompactionRequest(Request):
         title="Engine",
         description="Where the work runs: local is one process, spark the executors; auto chooses by size.",
     )
-    memory_bytes: int | None = Field(
+    memory_bytes: Annotated[int | None, Door(option="memory", unit="bytes", form=None)] = Field(
         default=None,
         ge=1,
         title="Memory",
         description="Memory that one file group may take; larger ones are streamed. Default: by the memory of the process.",
     )
-    abandoned: bool = Field(
+    abandoned: Annotated[bool, Door(form=None)] = Field(
         default=False,
         title="Abandoned",
         description="Apache Hudi began to execute the plan and has ended, although no heartbeat shows it.",
     )
-    dry_run: bool = Field(default=False, title="Dry run", description="Show the plan and its cost; change nothing.")
-    resume: bool = Field(
+    dry_run: Annotated[bool, Door(form=None, separator=None)] = Field(
+        default=False, title="Dry run", description="Show the plan and its cost; change nothing."
+    )
+    resume: Annotated[bool, Door(form=None, separator=None)] = Field(
         default=False,
         title="Resume",
         description="Return a pending plan without a live executor, if there is one, instead of a new plan.",
@@ -162,7 +173,7 @@ class IngestRequest(Request):
 
     checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {**Request.checks, "operation": checked_operation}
 
-    source: str | None = Field(
+    source: Annotated[str | None, Door(form=TEXT)] = Field(
         default=None,
         title="Source",
         description="Folder or URI with CSV, JSON or Parquet files. Default: the source declared in tables.yaml.",
@@ -189,23 +200,23 @@ class IngestRequest(Request):
         title="Most files",
         description="Take at most this many files in this commit, by path. Default: all.",
     )
-    max_bytes: int | None = Field(
+    max_bytes: Annotated[int | None, Door(unit="bytes")] = Field(
         default=None,
         ge=1,
         title="Most bytes",
         description="Take files of at most this many bytes in this commit, one at least. Default: all.",
     )
-    retake: Names = Field(
+    retake: Annotated[Names, Door(form=TEXTS, separator="\n")] = Field(
         default=(),
         title="Take again",
         description="Files that were corrected after they were taken: their paths below the source. Upsert only.",
     )
-    min_age_s: float = Field(
+    min_age_s: Annotated[float, Door(option="min-age", unit="seconds", form=None)] = Field(
         default=0.0,
         title="Minimum age",
         description="Leave files that changed more recently for the next run; in seconds.",
     )
-    dry_run: bool = Field(
+    dry_run: Annotated[bool, Door(form=None, separator=None)] = Field(
         default=False, title="Dry run", description="List the files that would be taken; change nothing."
     )
 
@@ -213,7 +224,7 @@ class IngestRequest(Request):
 class IndexRequest(Request):
     """Which partitions of the metadata table are built."""
 
-    partitions: Annotated[tuple[str, ...] | None, BeforeValidator(listed)] = Field(
+    partitions: Annotated[tuple[str, ...] | None, BeforeValidator(listed), Door(form=_PARTITIONS)] = Field(
         default=None,
         title="Partitions",
         description="files, column_stats, partition_stats, bloom_filters, record_index; files is built with the others where it is "
@@ -229,7 +240,16 @@ class IndexRequest(Request):
         title="Engine",
         description="Where files are read: local is one process, spark the executors; auto chooses by size.",
     )
-    dry_run: bool = Field(default=False, title="Dry run", description="Show what would be built; change nothing.")
+    dry_run: Annotated[bool, Door(form=None, separator=None)] = Field(
+        default=False, title="Dry run", description="Show what would be built; change nothing."
+    )
+
+
+def merged(model: type[M], given: M | None, keywords: Mapping[str, Any]) -> M:
+    """Return the given values, with keywords in place of some of them."""
+    if given is not None and not keywords:
+        return given
+    return model(**{**(dict(given) if given is not None else {}), **keywords})
 
 
 def current_names(values: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:

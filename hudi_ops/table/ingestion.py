@@ -8,7 +8,8 @@ from typing import Any
 from hudi_ops.commit.ledger import Offer
 from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
-from hudi_ops.config.requests import EngineName
+from hudi_ops.config.requests import EngineName, IngestRequest, listed
+from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.engine import choose_engine, choose_frame_engine
 from hudi_ops.services.write.batch import Batch
 from hudi_ops.services.write.folder import SourceFolder, ingest_folder
@@ -18,7 +19,7 @@ from hudi_ops.services.write.rows import GivenRows
 from hudi_ops.storage.open import open_folder
 
 
-class IngestableTable:
+class IngestApi:
     """What `hudi_ops.Table` takes rows with."""
 
     _session: Session
@@ -55,38 +56,40 @@ class IngestableTable:
             batch = Batch(kind, rows=rows, evolve=evolve)
             return retried(self._session, lambda started_s: ingest(self._session, batch, chosen, reason, started_s))
 
-    def ingest_folder(
-        self,
-        folder: str,
-        operation: str = "upsert",
-        *,
-        engine: EngineName = "auto",
-        min_age_s: float = 0.0,
-        max_files: int | None = None,
-        max_bytes: int | None = None,
-        evolve: bool = False,
-        retake: Sequence[str] = (),
-    ) -> IngestResult:
+    def ingest_folder(self, folder: str, operation: str = "upsert", **keywords: Any) -> IngestResult:
         """Write the files of a folder that were not taken before, each exactly once.
 
         Args:
             folder: holds CSV, JSON lines or Parquet files, at any depth; names beginning with `_` or `.` wait.
             operation: as in `ingest`.
-            engine: as in `ingest`.
-            min_age_s: files that changed more recently wait.
-            max_files: so many files in this commit, by path; the others are for the next call. None: all.
-            max_bytes: as many files as lie within so many bytes, one at least. None: all.
-            evolve: as in `ingest`; the table takes the columns of all files together.
-            retake: paths below the folder of files that were taken before and corrected since; only with upsert. They come before
-                the new files, and one that did not change is not taken again. Rows that a corrected file lacks now stay.
+            keywords: further fields of `IngestRequest`; files that `retake` names come before the new files, one that did not
+                change is not taken again, and rows that a corrected file lacks now stay.
 
         Raises:
             InvalidRequest: a file does not fit the table, or changed after it was taken and `retake` does not name it; nothing
                 was changed.
             Conflict: lost to overlapping writes again and again.
         """
-        limits = SourceFolder(open_folder(folder), min_age_s, max_files, max_bytes, _listed(retake))
-        return ingest_folder(self._session, limits, parse_operation(operation), engine, evolve=evolve)
+        return self.ingest_files(IngestRequest(source=folder, operation=operation, **keywords))
+
+    def ingest_files(self, request: IngestRequest) -> IngestResult:
+        """Write the files that a request names; raises as `ingest_folder` does.
+
+        Raises:
+            InvalidRequest: it names no source, or asks for a dry run, which `preview_folder` does.
+        """
+        if request.source is None or request.dry_run:
+            raise InvalidRequest(
+                "an ingest needs a source, and has no dry run",
+                expected="source, without dry_run",
+                found=f"source={request.source!r}, dry_run={request.dry_run}",
+                next_step="name the folder; preview_folder shows what would be taken",
+            )
+        folder = SourceFolder(
+            open_folder(request.source), request.min_age_s, request.max_files, request.max_bytes, request.retake
+        )
+        operation = parse_operation(request.operation)
+        return ingest_folder(self._session, folder, operation, request.engine, evolve=request.evolve)
 
     def preview_folder(
         self,
@@ -110,10 +113,5 @@ class IngestableTable:
             InvalidRequest: no such folder, or a file that was taken has changed since and `retake` does not name it.
             Unsupported: the table cannot be written.
         """
-        limits = SourceFolder(open_folder(folder), min_age_s, max_files, max_bytes, _listed(retake))
+        limits = SourceFolder(open_folder(folder), min_age_s, max_files, max_bytes, listed(retake))
         return limits.offer(self._session)[1]
-
-
-def _listed(paths: Sequence[str]) -> tuple[str, ...]:
-    """Whoever passes one path as a string means that path, not its letters."""
-    return (paths,) if isinstance(paths, str) else tuple(paths)

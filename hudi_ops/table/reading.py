@@ -15,7 +15,7 @@ from hudi_ops.read.plan import plan_read, request_of
 from hudi_ops.read.scan import Scan
 
 
-class ReadableTable:
+class ReadApi:
     """What `hudi_ops.Table` reads with."""
 
     def __init__(self, session: Session, timezone: str | None = None) -> None:

@@ -13,8 +13,9 @@ from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.concurrency.lock.locks import LockProvider
 from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.conflict_settings import ConflictSettings
-from hudi_ops.config.definition import OpenOptions, TableDefinition, WriterOptions, merged, split_keywords
-from hudi_ops.config.requests import unknown_keyword
+from hudi_ops.config.definition import OpenOptions, TableDefinition, WriterOptions, split_keywords
+from hudi_ops.config.logged_settings import SettingsSource
+from hudi_ops.config.requests import merged, unknown_keyword
 from hudi_ops.config.table import TableConfig, index_kind, table_type_of
 from hudi_ops.config.tables_file import TableLocation
 from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, LogFormat, checked_format
@@ -23,20 +24,25 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.read.plan import Opened
+from hudi_ops.services.base.result import PlanResult
+from hudi_ops.services.compaction.result import CompactResult
 from hudi_ops.services.create.adopt import Adoption, adopt_table
 from hudi_ops.services.create.adoption import Adopter, Terms
 from hudi_ops.services.create.create import create_table
 from hudi_ops.services.create.definition import Definition
 from hudi_ops.services.create.protect_lock import protect_lock
+from hudi_ops.services.indexing.build import BuildResult
+from hudi_ops.services.indexing.drop import DropResult
+from hudi_ops.services.metadata_table.compact import MetadataCompaction
 from hudi_ops.services.recovery.attempts import RecoverResult, RollbackResult, recover_table, rollback_write
+from hudi_ops.services.recovery.properties import PropertiesRepair, repair_properties
 from hudi_ops.services.write.operations import DELETE_PARTITION, TRUNCATE, WriteOperation
 from hudi_ops.services.write.remove import RemovalResult, preview_removal, remove
 from hudi_ops.storage.open import open_storage
-from hudi_ops.table.compaction import CompactableTable
-from hudi_ops.table.ingestion import IngestableTable
-from hudi_ops.table.metadata import IndexedTable
-from hudi_ops.table.reading import ReadableTable
-from hudi_ops.table.repairs import RepairableTable
+from hudi_ops.table.compaction import CompactionApi
+from hudi_ops.table.ingestion import IngestApi
+from hudi_ops.table.metadata import IndexApi
+from hudi_ops.table.reading import ReadApi
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.settings.settings_check import refuse_unopenable
 from hudi_ops.view.schema import row_schema, table_schema
@@ -44,7 +50,7 @@ from hudi_ops.view.schema import row_schema, table_schema
 R = TypeVar("R")
 
 
-class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, RepairableTable):
+class Table(ReadApi, IngestApi):
     """One table. Not safe for several threads; open one per thread.
 
     Use `Table.create` or `Table.open`.
@@ -70,6 +76,8 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
         )
         super().__init__(session, self._adopter.terms.timezone)
         self._ctx = self._session.ctx
+        self.compaction = CompactionApi(self._session)
+        self.metadata = IndexApi(self._session)
         self.was_created = False
         """Whether `create` made the table just now; False when an equal one was there."""
 
@@ -297,6 +305,21 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
         """
         return recover_table(self._session, abandoned=abandoned)
 
+    def repair_properties(self, source: SettingsSource | None, *, dry_run: bool = False) -> PropertiesRepair:
+        """Say which is right where `hoodie.properties` contradicts the commit log; until then writers and readers stop.
+
+        Args:
+            source: `log`: its values are written into the file; `file`: its values are recorded in the log; None: not
+                chosen yet, with `dry_run` only.
+            dry_run: say where they differ; change nothing.
+
+        Raises:
+            InvalidRequest: no such source, the table has no commit log, or the file names fields that are no columns.
+            Corrupt: the file cannot be read.
+            Busy: the lock was not to be had in time.
+        """
+        return repair_properties(self._session, source, dry_run=dry_run)
+
     def protect_lock(self) -> str:
         """Restrict the table's lock in ZooKeeper to clients with the configured credentials.
 
@@ -316,6 +339,34 @@ class Table(ReadableTable, IngestableTable, CompactableTable, IndexedTable, Repa
         if dry_run:
             return preview_removal(self._session, operation, wanted)
         return retried(self._session, lambda started_s: remove(self._session, operation, wanted, started_s))
+
+    def plan_compaction(self, strategy: str = "size", **keywords: Any) -> PlanResult:
+        """Call `compaction.plan`."""
+        return self.compaction.plan(strategy=strategy, **keywords)
+
+    def explain_compaction(self, strategy: str = "size", **keywords: Any) -> PlanResult:
+        """Call `compaction.explain`."""
+        return self.compaction.explain(strategy=strategy, **keywords)
+
+    def execute_compaction(self, instant: str | None = None, **keywords: Any) -> CompactResult:
+        """Call `compaction.execute`."""
+        return self.compaction.execute(instant=instant, **keywords)
+
+    def compact(self, instant: str | None = None, **keywords: Any) -> CompactResult:
+        """Call `compaction.run`."""
+        return self.compaction.run(instant=instant, **keywords)
+
+    def build_metadata(self, partitions: Sequence[str] | None = None, **keywords: Any) -> BuildResult:
+        """Call `metadata.build`."""
+        return self.metadata.build(partitions=partitions, **keywords)
+
+    def drop_metadata(self, partitions: Sequence[str] | None = None, *, dry_run: bool = False) -> DropResult:
+        """Call `metadata.drop`."""
+        return self.metadata.drop(partitions, dry_run=dry_run)
+
+    def compact_metadata(self, *, dry_run: bool = False) -> MetadataCompaction:
+        """Call `metadata.compact`."""
+        return self.metadata.compact(dry_run=dry_run)
 
     def close(self) -> None:
         """Let go of the lock service, where one is connected."""

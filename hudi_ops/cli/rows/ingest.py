@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hudi_ops.cli.arguments import (
     AcceptFutureOption,
-    EngineOption,
     JsonOption,
     TableArgument,
     locate,
     open_table,
-    parse_bytes,
-    parse_seconds,
 )
+from hudi_ops.cli.options import with_options
 from hudi_ops.cli.output import counted, sized, working, write, write_json
+from hudi_ops.config.requests import IngestRequest
 from hudi_ops.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -40,88 +38,34 @@ hudi-ops ingest flights --source landing --retake 2024/01/flights.csv
 """
 
 
-def _operations() -> list[str]:
-    from hudi_ops.services.write.operations import INGESTING
-
-    return list(INGESTING)
-
-
-OperationOption = Annotated[
-    str,
-    typer.Option(
-        metavar="OPERATION",
-        help="upsert replaces rows with the same key, insert refuses them, delete removes rows by key; bulk_insert adds rows "
-        "without looking keys up; insert_overwrite replaces the partitions that the rows touch, insert_overwrite_table all.",
-        autocompletion=_operations,
-    ),
-]
-
-
+@with_options(IngestRequest)
 def ingest(
     table: TableArgument,
-    source: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Folder of files to take. Default: the one that tables.yaml declares."),
-    ] = None,
-    operation: OperationOption = "upsert",
-    engine: EngineOption = "auto",
-    min_age: Annotated[
-        str, typer.Option(metavar="DURATION", help="Files that changed more recently wait, for example 5s or 2m.")
-    ] = "0s",
-    evolve: Annotated[
-        bool, typer.Option("--evolve", help="Let the table take new columns and wider types from the files.")
-    ] = False,
+    *,
+    request: IngestRequest,
     drop_metadata_table: Annotated[
         bool, typer.Option("--drop-metadata-table", help="First drop the table's metadata table, as `adopt` does.")
     ] = False,
-    max_files: Annotated[
-        int | None, typer.Option("--max-files", min=1, help="At most so many files in this commit. Default: all.")
-    ] = None,
-    max_bytes: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Files of so many bytes in this commit, one at least, for example 2GB."),
-    ] = None,
-    retake: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Take a corrected file again, named by its path in the folder; upsert only. May be given several times.",
-        ),
-    ] = None,
     accept_future_instants: AcceptFutureOption = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the files that would be taken; change nothing.")
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Take the new files of a folder into a table."""
     from hudi_ops.services.write.folder import refuse_bounds, refuse_retake
     from hudi_ops.services.write.operations import parse_operation
 
-    min_age_s = parse_seconds(min_age, "--min-age")
-    bounds = {"max_files": max_files, "max_bytes": parse_bytes(max_bytes, "--max-bytes") if max_bytes else None}
     # Before anything is asked of the table, or dropped from it.
-    refuse_bounds(parse_operation(operation), **bounds)
-    refuse_retake(parse_operation(operation), retake or ())
+    refuse_bounds(parse_operation(request.operation), request.max_files, request.max_bytes)
+    refuse_retake(parse_operation(request.operation), request.retake)
     location = locate(table)
-    folder = source or _declared_source(location)
+    folder = request.source or _declared_source(location)
     with open_table(location, accept_future=accept_future_instants) as opened:
-        if dry_run:
-            _tell_offer(location, folder, _preview(opened, folder, engine, min_age_s, bounds, retake or ()), as_json)
+        if request.dry_run:
+            _tell_offer(location, folder, _preview(opened, folder, request), as_json)
             return
         with working(f"ingesting {folder} into {location.name}"):
             if drop_metadata_table:
                 opened.adopt(drop_metadata_table=True)
-            # The name is checked where engines are chosen, with the error that the library gives.
-            result = opened.ingest_folder(
-                folder,
-                operation,
-                engine=engine,  # type: ignore[arg-type]
-                min_age_s=min_age_s,
-                evolve=evolve,
-                retake=retake or (),
-                **bounds,
-            )
+            result = opened.ingest_files(request.model_copy(update={"source": folder}))
     if as_json:
         write_json(result.as_dict())
     else:
@@ -136,15 +80,19 @@ def _declared_source(location: TableLocation) -> str:
     return location.declaration.source
 
 
-def _preview(
-    table: Table, folder: str, engine: str, min_age_s: float, bounds: dict[str, int | None], retake: Sequence[str]
-) -> Offer:
+def _preview(table: Table, folder: str, request: IngestRequest) -> Offer:
     """What an ingest would take now, refused for the reasons for which it would be."""
     from hudi_ops.services.base.engine import choose_engine
 
-    if engine != "spark":  # asking for Spark starts it
-        choose_engine(engine, 0, table.context.engine)
-    return table.preview_folder(folder, min_age_s=min_age_s, retake=retake, **bounds)
+    if request.engine != "spark":  # asking for Spark starts it
+        choose_engine(request.engine, 0, table.context.engine)
+    return table.preview_folder(
+        folder,
+        min_age_s=request.min_age_s,
+        max_files=request.max_files,
+        max_bytes=request.max_bytes,
+        retake=request.retake,
+    )
 
 
 def _tell_offer(location: TableLocation, folder: str, offer: Offer, as_json: bool) -> None:

@@ -9,7 +9,6 @@ import typer
 
 from hudi_ops.cli.arguments import (
     AcceptFutureOption,
-    EngineOption,
     JsonOption,
     TableArgument,
     locate,
@@ -17,7 +16,9 @@ from hudi_ops.cli.arguments import (
     parse_bytes,
     parse_seconds,
 )
+from hudi_ops.cli.options import with_options
 from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
+from hudi_ops.config.requests import CompactionRequest
 from hudi_ops.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ planned, or why not. Ingestion goes on all the while, and at most one process ex
 
 \b
 hudi-ops compact flights --dry-run
-hudi-ops compact flights --strategy commits --least 10 --max-bytes 50GB
+hudi-ops compact flights --strategy commits --threshold 10 --max-bytes 50GB
 hudi-ops compact flights plan --partition 'origin=J*'
 hudi-ops compact flights execute --instant 20261121101500123
 hudi-ops compact flights explain
@@ -52,88 +53,44 @@ class Mode(enum.StrEnum):
     EXPLAIN = "explain"
 
 
-def _strategies() -> list[str]:
-    from hudi_ops.services.compaction.strategies import STRATEGIES
+def _amount(values: dict[str, Any], text: str, option: str) -> float:
+    """A threshold in the strategy's unit.
 
-    return list(STRATEGIES)
-
-
-StrategyOption = Annotated[
-    str,
-    typer.Option(
-        metavar="STRATEGY",
-        help="Which file groups come first: size, most bytes of log files; count, most log files; commits, most delta commits "
-        "since they were compacted; age, oldest log file.",
-        autocompletion=_strategies,
-    ),
-]
-LeastOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="AMOUNT",
-        help="What has less waits: a size for size (200MB), a number for count and commits, a duration for age (2h). "
-        "Default: any log file, 5, 5, 1h.",
-    ),
-]
-MemoryOption = Annotated[
-    str | None,
-    typer.Option(metavar="SIZE", help="What one file group may take of memory; larger ones are streamed to the disk."),
-]
-AbandonedOption = Annotated[
-    bool,
-    typer.Option("--abandoned", help="Apache Hudi began the plan and has surely ended, though no heartbeat tells."),
-]
+    Raises:
+        InvalidRequest: it is none.
+    """
+    strategy = str(values["strategy"] or "size").lower()
+    if strategy == "size":
+        return parse_bytes(text, option)
+    if strategy == "age":
+        return parse_seconds(text, option)
+    try:
+        return float(int(text))
+    except ValueError:
+        raise InvalidRequest(f"{option} is not a number", expected="for example 10", found=repr(text)) from None
 
 
+@with_options(CompactionRequest, "resume", threshold=_amount)
 def compact(
     table: TableArgument,
     mode: Annotated[Mode, typer.Argument(metavar="[MODE]", help="run, plan, execute or explain.")] = Mode.RUN,
-    strategy: StrategyOption = "size",
-    least: LeastOption = None,
-    max_bytes: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Plan so many bytes of base and log files, one file group at least."),
-    ] = None,
-    partition: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PARTITION", help="Only partitions of this path or pattern; may be given several times."),
-    ] = None,
-    instant: Annotated[
-        str | None, typer.Option(metavar="INSTANT", help="Execute this plan. Default: the oldest that nobody is at.")
-    ] = None,
-    engine: EngineOption = "auto",
-    memory: MemoryOption = None,
-    abandoned: AbandonedOption = False,
+    *,
+    request: CompactionRequest,
     accept_future_instants: AcceptFutureOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its cost; change nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Merge log files into new base files."""
-    _refuse_mixed(mode, instant, dry_run)
-    chosen: dict[str, Any] = {
-        "strategy": strategy,
-        "threshold": _amount(strategy, least),
-        "max_bytes": parse_bytes(max_bytes, "--max-bytes") if max_bytes else None,
-        "partitions": tuple(partition or ()),
-    }
-    how: dict[str, Any] = {
-        "engine": engine,
-        "memory_bytes": parse_bytes(memory, "--memory") if memory else None,
-        "abandoned": abandoned,
-    }
+    _refuse_mixed(mode, request.instant, request.dry_run)
     location = locate(table)
     with open_table(location, accept_future=accept_future_instants) as opened:
-        if mode in {Mode.PLAN, Mode.EXPLAIN} or dry_run:
-            is_real = mode is Mode.PLAN and not dry_run
-            planned = opened.plan_compaction(**chosen, dry_run=not is_real)
+        if mode in {Mode.PLAN, Mode.EXPLAIN} or request.dry_run:
+            is_real = mode is Mode.PLAN and not request.dry_run
+            planned = opened.compaction.plan(request, dry_run=not is_real)
             _tell_plan(planned, as_json, every=mode is Mode.EXPLAIN)
             return
         with working(f"compacting {location.name}"):
-            done = (
-                opened.execute_compaction(instant, **how)
-                if mode is Mode.EXECUTE
-                else opened.compact(instant, **chosen, **how)
-            )
+            work = opened.compaction.execute if mode is Mode.EXECUTE else opened.compaction.run
+            done = work(request)
     if as_json:
         write_json(done.as_dict())
     else:
@@ -154,24 +111,6 @@ def _refuse_mixed(mode: Mode, instant: str | None, dry_run: bool) -> None:
             found="execute --dry-run",
             next_step="`hudi-ops timeline TABLE` shows what a pending plan holds",
         )
-
-
-def _amount(strategy: str, text: str | None) -> float | None:
-    """A threshold in the strategy's unit.
-
-    Raises:
-        InvalidRequest: it is none.
-    """
-    if text is None:
-        return None
-    if strategy == "size":
-        return parse_bytes(text, "--least")
-    if strategy == "age":
-        return parse_seconds(text, "--least")
-    try:
-        return float(int(text))
-    except ValueError:
-        raise InvalidRequest("--least is not a number", expected="for example 10", found=repr(text)) from None
 
 
 def _tell_plan(result: PlanResult, as_json: bool, *, every: bool) -> None:

@@ -8,7 +8,6 @@ import typer
 
 from hudi_ops.cli.arguments import (
     AcceptFutureOption,
-    EngineOption,
     JsonOption,
     TableArgument,
     YesOption,
@@ -18,7 +17,9 @@ from hudi_ops.cli.arguments import (
     storage_of,
 )
 from hudi_ops.cli.consent import ask
+from hudi_ops.cli.options import with_options
 from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
+from hudi_ops.config.requests import IndexRequest
 
 if TYPE_CHECKING:
     from hudi_ops.services.indexing.build import BuildResult
@@ -75,9 +76,6 @@ app = typer.Typer(
 NamesArgument = Annotated[
     list[str] | None, typer.Argument(metavar="PARTITIONS", help="Names of its partitions.", show_default=False)
 ]
-AgainOption = Annotated[
-    bool, typer.Option("--again", help="Build anew what is there, damaged or behind: it is dropped first.")
-]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")]
 
 
@@ -120,12 +118,12 @@ def show(table: TableArgument, as_json: JsonOption = False) -> None:
 
 
 @app.command(help=as_help(BUILD_HELP))
+@with_options(IndexRequest, "partitions")
 def build(
     table: TableArgument,
     partitions: NamesArgument = None,
-    again: AgainOption = False,
-    engine: EngineOption = "auto",
-    dry_run: DryRunOption = False,
+    *,
+    request: IndexRequest,
     accept_future_instants: AcceptFutureOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -135,13 +133,7 @@ def build(
         open_table(location, accept_future=accept_future_instants) as opened,
         working(f"building the metadata table of {location.name}"),
     ):
-        done = opened.build_metadata(
-            partitions or None,
-            engine=engine,  # type: ignore[arg-type]  # checked where it is chosen
-            progress=_tell,
-            dry_run=dry_run,
-            again=again,
-        )
+        done = opened.metadata.build(request, partitions=partitions or None, progress=_tell)
     write_json(done.as_dict()) if as_json else write(_built_text(done))
 
 
@@ -157,12 +149,12 @@ def drop(
     """Drop the metadata table, or partitions of it."""
     location = locate(table)
     with open_table(location, accept_future=accept_future_instants) as opened:
-        done = opened.drop_metadata(partitions or None, dry_run=True)
+        done = opened.metadata.drop(partitions or None, dry_run=True)
         if not dry_run:
             if done.dropped or done.files:
                 ask("metadata drop", _dropped_amount(done), done.table, yes=yes, as_json=as_json)
             with working(f"dropping from the metadata table of {location.name}"):
-                done = opened.drop_metadata(partitions or None)
+                done = opened.metadata.drop(partitions or None)
     write_json(done.as_dict()) if as_json else write(_dropped_text(done))
 
 
@@ -179,7 +171,7 @@ def compact(
         open_table(location, accept_future=accept_future_instants) as opened,
         working(f"compacting the metadata table of {location.name}"),
     ):
-        done = opened.compact_metadata(dry_run=dry_run)
+        done = opened.metadata.compact(dry_run=dry_run)
     write_json(done.as_dict()) if as_json else write(_compacted_text(done))
 
 

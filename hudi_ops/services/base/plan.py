@@ -93,9 +93,10 @@ def left_plan(session: Session, service: Service, *, abandoned: bool = False) ->
     return found.time if found is not None else None
 
 
-def left_plan_result(session: Session, service: Service, choice: Choice, instant: str) -> PlanResult:
+def left_plan_result(session: Session, service: Service, request: Any, instant: str) -> PlanResult:
     """Return the result of planning where a pending plan without a live executor comes first."""
     note = f"{service.action} {instant} was planned before and has no live executor: it comes first"
+    choice = service.empty_choice(request)
     return replace(_result(session, service, session.loader.load(), choice), instant=instant, note=note)
 
 

@@ -136,6 +136,10 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
         """
 
     @abstractmethod
+    def empty_choice(self, request: Request) -> Choice:
+        """Return the choice of a request before any candidate was looked at."""
+
+    @abstractmethod
     def choose(self, session: Session, state: TableState, request: Request) -> Choice:
         """Choose what a plan names, with the reason for everything else. Takes no lock and changes nothing."""
 

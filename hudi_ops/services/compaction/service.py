@@ -22,6 +22,7 @@ from hudi_ops.services.base.service import Run, TableService, register
 from hudi_ops.services.compaction.choose import (
     CompactionChoice,
     choose,
+    empty_choice,
     refuse_unmergeable,
     refuse_without_logs,
 )
@@ -56,6 +57,10 @@ class Compaction(
         """Refuse copy-on-write tables and tables that cannot be written."""
         refuse_without_logs(state)
         refuse_unwritable(state.config)
+
+    def empty_choice(self, request: CompactionRequest) -> CompactionChoice:
+        """Return the strategy, threshold and limit of the request."""
+        return empty_choice(request)
 
     def choose(self, session: Session, state: TableState, request: CompactionRequest) -> CompactionChoice:
         """Choose by the request's strategy, threshold and limit."""

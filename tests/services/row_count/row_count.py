@@ -64,8 +64,11 @@ class RowCount(TableService[int, CleanPlan, Inputs, CountTask, int, CountResult]
     def refuse_table(self, state: TableState) -> None:
         refuse_unwritable(state.config)
 
+    def empty_choice(self, request: int) -> Choice:
+        return Choice("count", "a base file", BY_SIZE, request)
+
     def choose(self, session: Session, state: TableState, request: int) -> Choice:
-        choice = Choice("count", "a base file", BY_SIZE, request)
+        choice = self.empty_choice(request)
         groups = [Candidate(*group.key, group.base) for group in live_slices(session, state) if group.base]
         choice.planned, choice.below = measured(BY_SIZE, groups, request, session.ctx.clock.now_ms())
         return choice

@@ -74,10 +74,10 @@ def test_plan_and_execute_are_two_calls(logged: Path, call: Callable[..., Any]) 
 
 
 def test_explain_says_how_much_is_missing(logged: Path, call: Callable[..., Any]) -> None:
-    told = call("compact", "trips", "explain", "--strategy", "count", "--least", "2")
+    told = call("compact", "trips", "explain", "--strategy", "count", "--threshold", "2")
     assert "1 of 2 log files: 1 short" in told.out
     assert "1 file group with 2 log files; left out: 1 file group below 2 log files (at most 1)" in told.out
-    nothing = call("compact", "trips", "explain", "--strategy", "age", "--least", "1h").out
+    nothing = call("compact", "trips", "explain", "--strategy", "age", "--threshold", "1h").out
     assert "nothing to compact: 2 file groups below 3,600 s" in nothing
 
 
@@ -85,8 +85,10 @@ def test_explain_says_how_much_is_missing(logged: Path, call: Callable[..., Any]
     ("arguments", "says"),
     [
         (["--strategy", "newest"], "unknown compaction strategy"),
+        (["--threshold", "many", "--strategy", "count"], "--threshold is not a number"),
+        (["--threshold", "1 parsec", "--strategy", "age"], "--threshold is not a duration"),
+        (["--threshold", "2", "--least", "3", "--strategy", "count"], "threshold=2.0 and least=3.0"),
         (["--least", "many", "--strategy", "count"], "--least is not a number"),
-        (["--least", "1 parsec", "--strategy", "age"], "--least is not a duration"),
         (["--max-bytes", "much"], "--max-bytes is not a size"),
         (["--engine", "flink"], "unknown engine"),
         (["plan", "--instant", "20300101000000000"], "--instant names a plan that is there already"),
@@ -105,3 +107,9 @@ def test_a_wrong_call_exits_with_2(logged: Path, call: Callable[..., Any], argum
 def test_a_copy_on_write_table_has_nothing_to_compact(trips: Path, call: Callable[..., Any]) -> None:
     told = call("compact", "trips")
     assert (told.code, "no log files to compact" in told.err) == (2, True)
+
+
+def test_the_old_option_is_taken_with_a_warning(logged: Path, call: Callable[..., Any]) -> None:
+    with pytest.warns(FutureWarning, match="least is now called threshold"):
+        told = call("compact", "trips", "explain", "--strategy", "count", "--least", "2")
+    assert "1 of 2 log files: 1 short" in told.out

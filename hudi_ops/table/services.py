@@ -1,0 +1,164 @@
+"""Offer a table service to users: plan, explain, execute, run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from hudi_ops.commit.session import Session
+from hudi_ops.config.requests import merged
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.services.base.execute import execute, plan_and_execute
+from hudi_ops.services.base.plan import left_plan, left_plan_result, plan, preview
+from hudi_ops.services.base.result import PlanResult, Progress, ServiceResult
+from hudi_ops.services.base.service import Execution, TableService
+
+
+class ServiceRequest(Protocol):
+    """Fields that the request of every planned service has."""
+
+    @property
+    def instant(self) -> str | None:
+        """Return the plan to execute; None: the oldest one without a live executor."""
+        ...
+
+    @property
+    def engine(self) -> str:
+        """Return the name of the engine."""
+        ...
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Return the memory of one task."""
+        ...
+
+    @property
+    def abandoned(self) -> bool:
+        """Return whether a foreign executor has ended."""
+        ...
+
+    @property
+    def dry_run(self) -> bool:
+        """Return whether nothing is changed."""
+        ...
+
+    @property
+    def resume(self) -> bool:
+        """Return whether a pending plan comes first."""
+        ...
+
+
+Q = TypeVar("Q", bound=ServiceRequest)
+R = TypeVar("R", bound=ServiceResult)
+
+
+class ServiceApi(Generic[Q, R]):
+    """Plans and executes one table service. Each method takes a request, or its fields as keywords, or both.
+
+    A subclass names the service and the class of its requests.
+    """
+
+    service: ClassVar[TableService[Any, Any, Any, Any, Any, Any]]
+    request_type: ClassVar[type[Any]]
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def plan(self, request: Q | None = None, **keywords: Any) -> PlanResult:
+        """Publish a plan; ingestion goes on while it waits and while it is executed.
+
+        Args:
+            request: what is planned; `dry_run` changes nothing, `resume` returns a pending plan without a live executor, if any.
+            keywords: fields of the request.
+
+        Raises:
+            InvalidRequest: a wrong request, or a table that the service has no work on.
+            Unsupported: the table cannot be written, or the service cannot work on anything that is due.
+            Conflict: others took what was chosen, again and again.
+        """
+        wanted = self._merged(request, keywords)
+        if wanted.dry_run:
+            return preview(self._session, self.service, wanted)
+        if wanted.resume and (left := left_plan(self._session, self.service)) is not None:
+            return left_plan_result(self._session, self.service, wanted, left)
+        return plan(self._session, self.service, wanted)
+
+    def explain(self, request: Q | None = None, **keywords: Any) -> PlanResult:
+        """Return for each file group why it would be planned, or why not; change nothing. Raises as `plan` does."""
+        return self.plan(request, **{**keywords, "dry_run": True})
+
+    def execute(
+        self,
+        request: Q | None = None,
+        *,
+        progress: Callable[[Progress], None] = lambda progress: None,
+        **keywords: Any,
+    ) -> R:
+        """Execute a plan, ours or Apache Hudi's. After a failure the same call continues; after success it changes nothing.
+
+        Args:
+            request: names the plan by `instant`; else the oldest plan without a live executor.
+            progress: called after each task.
+            keywords: fields of the request.
+
+        Raises:
+            InvalidRequest: there is no such plan, or Apache Hudi began it and `abandoned` is not set.
+            Unsupported: the table cannot be written.
+            Busy: another process executes it.
+            Cancelled: it was cancelled, or taken over by another process.
+            Conflict: it cannot be completed; the plan stays.
+            Corrupt: a file of it is damaged or gone; the plan stays.
+        """
+        wanted = self._executable(request, keywords)
+        done: R = execute(self._session, self.service, wanted.instant, _how(wanted, progress))
+        return done
+
+    def run(
+        self,
+        request: Q | None = None,
+        *,
+        progress: Callable[[Progress], None] = lambda progress: None,
+        **keywords: Any,
+    ) -> R:
+        """Execute a pending plan without a live executor; where there is none, make one and execute it.
+
+        Args:
+            request: what is planned, and how it is executed; with `instant` that plan is executed, and none is made.
+            progress: called after each task.
+            keywords: fields of the request.
+
+        Raises:
+            InvalidRequest: a wrong request, or a table that the service has no work on.
+            Unsupported: the table cannot be written, or the service cannot work on it; a plan of this call is withdrawn.
+            Busy: another process executes the plan.
+            Cancelled: it was cancelled, or taken over by another process.
+            Conflict: it cannot be completed; the plan stays.
+            Corrupt: a file of it is damaged or gone; the plan stays.
+        """
+        wanted = self._executable(request, keywords)
+        done: R = plan_and_execute(self._session, self.service, wanted, _how(wanted, progress), wanted.instant)
+        return done
+
+    def _merged(self, request: Q | None, keywords: dict[str, Any]) -> Q:
+        wanted: Q = merged(self.request_type, request, keywords)
+        return wanted
+
+    def _executable(self, request: Q | None, keywords: dict[str, Any]) -> Q:
+        """Return a request that is executed.
+
+        Raises:
+            InvalidRequest: `dry_run` is set.
+        """
+        wanted = self._merged(request, keywords)
+        if wanted.dry_run:
+            raise InvalidRequest(
+                "dry_run shows a plan, and executes none",
+                expected="dry_run with plan",
+                found="dry_run with an execution",
+                next_step="call plan(dry_run=True), or explain()",
+            )
+        return wanted
+
+
+def _how(request: ServiceRequest, progress: Callable[[Progress], None]) -> Execution:
+    return Execution(request.engine, request.memory_bytes, request.abandoned, progress)
