@@ -76,7 +76,7 @@ def refuse_indexing(state: TableState) -> None:
     indexing = next((one for one in state.timeline.pending if one.kind == "indexing"), None)
     if indexing is not None:
         raise Busy(
-            "Apache Hudi is building an index of the metadata table",
+            "an index of the metadata table is being built",
             table=state.config.name,
             instant=indexing.time,
             next_step="finish or drop the index with Apache Hudi, then run the same call again",
