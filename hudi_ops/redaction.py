@@ -44,7 +44,8 @@ def has_credentials(uri: str) -> bool:
 def redacted(text: str) -> str:
     """Mask passwords in URIs, and the secrets that this process knows.
 
-    >>> redacted("no lock for 'zookeeper://me:secret@host:2181/locks'") "no lock for 'zookeeper://***@host:2181/locks'"
+    >>> redacted("no lock for 'zookeeper://me:secret@host:2181/locks'")
+    "no lock for 'zookeeper://***@host:2181/locks'"
     """
     if "://" in text:
         text = _USER_AND_PASSWORD.sub(f"://{MASK}@", text)

@@ -24,8 +24,7 @@ class LocalEngine:
 
     Args:
         threads: tasks at a time; 1 runs them one after the other in the calling thread, which simulations need.
-        memory_bytes: incoming rows of a step that stay in memory; more go to disk. None: a quarter of what this process may
-            use.
+        memory_bytes: incoming rows of a step that stay in memory; more go to disk. None: a quarter of what this process may use.
         spill_folder: folder on that disk; None: the system's folder for temporary files (`TMPDIR`).
     """
 

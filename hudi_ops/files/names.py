@@ -18,8 +18,7 @@ class DataFileName:
     """Parts of a data file's name.
 
     `instant` is the request time of its writer (of its base file, for version 6 logs). `version` counts the log files of one
-    instant from 1 (of one slice, in version 6), and is 0 for a base file; `token` is the writer's, empty where the name has
-    none.
+    instant from 1 (of one slice, in version 6), and is 0 for a base file; `token` is the writer's, empty where the name has none.
     """
 
     file_id: str

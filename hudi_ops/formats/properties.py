@@ -72,8 +72,7 @@ def dumps(values: Mapping[str, str], *, comment: str, now_ms: int) -> bytes:
 
     Args:
         values: keys and values; any Unicode but lone surrogates.
-        comment: first comment line without its `#`, such as `Properties saved on 2026-03-07T22:24:59.031Z`; printable
-            ASCII.
+        comment: first comment line without its `#`, such as `Properties saved on 2026-03-07T22:24:59.031Z`; printable ASCII.
         now_ms: moment of the second comment line, in milliseconds since 1970 UTC.
 
     Returns:
@@ -98,7 +97,8 @@ def dumps(values: Mapping[str, str], *, comment: str, now_ms: int) -> bytes:
 def table_checksum(table_name: str, database: str = "") -> str:
     """Return the value of `hoodie.table.checksum`.
 
-    >>> table_checksum("v9_txns_cow_simple_meta", "default") '2985977913'
+    >>> table_checksum("v9_txns_cow_simple_meta", "default")
+    '2985977913'
 
     Args:
         table_name: `hoodie.table.name`.

@@ -28,8 +28,7 @@ from hudi_ops.storage.protocol import Storage
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
 _WORTH_ASKING: Final = 4
-"""Divisor of a file's rows: a bloom filter is probed for fewer keys than that; with more, reading the keys costs less
-(measured).
+"""Divisor of a file's rows: a bloom filter is probed for fewer keys than that; with more, reading the keys costs less (measured).
 """
 
 
@@ -126,8 +125,7 @@ class BaseFileLocator:
     ) -> None:
         """Restrict a key that several groups hold to the groups in which no log file deleted it.
 
-        A bulk insert, which does no look-up, may have put it into another group since. If it was deleted in all, the first
-        counts.
+        A bulk insert, which does no look-up, may have put it into another group since. If it was deleted in all, the first counts.
         """
         counts = np.zeros(len(keys), np.int64)
         for rows in found.values():

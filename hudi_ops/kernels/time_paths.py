@@ -55,8 +55,7 @@ def time_paths(values: pa.Array, time: TimePartition, field: str) -> pa.Array:
         A string array without nulls.
 
     Raises:
-        InvalidRequest: a text that is not in the input format, or a time outside the years 1 to 9999 (details: `row`,
-            `field`).
+        InvalidRequest: a text that is not in the input format, or a time outside the years 1 to 9999 (details: `row`, `field`).
         Unsupported: a pattern that cannot be followed, or a column of another type.
     """
     check_time_column(pa.field(field, values.type), time)

@@ -263,8 +263,7 @@ def _refuse_names(table: pa.Schema, merged: pa.Schema) -> None:
 def _refuse_rename(table: pa.Schema, added: Sequence[pa.Field], sources: Sequence[tuple[str, pa.Schema]]) -> None:
     """Refuse changes that look like a rename.
 
-    If a column vanishes while one of its type appears, it was most likely renamed: accepting the change would null the old
-    one.
+    If a column vanishes while one of its type appears, it was most likely renamed: accepting the change would null the old one.
 
     Raises:
         InvalidRequest: there are such columns.

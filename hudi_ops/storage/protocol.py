@@ -2,8 +2,7 @@
 
 `tests/storage` tests these rules over every backend:
 1. `put` and `put_if_absent` write the whole body or nothing; after they return it is durable and visible to `get` and `list`.
-2. `put_if_absent` raises `AlreadyExists` or `OutcomeUnknown`. Neither says who owns the name: only `storage.claim` interprets
-   it.
+2. `put_if_absent` raises `AlreadyExists` or `OutcomeUnknown`. Neither says who owns the name: only `storage.claim` interprets it.
 3. Listings are sorted by path and are *not* a snapshot: names may appear and vanish while one is made.
 4. `delete` of nothing succeeds. There is no rename, no append, no lock, no compare-and-swap above this line.
 

@@ -23,7 +23,8 @@ def changing(timeline: Timeline) -> frozenset[Instant]:
 def digest_of(instants: Iterable[Instant]) -> str:
     """Return a digest of instants, whatever their order.
 
-    >>> digest_of([]) 'e3b0c44298fc1c14'
+    >>> digest_of([])
+    'e3b0c44298fc1c14'
     """
     names = sorted(instant.file_name for instant in instants)
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]

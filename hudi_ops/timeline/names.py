@@ -129,7 +129,10 @@ def zone_named(name: str) -> ZoneInfo:
 def instant_of_ms(ms: int, zone: str = "UTC") -> str:
     """Return the instant time of a moment, in a time zone.
 
-    >>> instant_of_ms(1795255260123) '20261121060100123' >>> instant_of_ms(1795255260123, "Asia/Kolkata") '20261121113100123'
+    >>> instant_of_ms(1795255260123)
+    '20261121060100123'
+    >>> instant_of_ms(1795255260123, "Asia/Kolkata")
+    '20261121113100123'
     """
     moment = datetime.fromtimestamp(ms // 1000, tz=UTC if zone == "UTC" else zone_named(zone))
     return f"{moment:%Y%m%d%H%M%S}{ms % 1000:03d}"

@@ -58,8 +58,7 @@ class FileStatisticsTask:
 def statistics_of_file(task: FileStatisticsTask) -> FileStatistics:
     """Return the statistics of a stored file, equal to those of its writer.
 
-    Of a base file the footer is read, and columns where the footer is not enough: keys if they are wanted, and floats, for
-    NaN.
+    Of a base file the footer is read, and columns where the footer is not enough: keys if they are wanted, and floats, for NaN.
 
     Raises:
         Corrupt: it cannot be read.

@@ -1,8 +1,7 @@
 """Column ranges of a file: least and greatest value, nulls and sizes.
 
-They come from the footer of a base file or from rows. A footer costs nothing to read, but is incomplete: Arrow ignores NaN,
-and leaves out the bounds of a column chunk with a text of more than 4 KiB. Missing bounds are computed from the column's
-values.
+They come from the footer of a base file or from rows. A footer costs nothing to read, but is incomplete: Arrow ignores NaN, and
+leaves out the bounds of a column chunk with a text of more than 4 KiB. Missing bounds are computed from the column's values.
 
 Source: docs/format.md §14.7.
 """

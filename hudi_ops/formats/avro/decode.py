@@ -1,8 +1,7 @@
 """Decoder of Avro values to Arrow arrays, one column of all records at a time.
 
-A lane is one value's position in the bytes: each record has one, each item of a list has one of its own. A step reads the
-same part of the schema in every lane at once and advances all of them, so the work in Python follows the schema, not the
-rows.
+A lane is one value's position in the bytes: each record has one, each item of a list has one of its own. A step reads the same part
+of the schema in every lane at once and advances all of them, so the work in Python follows the schema, not the rows.
 """
 
 from __future__ import annotations

@@ -63,7 +63,8 @@ def to_avro(schema: pa.Schema, table_name: str) -> dict[str, Any]:
 def record_name(table_name: str) -> tuple[str, str]:
     """Return name and namespace of a table's Avro record.
 
-    >>> record_name("2-sales") ('____sales_record', 'hoodie.____sales')
+    >>> record_name("2-sales")
+    ('____sales_record', 'hoodie.____sales')
 
     Args:
         table_name: `hoodie.table.name`.

@@ -175,9 +175,8 @@ def plan_merge(
 ) -> MergePlan:
     """Decide, for every key that both sides have, which row survives.
 
-    By commit time the incoming row wins. By event time it wins when its ordering value is equal or larger; a null is smaller
-    than any value and equal to a null; deletes obey the same rule. Where a side has no ordering column at all, the incoming
-    row wins.
+    By commit time the incoming row wins. By event time it wins when its ordering value is equal or larger; a null is smaller than
+    any value and equal to a null; deletes obey the same rule. Where a side has no ordering column at all, the incoming row wins.
 
     Args:
         base_keys: record keys of the base file, in any order.

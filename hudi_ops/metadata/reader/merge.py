@@ -82,8 +82,7 @@ def merge(older: Records, newer: Records, *, version: int) -> Records:
 def compacted(records: Records, *, version: int) -> Records:
     """Return the base file content of merged records.
 
-    It has no deletes, since no older record remains. Marks of deleted files stay in the records of `files`, as in Apache
-    Hudi's.
+    It has no deletes, since no older record remains. Marks of deleted files stay in the records of `files`, as in Apache Hudi's.
 
     Args:
         records: of all files that go into the base file.

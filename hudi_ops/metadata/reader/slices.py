@@ -59,9 +59,8 @@ def newest_slices(
 ) -> tuple[MetadataSlice, ...]:
     """Return the newest slice of each file group, by file id.
 
-    It is its newest committed base file, and the log files that came after it. Groups without a counting file are included. A
-    log file came after a base file if it was completed after that was requested, as in every merge-on-read table
-    (docs/format.md §9.2).
+    It is its newest committed base file, and the log files that came after it. Groups without a counting file are included. A log
+    file came after a base file if it was completed after that was requested, as in every merge-on-read table (docs/format.md §9.2).
     """
     bases: dict[str, DataFile] = {}
     logs: dict[str, list[DataFile]] = {}

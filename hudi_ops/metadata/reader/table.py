@@ -95,8 +95,7 @@ class MetadataTable:
         There are none where keys are not hashed to groups by number.
 
         Raises:
-            Unavailable: the metadata table was compacted since its timeline was listed, and may have been cleaned: open it
-                again.
+            Unavailable: the metadata table was compacted since its timeline was listed, and may have been cleaned: open it again.
         """
         if partition not in self._listed:
             folder = list_partition(self._storage, partition)
@@ -150,8 +149,7 @@ class MetadataTable:
     def _refuse_outrun(self, partition: MetadataPartition, folder: Folder) -> None:
         """Refuse a listing that a compaction may have outrun.
 
-        If slices were cleaned before the folder was listed, newer base files had been completed before: reading again finds
-        them.
+        If slices were cleaned before the folder was listed, newer base files had been completed before: reading again finds them.
 
         Raises:
             Unavailable: as `slices` does.

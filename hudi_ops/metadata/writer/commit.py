@@ -40,15 +40,14 @@ def apply_delta(storage: Storage, delta: MetadataDelta, completion_time: str) ->
 def undo_delta(storage: Storage, instants: Iterable[str], check: Callable[[], None] = lambda: None) -> list[str]:
     """Remove the files of instants from a metadata table, completed there or not.
 
-    They may be ours or Apache Hudi's. The data instants must still be pending, or never have been: readers ignore their
-    blocks then.
+    They may be ours or Apache Hudi's. The data instants must still be pending, or never have been: readers ignore their blocks
+    then.
 
     Args:
         storage: the data table's.
         instants: request times.
-        check: called between listing and deleting, where another process may complete one of the instants in between; raises
-            if so. Files that this process puts later have other names: its completion time, and its epoch in the names of the
-            log files.
+        check: called between listing and deleting, where another process may complete one of the instants in between; raises if so.
+            Files that this process puts later have other names: its completion time, and its epoch in the names of the log files.
 
     Returns:
         Paths of the files, in the order in which they were deleted.

@@ -33,9 +33,8 @@ _ABOVE = "above"
 class MetadataDelta:
     """Log files of the metadata table by path, and its delta commit.
 
-    Paths are below the data table's root. `above` is one more delta commit, of an instant of its own that is later than all
-    others: loose records of `partition_stats` once more, if a record above this instant replaces older ones (docs/format.md
-    §14.4).
+    Paths are below the data table's root. `above` is one more delta commit, of an instant of its own that is later than all others:
+    loose records of `partition_stats` once more, if a record above this instant replaces older ones (docs/format.md §14.4).
     """
 
     instant: str

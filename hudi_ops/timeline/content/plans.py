@@ -1,8 +1,7 @@
 """Plans and results of table services, as typed values (docs/format.md §3.2).
 
-Plans are requested files, results completed ones. Both are Avro in every table version; JSON is read too, as commits of
-layout 1 are. Paths in the files are bare names, absolute paths or URIs, by action and version: here they are always bare file
-names.
+Plans are requested files, results completed ones. Both are Avro in every table version; JSON is read too, as commits of layout 1
+are. Paths in the files are bare names, absolute paths or URIs, by action and version: here they are always bare file names.
 """
 
 from __future__ import annotations

@@ -30,11 +30,10 @@ POINTER_KEY = "hudi_ops.commit_log"
 class Pointer:
     """Position of a completed instant in the log.
 
-    It has its own slot, and the slots of the last PROPERTIES and ARCHIVE before it. `archive_slot` is -1 when nothing was
-    archived. `stranger` is the completion time of the newest write of a foreign writer below it, "" when its decider knew of
-    none; None in older pointers, which do not have it. The field is stored JSON, so its name stays. `may_double` is False
-    where each record key lies in one file group, in a table whose index is its record index (`timeline.unique_keys`); None:
-    unknown.
+    It has its own slot, and the slots of the last PROPERTIES and ARCHIVE before it. `archive_slot` is -1 when nothing was archived.
+    `stranger` is the completion time of the newest write of a foreign writer below it, "" when its decider knew of none; None in
+    older pointers, which do not have it. The field is stored JSON, so its name stays. `may_double` is False where each record key
+    lies in one file group, in a table whose index is its record index (`timeline.unique_keys`); None: unknown.
     """
 
     table_id: str
@@ -96,7 +95,8 @@ class Pointer:
 def slot_path(slot: int) -> str:
     """Return the path of a slot.
 
-    >>> slot_path(20007) '.hoodie/.commit_log/00000002/000000020007.json'
+    >>> slot_path(20007)
+    '.hoodie/.commit_log/00000002/000000020007.json'
     """
     return f"{FOLDER}/{slot // 10_000:08d}/{slot:012d}.json"
 

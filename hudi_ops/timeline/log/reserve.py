@@ -29,8 +29,7 @@ def known_times(timeline: Timeline, log: Log | None) -> frozenset[str]:
 def next_after(times: frozenset[str], now_ms: int, table: str, zone: str, *, follows_future: bool = False) -> str:
     """Return the first time that is not before now and above every one of `times`.
 
-    Times are labels that must rise. Where clocks are put back, they rise by single milliseconds until the clock has caught
-    up.
+    Times are labels that must rise. Where clocks are put back, they rise by single milliseconds until the clock has caught up.
 
     Args:
         times: those that are taken.
@@ -40,8 +39,8 @@ def next_after(times: frozenset[str], now_ms: int, table: str, zone: str, *, fol
         follows_future: times may follow one that lies in the future.
 
     Raises:
-        Unavailable: the table's newest time lies more than a minute ahead of this clock: one of the two clocks is wrong, and
-            times taken now would push the table further ahead.
+        Unavailable: the table's newest time lies more than a minute ahead of this clock: one of the two clocks is wrong, and times
+            taken now would push the table further ahead.
     """
     newest = _newest(times)
     now = instant_of_ms(now_ms, zone)

@@ -1,9 +1,8 @@
 """Comparison of `hoodie.properties` with the commit log.
 
-A damaged or edited file is refused, and never repaired automatically. A reader reads the slot that the file's own number
-names, one read for a session; a writer has loaded the log. Only when the two disagree is everything read: the newest slots,
-decided entries that are not folded yet, and the file once more, since Apache Hudi deletes and recreates it, with its backup
-beside it in between.
+A damaged or edited file is refused, and never repaired automatically. A reader reads the slot that the file's own number names, one
+read for a session; a writer has loaded the log. Only when the two disagree is everything read: the newest slots, decided entries
+that are not folded yet, and the file once more, since Apache Hudi deletes and recreates it, with its backup beside it in between.
 
 Source: docs/protocol.md §6; docs/format.md §1.4.
 """
