@@ -29,7 +29,7 @@ from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.testing.simulation import FaultMenu, History, Simulation, explore
+from hudi_ops.testing.simulation import FaultMenu, RunRecord, Simulation, explore
 from hudi_ops.testing.steps import Event
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import OLD, START_MS, make_base, unaccounted, visible
@@ -135,7 +135,7 @@ def test_no_schedule_of_two_runs_counts_wrongly(storage: MemoryStorage) -> None:
             simulation.actor(name, lambda ctx: run(Session(ctx)))
         return simulation
 
-    def check(history: History) -> None:
+    def check(history: RunRecord) -> None:
         assert {type(one.error) for one in history.outcomes.values()} <= {type(None), Busy, Crash, Cancelled}
         assert set(counted(history.storage)) <= {"8"}
 
