@@ -16,52 +16,36 @@ if TYPE_CHECKING:
 
 
 def with_options(
-    model: type[BaseModel], *leave_out: str, **texts: Any
+    model: type[BaseModel], *leave_out: str, make: Callable[..., Any] | None = None, **texts: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replace the parameter `request` of a command by an option for each field of a request.
 
     Args:
         model: the request. Options that are not given keep its defaults; its old names are hidden options.
         leave_out: fields that the command has no option for, or fills in itself.
+        make: makes the request of the values that are given; default: the model.
         texts: for a field the function that reads its text, given all values and the option's name.
     """
     from hudi_ops.config.doors import door_of, schemas
 
-    options: dict[str, Callable[[dict[str, Any]], Any]] = {}
-    unset: dict[str, bool | None] = {}
+    readers: dict[str, Callable[[dict[str, Any]], Any]] = {}
     parameters: list[inspect.Parameter] = []
     renamed = getattr(model, "renamed", {})
-
-    def add(name: str, field: str, *, hidden: bool) -> None:
-        schema, door = all_schemas[field], door_of(model.model_fields[field])
-        option = f"--{name.replace('_', '-') if hidden or not door.option else door.option}"
-        shown: dict[str, Any] = {"help": schema["description"], "hidden": hidden, "show_default": False}
-        kind: Any = str | None
-        read = _reader(name, option, door.unit, texts.get(field))
-        if schema["type"] == "boolean":
-            kind = bool if not schema["default"] else bool | None
-            option = option if not schema["default"] else f"{option}/--no-{option.removeprefix('--')}"
-        elif "array" in schema["type"]:
-            kind, shown["metavar"] = list[str] | None, option.removeprefix("--").upper().replace("-", "_")
-        elif field in texts or door.unit:
-            shown["metavar"] = "AMOUNT" if field in texts else {"bytes": "SIZE", "seconds": "DURATION"}[door.unit]
-        elif "integer" in schema["type"]:
-            kind = int | None
-        if "enum" in schema:
-            values = [str(value) for value in schema["enum"]]
-            shown |= {"metavar": "|".join(values), "autocompletion": lambda: values}
-        options[name], unset[name] = read, False if kind is bool else None
-        annotation = Annotated[kind, typer.Option(option, **shown)]
-        parameters.append(
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=unset[name], annotation=annotation)
-        )
-
-    all_schemas = schemas(model)
-    for field in all_schemas:
-        if field not in leave_out:
-            add(field, field, hidden=False)
-    for old, new in renamed.items():
-        add(old, new, hidden=True)
+    shapes = schemas(model)
+    # Each option with the field that it sets; old names are hidden.
+    wanted = [(field, field) for field in shapes if field not in leave_out] + list(renamed.items())
+    for name, field in wanted:
+        door = door_of(model.model_fields[field])
+        option = f"--{door.option if door.option and name == field else name.replace('_', '-')}"
+        readers[name] = _reader(name, option, door.unit, texts.get(field))
+        metavar = {"bytes": "SIZE", "seconds": "DURATION"}.get(door.unit)
+        if field in texts:
+            metavar = texts[field].__name__.strip("_").upper()
+        annotation = _annotation(option, shapes[field], metavar, hidden=name != field)
+        default = False if annotation.__origin__ is bool else None
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
+    unset = {one.name: one.default for one in parameters}
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
@@ -70,9 +54,9 @@ def with_options(
 
         @functools.wraps(command)
         def called(**given: Any) -> None:
-            values = {name: given.pop(name) for name in options}
-            said = {name: read(values) for name, read in options.items() if values[name] not in (None, [], unset[name])}
-            command(**given, request=model(**said))
+            values = {name: given.pop(name) for name in readers}
+            said = {name: read(values) for name, read in readers.items() if values[name] not in (None, [], unset[name])}
+            command(**given, request=(make or model)(**said))
 
         placed = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
         made = [*placed[:at], *parameters, *placed[at:]]
@@ -81,6 +65,26 @@ def with_options(
         return called
 
     return wrap
+
+
+def _annotation(option: str, schema: dict[str, Any], metavar: str | None, *, hidden: bool) -> Any:
+    """The type of an option, and how it is shown; `metavar` stands for a text that is read apart."""
+    kind: Any = int | None if "integer" in schema["type"] and metavar is None else str | None
+    default = schema.get("default")
+    if default is True:
+        kind, option = bool | None, f"{option}/--no-{option.removeprefix('--')}"
+    elif default is False:
+        kind = bool
+    elif "array" in schema["type"] and metavar is None:
+        kind, metavar = list[str] | None, option.removeprefix("--").upper()
+    text = schema["description"]
+    if isinstance(default, (str, int)) and not isinstance(default, bool):
+        text += f" Default: {default}."
+    shown: dict[str, Any] = {"help": text, "hidden": hidden, "show_default": False, "metavar": metavar}
+    if "enum" in schema:
+        values = [str(value) for value in schema["enum"]]
+        shown |= {"metavar": "|".join(values), "autocompletion": lambda: values}
+    return Annotated[kind, typer.Option(option, **shown)]
 
 
 def _reader(name: str, option: str, unit: str, text: Any) -> Callable[[dict[str, Any]], Any]:

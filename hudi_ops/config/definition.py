@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from hudi_ops.config.conflict_settings import ConflictSettings
+from hudi_ops.config.doors import Door
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition
 from hudi_ops.config.requests import Names, Request, listed, unknown_keyword
 from hudi_ops.config.table import BUCKETS_MAX, WRITABLE_VERSIONS, IndexName, index_kind, table_type_of
@@ -31,7 +32,9 @@ TableKind = Literal["cow", "mor"]
 class DefinitionFields(BaseModel):
     """Fields of a table's definition that `tables.yaml` and Python share."""
 
-    record_key: ColumnNames = Field(title="Key", description="Columns that identify a row.")
+    record_key: Annotated[ColumnNames, Door(option="key")] = Field(
+        title="Key", description="Columns that identify a row."
+    )
     partition_by: ColumnNames = Field(
         default=(), title="Partitions", description="Columns that name the folders of rows. Default: no partitions."
     )
@@ -54,7 +57,7 @@ class DefinitionFields(BaseModel):
         title="Buckets",
         description="File groups of each partition, with the bucket index.",
     )
-    version: Literal[8, 9] = Field(
+    version: Annotated[Literal[8, 9], Door(option="table-version")] = Field(
         default=9, title="Version", description="Table version; 8 for Apache Hudi 1.0 and Trino, which cannot open 9."
     )
     key_generator: KeyGenerator = Field(
@@ -146,7 +149,7 @@ class TableDefinition(Request, DefinitionFields):
     }
 
     name: str = Field(title="Name", description="Name of the table: printable ASCII without spaces.")
-    table_type: TableKind = Field(
+    table_type: Annotated[TableKind, Door(option="type")] = Field(
         default="cow", title="Type", description="Copy-on-write (cow) or merge-on-read (mor)."
     )
 

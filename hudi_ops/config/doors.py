@@ -64,7 +64,10 @@ def schemas(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
         for branch in branches:
             schema |= branch
         if branches or schema.get("type") == "array":
-            schema["type"] = ["null", next(one["type"] for one in branches or [schema] if one["type"] != "null")]
+            schema["type"] = [
+                "null",
+                next(kind for one in branches or [schema] if (kind := one.get("type", "object")) != "null"),
+            ]
         found[name] = schema
     return found
 

@@ -13,27 +13,21 @@ from hudi_ops.cli.arguments import (
     locate_new,
     split_names,
 )
+from hudi_ops.cli.options import with_options
 from hudi_ops.cli.output import write, write_json, write_table
 from hudi_ops.cli.tables.table_options import (
-    HiveStyleOption,
-    IndexOption,
-    KeyGeneratorOption,
-    MetadataOption,
-    MetaFieldsOption,
     TimeFormatOption,
     TimeInputOption,
     TimeOutputOption,
     TimeUnitOption,
-    UrlEncodeOption,
-    VersionOption,
     time_of,
 )
+from hudi_ops.config.definition import TableDefinition
 from hudi_ops.errors import InvalidRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hudi_ops.config.definition import TableDefinition
     from hudi_ops.config.tables_file import TableLocation
 
 CREATE_HELP = """Make an empty table.
@@ -47,40 +41,22 @@ hudi-ops create /data/trips --key id --partition-by city --like trips.parquet
 """
 
 
+def _columns(values: dict[str, Any], text: str, option: str) -> tuple[str, ...] | None:
+    return split_names(text, option)
+
+
+@with_options(TableDefinition, "time", make=dict, record_key=_columns, partition_by=_columns)
 def create(
     table: TableArgument,
-    name: Annotated[
-        str | None, typer.Option(help="The table's name. Default: the declared one, or its folder's.")
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option(metavar="COLUMNS", help="Columns that identify a row, separated by commas.")
-    ] = None,
-    partition_by: Annotated[
-        str | None, typer.Option(metavar="COLUMNS", help="Columns that name the folders of rows, separated by commas.")
-    ] = None,
-    ordering: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Of two rows with one key, the larger value here wins.")
-    ] = None,
-    table_type: Annotated[
-        str | None, typer.Option("--type", metavar="cow|mor", help="Copy-on-write or merge-on-read. Default: cow.")
-    ] = None,
-    index: IndexOption = None,
-    buckets: Annotated[
-        int | None, typer.Option(help="File groups of each partition, with the bucket index. Default: 1.")
-    ] = None,
+    *,
+    request: dict[str, Any],
     like: Annotated[
         Path | None, typer.Option(metavar="FILE.parquet", help="A Parquet file whose columns the table gets.")
     ] = None,
-    table_version: VersionOption = None,
-    key_generator: KeyGeneratorOption = None,
     time_input: TimeInputOption = None,
     time_output: TimeOutputOption = None,
     time_unit: TimeUnitOption = None,
     time_format: TimeFormatOption = None,
-    hive_style: HiveStyleOption = None,
-    url_encode: UrlEncodeOption = None,
-    meta_fields: MetaFieldsOption = None,
-    metadata: MetadataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make an empty table.
@@ -89,25 +65,8 @@ def create(
         InvalidRequest: the definition is no table, or another one lies there.
     """
     location = locate_new(table)
-    definition = _definition(
-        location,
-        {
-            "name": name,
-            "record_key": split_names(key, "--key"),
-            "partition_by": split_names(partition_by, "--partition-by"),
-            "ordering": ordering,
-            "table_type": table_type,
-            "index": index,
-            "buckets": buckets,
-            "version": table_version,
-            "key_generator": key_generator,
-            "time": time_of(input=time_input, output=time_output, unit=time_unit, input_format=time_format),
-            "hive_style": hive_style,
-            "url_encode": url_encode,
-            "meta_fields": meta_fields,
-            "metadata": metadata,
-        },
-    )
+    time = time_of(input=time_input, output=time_output, unit=time_unit, input_format=time_format)
+    definition = _definition(location, request if time is None else {**request, "time": time})
     schema = _schema_like(location.name, like)
     made = _make(location, definition, schema)
     if as_json:
@@ -121,11 +80,8 @@ def create(
 
 def _definition(location: TableLocation, given: dict[str, Any]) -> TableDefinition:
     """What options say, else what `tables.yaml` declares."""
-    from hudi_ops.config.definition import TableDefinition
-
     declared = location.declaration.definition if location.declaration is not None else {"record_key": ()}
-    said = {option: value for option, value in given.items() if value is not None}
-    return TableDefinition(**{"name": location.name, **declared, **said})
+    return TableDefinition(**{"name": location.name, **declared, **given})
 
 
 def _make(location: TableLocation, definition: TableDefinition, schema: pa.Schema) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Options of `hudi-ops create` that say what kind of table it is: version, key generator, folders, meta columns."""
+"""Options of `hudi-ops create` for the time-based key generator."""
 
 from __future__ import annotations
 
@@ -11,23 +11,6 @@ from hudi_ops.errors import InvalidRequest
 if TYPE_CHECKING:
     from hudi_ops.config.key_generators import TimePartition
 
-IndexOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="bucket|bloom|simple|record_index",
-        help="How a key's file group is found: by a hash of it, in the base files, or in the metadata table. Default: bucket.",
-    ),
-]
-VersionOption = Annotated[
-    int | None, typer.Option(metavar="8|9", help="8 for Apache Hudi 1.0 and Trino, which cannot open 9. Default: 9.")
-]
-KeyGeneratorOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="auto|simple|complex|timestamp|non_partitioned",
-        help="How keys and folders are made. Default: auto, by the numbers of key and partition columns.",
-    ),
-]
 TimeInputOption = Annotated[
     str | None,
     typer.Option(
@@ -40,26 +23,6 @@ TimeOutputOption = Annotated[
 ]
 TimeUnitOption = Annotated[str | None, typer.Option(metavar="UNIT", help="Unit of a SCALAR. Default: DAYS.")]
 TimeFormatOption = Annotated[str | None, typer.Option(metavar="PATTERN", help="Java date pattern of a DATE_STRING.")]
-HiveStyleOption = Annotated[
-    bool | None, typer.Option("--hive-style/--no-hive-style", help="Folders read column=value, or the value alone.")
-]
-UrlEncodeOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--url-encode/--no-url-encode",
-        help="Escape characters of partition values that a path must not hold, or refuse such values.",
-    ),
-]
-MetaFieldsOption = Annotated[
-    bool | None, typer.Option("--meta-fields/--no-meta-fields", help="With or without Hudi's five meta columns.")
-]
-MetadataOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--metadata/--no-metadata",
-        help="With or without a metadata table: a listing of files, and statistics of columns and partitions. Default: with.",
-    ),
-]
 
 
 def time_of(**settings: str | None) -> TimePartition | None:
