@@ -1,7 +1,4 @@
-"""Time as a component: wall time, monotonic time and sleep.
-
-Simulations replace all three.
-"""
+"""Time as a component that simulations replace: wall time, monotonic time and sleep."""
 
 from __future__ import annotations
 
@@ -56,10 +53,7 @@ class ToldTime(NamedTuple):
 
 
 class ToldTimes:
-    """Newest time that each other machine told this process.
-
-    It goes on by the monotonic clock.
-    """
+    """Newest time that each other machine told, continued by the monotonic clock."""
 
     def __init__(self) -> None:
         self._told: dict[str, ToldTime] = {}

@@ -59,10 +59,7 @@ class Owner:
         return cls(_machine(), os.getpid(), _process_start(os.getpid()), run)
 
     def is_gone(self) -> bool:
-        """Return whether this was a process of the same machine and boot, and it has ended.
-
-        False means: unknown.
-        """
+        """Return whether this was a process of this machine and boot that has certainly ended."""
         if self.host != _machine() or not self.started:
             return False
         try:
@@ -82,10 +79,7 @@ class Owner:
 
 
 class Beats(Protocol):
-    """Periodic calls beside the work.
-
-    Simulations make beating an actor of its own.
-    """
+    """Periodic calls beside the work; simulations make beating an actor of its own."""
 
     def every(self, interval_s: float, beat: Callable[[], None]) -> AbstractContextManager[None]:
         """Call `beat` each `interval_s` seconds until the context ends."""

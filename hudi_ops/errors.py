@@ -161,10 +161,7 @@ class Internal(HudiOpsError):
 
 
 class NotFound(HudiOpsError):
-    """No file under that path.
-
-    Storage raises it, and the caller converts it to a class above.
-    """
+    """No file under that path; the caller converts it to a class above."""
 
     exit_code = 20
 

@@ -1,7 +1,4 @@
-"""Inspection of PySpark DataFrames without importing PySpark.
-
-The import takes a second and may not be wanted.
-"""
+"""Inspection of PySpark DataFrames without the import of PySpark, which takes a second."""
 
 from __future__ import annotations
 
@@ -18,10 +15,7 @@ def is_spark_frame(data: Any) -> bool:
 
 
 def has_executors(frame: Any) -> bool:
-    """Return whether tasks can run on the executors that hold its rows.
-
-    Over Spark Connect they cannot.
-    """
+    """Return whether tasks can run where its rows are; over Spark Connect they cannot."""
     return hasattr(frame.sparkSession, "sparkContext")
 
 

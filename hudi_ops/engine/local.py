@@ -44,10 +44,7 @@ class LocalEngine:
         return self._given_bytes if self._given_bytes is not None else memory_limit_bytes() // _MEMORY_SHARE
 
     def map(self, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
-        """Run the tasks and return their results in the order of the inputs.
-
-        The first error stops the tasks that have not begun.
-        """
+        """Run the tasks in order of the inputs; the first error stops those not yet begun."""
         if self.threads == 1 or len(inputs) < 2:
             return [task(value) for value in inputs]
         pool = ThreadPoolExecutor(max_workers=min(self.threads, len(inputs)))
@@ -88,10 +85,7 @@ class LocalEngine:
             store.close()
 
     def _stream(self, task: Callable[[I], R], inputs: Iterable[I]) -> Iterator[R]:
-        """Run tasks as `map` does, for inputs that are made at the same time.
-
-        At most one input more than there are threads is held.
-        """
+        """Run tasks as `map` does, holding at most one input more than there are threads."""
         if self.threads == 1:
             yield from map(task, inputs)
             return
@@ -122,10 +116,7 @@ class LocalScattered:
         return self._store.spilled_bytes
 
     def gather(self, consume: Callable[[I, list[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
-        """Run the second step, one task a key.
-
-        Only the chunks of as many keys as there are threads are in memory again.
-        """
+        """Run the second step, a task per key, with one key's chunks in memory per thread."""
 
         def run(task: tuple[str, I]) -> R:
             key, value = task
@@ -136,10 +127,7 @@ class LocalScattered:
     def regroup(
         self, produce: Callable[[I, list[pa.Table]], Iterable[Produced]], tasks: Sequence[tuple[str, I]]
     ) -> AbstractContextManager[LocalScattered]:
-        """Run a step between the two.
-
-        Both together hold no more in memory than one step may.
-        """
+        """Run a step between the two; both together stay within the memory of one step."""
 
         def run(task: tuple[str, I]) -> Iterable[Produced]:
             key, value = task

@@ -1,7 +1,4 @@
-"""Memory limit of this process.
-
-It is the machine's memory, unless the container or the process's own limits allow less.
-"""
+"""Memory limit of this process: the machine, its container, or the process's limits."""
 
 from __future__ import annotations
 

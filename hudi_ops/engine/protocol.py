@@ -24,10 +24,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows of one input that belong to one key.
-
-    The chunks of a key are ordered by input, then as the input's task returned them.
-    """
+    """Rows of one input with one key; chunks are ordered by input, then as returned."""
 
     key: str
     rows: pa.Table
@@ -35,10 +32,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """Piece of a producing task's result.
-
-    It has a summary for the driver, and chunks for the tasks of the second step.
-    """
+    """Piece of a task's result: a summary for the driver, and chunks for the second step."""
 
     summary: Any
     chunks: tuple[Chunk, ...]
@@ -72,10 +66,7 @@ class Scattered(Protocol):
 
 
 class Engine(Protocol):
-    """Runner of tasks.
-
-    An error that a task raises reaches the caller as the same class.
-    """
+    """Runner of tasks; a task's error reaches the caller as the same class."""
 
     @property
     def name(self) -> str:

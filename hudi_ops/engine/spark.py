@@ -55,10 +55,7 @@ class SparkEngine:
 
     @classmethod
     def of_new_session(cls, app_name: str) -> SparkEngine:
-        """Create an engine over the active session.
-
-        Without one, a new session is made from the process's Spark configuration.
-        """
+        """Create an engine over the active session, or a new one from Spark's configuration."""
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.appName(app_name)
@@ -67,10 +64,7 @@ class SparkEngine:
         return cls(builder.getOrCreate())
 
     def map(self, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
-        """Run the tasks and return their results in the order of the inputs.
-
-        It raises a task's own error, not Spark's wrapping of it.
-        """
+        """Run the tasks in the order of the inputs; raise a task's own error, not Spark's."""
         if not inputs:
             return []
         run = GuardedTask(task)
@@ -130,10 +124,7 @@ class SparkEngine:
             return list(rdd.collect())
 
     def _shuffled(self, chunks: Any, slices: int) -> Any:
-        """Partition pairs as `RDD.partitionBy`, but move every pair alone.
-
-        `partitionBy` gathers up to a thousand pairs in one value.
-        """
+        """Partition as `RDD.partitionBy`, which gathers a thousand pairs; here each is alone."""
         from pyspark import RDD
         from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
@@ -182,10 +173,7 @@ class SparkScattered:
     def regroup(
         self, produce: Callable[[I, list[pa.Table]], Iterable[Produced]], tasks: Sequence[tuple[str, I]]
     ) -> Iterator[SparkScattered]:
-        """Run a step between the two.
-
-        It is one more shuffle, and its chunks stay on the executors as those of the first step do.
-        """
+        """Run a step between the two: one more shuffle, whose chunks stay on the executors."""
         if not tasks or self._made is None:
             yield SparkScattered(self._engine, None, [], {})
             return
@@ -235,10 +223,7 @@ def failing() -> Iterator[None]:
 
 
 class _ProduceOfFrame:
-    """First step over the batches of one partition of a DataFrame.
-
-    Each piece of the result is one pickled value.
-    """
+    """First step over one partition of a DataFrame; each result piece is one pickled value."""
 
     def __init__(self, produce: Callable[[Iterator[pa.RecordBatch], str], Iterable[Produced]]) -> None:
         self._produce = produce
@@ -253,10 +238,7 @@ class _ProduceOfFrame:
 
 
 def _cause(error: BaseException) -> str:
-    """Return the Python error of a failed task.
-
-    Spark's text buries it between two stack traces.
-    """
+    """Return the Python error of a failed task, which Spark buries between stack traces."""
     found = re.findall(r"^[\w.]+(?:Error|Exception|Interrupt)\b.*$", str(error), flags=re.MULTILINE)
     lines = [line for line in found if "PythonException" not in line and "SparkException" not in line]
     return lines[0] if lines else str(error).splitlines()[0]

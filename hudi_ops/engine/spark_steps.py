@@ -24,10 +24,7 @@ Made: TypeAlias = tuple[tuple[int, int], bool, Any, list[tuple[str, int, bytes]]
 
 
 class GuardedTask:
-    """Task that returns its own errors as values.
-
-    Spark would retry them and wrap their text.
-    """
+    """Task whose errors are values, since Spark would retry them and wrap their text."""
 
     def __init__(self, task: Callable[[Any], Any]) -> None:
         self._task = task
@@ -48,10 +45,7 @@ class GuardedTask:
 
 
 class Produce:
-    """First step: the result of a task in pieces.
-
-    A piece is (position, success, summary or error, chunks as IPC bytes).
-    """
+    """First step: result pieces (position, success, summary or error, chunks as bytes)."""
 
     def __init__(self, produce: Callable[[Any], Iterable[Produced]]) -> None:
         self._produce = produce
@@ -77,10 +71,7 @@ class Chunks:
 
 
 class Keyed:
-    """Pairs in the form of the shuffle.
-
-    It is the number of the slice, then the pair, pickled as a batch of one.
-    """
+    """Pairs for the shuffle: slice number, then the pair, pickled as a batch of one."""
 
     def __init__(self, slices: int) -> None:
         self._slices = slices

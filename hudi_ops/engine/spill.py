@@ -28,10 +28,7 @@ _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """IPC stream in the file.
-
-    It has its bytes, and of each chunk the position and the number of record batches.
-    """
+    """IPC stream in the file: its bytes, and position and batch count of each chunk."""
 
     offset: int
     length: int

@@ -1,7 +1,4 @@
-"""Bytes of an unfinished file, on disk instead of in memory.
-
-They are in a temporary file without a name, which cannot be left behind.
-"""
+"""Bytes of an unfinished file in an unnamed temporary file, never left behind."""
 
 from __future__ import annotations
 

@@ -37,19 +37,13 @@ def load_json(data: bytes | str, path: str, expected: str, next_step: str = "res
 
 
 def may_be_deep(data: bytes | str) -> bool:
-    """Return whether JSON text has enough brackets to be nested more deeply than `DEPTH_MAX`.
-
-    Only the parsed value tells whether it is.
-    """
+    """Return whether JSON text has enough brackets to exceed `DEPTH_MAX`; the value decides."""
     openings = data.count(b"[") + data.count(b"{") if isinstance(data, bytes) else data.count("[") + data.count("{")
     return openings > DEPTH_MAX
 
 
 def is_too_deep(value: Any) -> bool:
-    """Return whether a JSON value is nested more deeply than `DEPTH_MAX`.
-
-    It is found without recursion.
-    """
+    """Return whether a JSON value is nested deeper than `DEPTH_MAX`, without recursion."""
     level = [value]
     for _ in range(DEPTH_MAX):
         level = [

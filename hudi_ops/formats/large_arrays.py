@@ -87,10 +87,7 @@ def byte_lengths(values: pa.Array) -> Longs:
 
 
 def data_bytes(values: pa.Array) -> int:
-    """Return the bytes that the values take together.
-
-    For texts and bytes the offsets tell it.
-    """
+    """Return the bytes that the values take together; texts and bytes have them in offsets."""
     if _is.is_dictionary(values.type):
         return int(byte_lengths(values).sum())
     if not len(values) or values.buffers()[1] is None:
@@ -124,10 +121,7 @@ def in_pieces(values: pa.Array, bytes_max: int | None = None, each_bytes: int = 
 
 
 def runs(lengths: Longs, bytes_max: int) -> list[tuple[int, int]]:
-    """Return ranges of adjacent values that take at most `bytes_max` together.
-
-    A longer value has a range of its own.
-    """
+    """Return ranges of adjacent values of at most `bytes_max`; a longer value is alone."""
     ends, bounds = np.cumsum(lengths), [0]
     while bounds[-1] < len(ends):
         begin = int(ends[bounds[-1] - 1]) if bounds[-1] else 0
@@ -142,10 +136,7 @@ def _offsets(values: pa.Array) -> npt.NDArray[np.signedinteger]:
 
 
 def _narrow(values: pa.Array, plain: pa.DataType) -> pa.Array:
-    """Cast a large array to a plain one.
-
-    Arrow's cast refuses a slice that begins behind 2 GiB.
-    """
+    """Cast a large array to a plain one; Arrow refuses a slice that begins behind 2 GiB."""
     if not len(values) or values.buffers()[2] is None:
         return values.cast(plain)
     if values.null_count:

@@ -199,9 +199,6 @@ def _unicode_escape(char: str, text: str) -> str:
 
 
 def _java_date(now_ms: int) -> str:
-    """Format a time like `java.util.Date.toString()` in UTC.
-
-    It is English whatever the locale, hence not `strftime`.
-    """
+    """Format a time like `java.util.Date.toString()` in UTC, English in every locale."""
     at = datetime.fromtimestamp(now_ms // 1000, UTC)
     return f"{_DAYS[at.weekday()]} {_MONTHS[at.month - 1]} {at:%d %H:%M:%S} UTC {at.year}"

@@ -35,10 +35,7 @@ _WHOLE_HASH = 1 << 31
 
 @dataclass(frozen=True)
 class SampleTask:
-    """Base file of one bucket, to be sampled.
-
-    `schema` is the table's; `has_meta`: its files hold the keys as text.
-    """
+    """Base file of one bucket, to be sampled; `has_meta`: it holds the keys as text."""
 
     storage: Storage
     file: DataFile
@@ -69,10 +66,7 @@ class Misfit:
 
 
 def chosen_groups(groups: Mapping[tuple[str, int], DataFile]) -> list[tuple[int, DataFile]]:
-    """Return (bucket, file) of the groups to sample.
-
-    These are all, or evenly spread ones of very many, including the highest bucket.
-    """
+    """Return (bucket, file) of the groups to sample: all, or evenly spread and the highest."""
     found = [(bucket, file) for (_, bucket), file in groups.items()]
     if len(found) <= SAMPLED_FILES_MAX:
         return found
@@ -134,10 +128,7 @@ def first_misfit(samples: Sequence[KeySample], hash_fields: Sequence[str], bucke
 def other_hash_fields(
     samples: Sequence[KeySample], key_fields: Sequence[str], tried: Sequence[str]
 ) -> tuple[tuple[str, ...], int] | None:
-    """Return other key fields that fit all sampled keys, with the one number of buckets.
-
-    Fields that were tried are excluded.
-    """
+    """Return untried key fields that fit all sampled keys, and the one number of buckets."""
     for length in range(len(key_fields), 0, -1):
         for fields in combinations(key_fields, length):
             try:

@@ -56,10 +56,7 @@ def key_tasks(
 
 
 def count_doubled(keys: Sequence[pa.Array]) -> int:
-    """Count the record keys that are in more than one slice.
-
-    Each array holds the keys of a slice once.
-    """
+    """Count the record keys in more than one slice; an array has a slice's keys once."""
     every = joined(list(keys), pa.string())
     if pc.count_distinct(every).as_py() == len(every):
         return 0

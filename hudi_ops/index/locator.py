@@ -1,7 +1,4 @@
-"""Protocol of indexes that locate keys by look-up.
-
-The simple bucket index needs no look-up.
-"""
+"""Protocol of indexes that locate keys by look-up; the bucket index needs none."""
 
 from __future__ import annotations
 

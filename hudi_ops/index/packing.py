@@ -22,10 +22,7 @@ _MIXER = np.uint32(2654435761)
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Number of new rows for one file group.
-
-    `room` is the position of a small group, or None for a new one.
-    """
+    """New rows for one file group: that at position `room` of the small ones, or a new one."""
 
     rows: int
     room: int | None = None

@@ -39,10 +39,7 @@ class RecordIndexLocator:
         return True
 
     def locate(self, keys: Mapping[str, pa.Array]) -> list[Found]:
-        """Return the file groups that hold some of the keys.
-
-        Keys in other partitions than the requested ones are found, too.
-        """
+        """Return the file groups that hold some of the keys, also in other partitions."""
         asked = {path: column for path, column in keys.items() if len(column)}
         if not asked:
             return []

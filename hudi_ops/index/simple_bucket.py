@@ -87,19 +87,13 @@ class Tagger:
 
 
 def key_spec(config: TableConfig, facts: TableFacts) -> KeySpec:
-    """Return the key spec of the table.
-
-    The key generator stored at creation wins over the version's default.
-    """
+    """Return the key spec; the generator stored at creation wins over the default."""
     named = config.encodes_key_names if facts.encodes_key_names is None else facts.encodes_key_names
     return KeySpec(config.record_key_fields, named)
 
 
 def computed_keys(config: TableConfig, facts: TableFacts) -> KeySpec | None:
-    """Return how to make the keys of rows in base files.
-
-    None where a meta column holds them.
-    """
+    """Return how to make keys of base file rows; None where a meta column holds them."""
     return None if config.populate_meta_fields else key_spec(config, facts)
 
 
@@ -115,10 +109,7 @@ def partition_spec(config: TableConfig) -> PartitionSpec:
 
 
 def _blocks(groups: list[GroupSlice], rows: pa.Table) -> Iterator[list[GroupSlice]]:
-    """Yield runs of groups whose rows fit into one array.
-
-    A column of text holds at most 2 GiB.
-    """
+    """Yield runs of groups whose rows fit into one array: texts of at most 2 GiB."""
     rows_max = max(1, rows.num_rows * _BLOCK_BYTES_MAX // max(1, rows.nbytes))
     block: list[GroupSlice] = []
     count = 0

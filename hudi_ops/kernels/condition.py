@@ -157,10 +157,7 @@ def either(left: Condition, right: Condition) -> Condition:
 
 
 def combined(join: Callable[[Condition, Condition], Condition], parts: Sequence[Condition]) -> Condition:
-    """Combine many conditions by AND or OR.
-
-    They form a tree of little depth, because Arrow recurses into expressions.
-    """
+    """Combine many conditions by AND or OR, as a flat tree: Arrow recurses into expressions."""
     level = list(parts)
     while len(level) > 1:
         pairs = [join(one, other) for one, other in zip(level[::2], level[1::2], strict=False)]

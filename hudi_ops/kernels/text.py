@@ -89,10 +89,7 @@ def print_values(column: pa.Array, field: str) -> pa.Array:
 
 
 def _is_printable(kind: pa.DataType) -> bool:
-    """Return whether values of the type have one agreed text.
-
-    Floats print differently in Java, and bytes and nested values have no agreed text at all.
-    """
+    """Return whether Java prints the type alike; it does not for floats, bytes and nested."""
     is_type = pa.types
     if is_type.is_timestamp(kind):
         return kind.unit in {"ms", "us"}

@@ -60,10 +60,7 @@ def record_index_definition() -> IndexDefinition:
 
 
 def stats_index_version(definitions: Mapping[str, IndexDefinition], table_version: int) -> int:
-    """Return the version in which statistics are written.
-
-    The definition names it, else the table's version decides.
-    """
+    """Return the version of statistics, by the definition or else by the table's version."""
     for name in (MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS):
         held = definitions.get(name)
         if held is not None and held.version is not None:
@@ -89,10 +86,7 @@ def decode_index_definitions(data: bytes, path: str = INDEX_DEFINITIONS_PATH) ->
 
 
 def encode_index_definitions(definitions: Mapping[str, IndexDefinition]) -> bytes:
-    """Encode a file of definitions, as Apache Hudi writes it.
-
-    Equal definitions in equal order give equal bytes.
-    """
+    """Encode a file of definitions as Apache Hudi does; equal input gives equal bytes."""
     held: dict[str, Any] = {}
     for name, each in definitions.items():
         held[name] = {

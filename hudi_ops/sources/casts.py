@@ -67,10 +67,7 @@ def fit_column(column: pa.ChunkedArray, field: pa.Field, where: str, *, fill: bo
 
 
 def first_infinite(column: pa.ChunkedArray, name: str) -> str | None:
-    """Return the dotted path of a floating-point field that holds an infinity, or None.
-
-    Fields at any depth are checked.
-    """
+    """Return the dotted path of a floating-point field with an infinity, at any depth."""
     kind = column.type
     if _is.is_floating(kind):
         return name if pc.any(pc.is_inf(column)).as_py() else None

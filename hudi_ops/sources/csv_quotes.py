@@ -1,7 +1,4 @@
-"""Check of the quotes of CSV, block by block.
-
-Arrow's reader accepts text after a closing quote and a quote that never closes.
-"""
+"""Check of CSV quotes: Arrow accepts text after a closing quote, and unclosed quotes."""
 
 from __future__ import annotations
 
@@ -90,10 +87,7 @@ class QuoteCheck:
         return BadQuote(self._opened_at, None) if self._is_open else None
 
     def _follow(self, body: bytes, start: int) -> BadQuote | None:
-        """Check the quotes in `body`: the held ones and the bytes from the offset `start`.
-
-        These bytes end with a byte that is not a quote.
-        """
+        """Check the quotes in `body`: the held ones, and those from the offset `start`."""
         data = np.frombuffer(body, np.uint8)
         quotes = np.flatnonzero(data == _QUOTE)
         if not quotes.size:
@@ -102,10 +96,7 @@ class QuoteCheck:
         return None if self._alternates(data, quotes, shift) else self._follow_runs(data, quotes, shift)
 
     def _alternates(self, data: npt.NDArray[np.uint8], quotes: npt.NDArray[np.int64], shift: int) -> bool:
-        """Process the quotes if they open and close values in turn, which is quick to check.
-
-        False: they may be text, too.
-        """
+        """Process the quotes if they open and close values in turn; False: they may be text."""
         was_open = int(self._is_open)
         opening, closing = quotes[was_open::2], quotes[1 - was_open :: 2]
         # The first half of a doubled quote counts as closing, the second as opening again.
@@ -163,10 +154,7 @@ class QuoteCheck:
 
 
 class CheckedBody:
-    """Bytes of a CSV file for Arrow's reader.
-
-    The reader gets no bytes after a malformed value.
-    """
+    """Bytes of a CSV file for Arrow's reader, up to the first malformed value."""
 
     def __init__(self, body: pa.NativeFile) -> None:
         self._body = body

@@ -1,7 +1,4 @@
-"""Reader of Parquet sources by row groups.
-
-Neither a file nor a row group is in memory as a whole.
-"""
+"""Reader of Parquet sources; neither a file nor a row group is in memory as a whole."""
 
 from __future__ import annotations
 
@@ -39,10 +36,7 @@ def parquet_runs(source: pa.NativeFile, part: tuple[int, int], run_bytes: int) -
 
 
 def groups_of_part(metadata: pq.FileMetaData, part: tuple[int, int]) -> tuple[list[int], int]:
-    """Return the row groups of a part, and the number of the first one's first row.
-
-    The parts are divided by the sizes of row groups, in their order.
-    """
+    """Return the row groups of a part, divided by size, and the number of its first row."""
     number, parts = part
     sizes = [max(1, metadata.row_group(group).total_byte_size) for group in range(metadata.num_row_groups)]
     total, before, first, rows, found = sum(sizes), 0, 0, 0, list[int]()

@@ -1,7 +1,4 @@
-"""Rows given by a caller, in any supported form, as one stream of record batches.
-
-They are never in memory as a whole.
-"""
+"""Rows given by a caller, as one stream of batches that is never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -95,10 +92,7 @@ def _open(data: Any) -> RowStream | Iterable[Any]:
 
 
 def _of_pandas(frame: Any) -> pa.Table:
-    """Convert the columns of a data frame and the named levels of its index.
-
-    Unnamed levels only number the rows.
-    """
+    """Convert the columns of a data frame and the named levels of its index."""
     if not hasattr(frame, "columns"):
         return pa.table(frame)
     # By default, Arrow writes an unnamed index as a column and leaves out a named one that counts evenly.

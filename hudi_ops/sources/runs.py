@@ -1,7 +1,4 @@
-"""Split a stream of record batches into runs of bounded size.
-
-A run is the unit of reading, checking and routing.
-"""
+"""Split a stream of batches into bounded runs, the unit of reading, checking, routing."""
 
 from __future__ import annotations
 

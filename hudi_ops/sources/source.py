@@ -1,7 +1,4 @@
-"""Reader of source files (CSV, JSON lines, Parquet) in the table's schema.
-
-A value that does not fit is an error, never a null.
-"""
+"""Reader of source files in the table's schema; a misfit is an error, never a null."""
 
 from __future__ import annotations
 
@@ -36,10 +33,7 @@ _ROW = re.compile(r"\b([Rr]ow )(\d+):")
 
 
 def source_format(name: str) -> str | None:
-    """Return `csv`, `json` or `parquet` by the name's ending; None for others.
-
-    `.gz` may follow the first two.
-    """
+    """Return `csv`, `json` (both also with `.gz`) or `parquet` by the ending, or None."""
     lower = name.lower()
     plain = lower if lower.endswith(".parquet.gz") else lower.removesuffix(".gz")
     return _READERS.get("." + plain.rpartition(".")[2])
@@ -109,10 +103,7 @@ def read_runs(
 
 
 def parts_of(file: FileInfo) -> int:
-    """Return the number of parts of a file, which several tasks share.
-
-    It depends on the size alone; the file is not opened.
-    """
+    """Return the number of parts of a file for several tasks, by its size alone."""
     if source_format(file.name) != "parquet":
         return 1
     return max(1, -(-file.size_bytes // PART_BYTES))

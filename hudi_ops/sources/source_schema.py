@@ -1,7 +1,4 @@
-"""Columns of a source file, for tables that accept new ones.
-
-Parquet names its types, JSON shows them, CSV has only names.
-"""
+"""Columns of a source file: Parquet names types, JSON shows them, CSV has only names."""
 
 from __future__ import annotations
 
@@ -24,10 +21,7 @@ _is = pa.types
 
 @dataclass(frozen=True)
 class SchemaTask:
-    """One file to inspect.
-
-    CSV and JSON take over the types of the columns in `table`.
-    """
+    """One file to inspect; CSV and JSON take the types of the columns in `table`."""
 
     storage: Storage
     file: FileInfo
@@ -101,10 +95,7 @@ def _json_schema(body: pa.NativeFile, table: pa.Schema, block_bytes: int | None)
 
 
 def _seen(kind: pa.DataType, known: pa.DataType | None) -> pa.DataType:
-    """Replace an inferred type by the table's where it has one.
-
-    Times that were guessed from text become text again.
-    """
+    """Return the table's type if it has one; times guessed from text become text again."""
     if _is.is_struct(kind):
         inner = {field.name: field.type for field in known} if known is not None and _is.is_struct(known) else {}
         fields = [kind.field(at) for at in range(kind.num_fields)]

@@ -1,7 +1,4 @@
-"""Reader of CSV and JSON lines as a stream of record batches.
-
-It distinguishes numbers that became infinite from infinities.
-"""
+"""Reader of CSV and JSON lines, which tells overflowed numbers from infinities."""
 
 from __future__ import annotations
 
@@ -106,10 +103,7 @@ class TextSource:
                 yield skipped + first, rows
 
     def _is_in_words(self, name: str) -> bool:
-        """Return whether the infinities of a column are written in words, as Python and Spark do.
-
-        The file is searched once.
-        """
+        """Return whether a column writes infinities in words; the file is searched once."""
         # In JSON one such word anywhere is enough: a number that is too large beside it is not detected.
         key = name if self._kind == "csv" else ""
         if key not in self._in_words:

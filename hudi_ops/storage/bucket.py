@@ -225,10 +225,7 @@ def flat(body: Bytes) -> bytes | memoryview:
 
 
 def is_bucket_missing(error: FileNotFoundError) -> bool:
-    """Return whether a store's error on a file says that the bucket is missing.
-
-    The error of a head has no text, so it never does.
-    """
+    """Return whether an error says that the bucket is missing; a head's has no text."""
     return any(code in str(error) for code in _NO_BUCKET)
 
 

@@ -100,10 +100,7 @@ def claim(
 
 
 def is_own(body: bytes, decision_id: str, read_id: Callable[[bytes], str]) -> bool:
-    """Return whether the body read back under a name is this decision.
-
-    A failed put does not tell it.
-    """
+    """Return whether the body read back is this decision, which a failed put does not tell."""
     return read_id(body) == decision_id
 
 

@@ -326,10 +326,7 @@ class LocalStorage:
         return files, folders
 
     def _refuse_loop(self, link: str) -> None:
-        """Refuse a link to a folder above it.
-
-        It would be walked without end.
-        """
+        """Refuse a link to a folder above it, which would be walked without end."""
         place = self._root / link
         target = place.resolve()
         # Each folder above is resolved too: the path to it may lead through links of its own.

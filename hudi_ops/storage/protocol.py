@@ -39,20 +39,14 @@ class FileInfo:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Content directly under a prefix.
-
-    It has the files by path, and the names of the folders that hold further files.
-    """
+    """Content directly under a prefix: files by path, and names of folders with files."""
 
     files: tuple[FileInfo, ...]
     folders: tuple[str, ...]
 
 
 class Storage(Protocol):
-    """Bytes under paths relative to `uri`.
-
-    Implementations are safe to use from several threads.
-    """
+    """Bytes under paths relative to `uri`; implementations are safe between threads."""
 
     @property
     def uri(self) -> str:
@@ -69,10 +63,7 @@ class Storage(Protocol):
         ...
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """Open a file for random access by Parquet readers.
-
-        It raises the errors of `get`. Later reads are Arrow's own and raise `OSError`.
-        """
+        """Open a file for random access; errors as in `get`, later reads raise `OSError`."""
         ...
 
     def head(self, path: str) -> FileInfo | None:
@@ -80,10 +71,7 @@ class Storage(Protocol):
         ...
 
     def list(self, prefix: str = "") -> Sequence[FileInfo]:
-        """Return every file under the folder `prefix`, at any depth, sorted by path.
-
-        It is empty when there is none.
-        """
+        """Return the files under the folder `prefix`, at any depth, sorted by path."""
         ...
 
     def list_folder(self, prefix: str = "") -> Folder:
@@ -124,8 +112,5 @@ class Storage(Protocol):
         ...
 
     def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
-        """Remove files that killed puts of this backend left, and return their number.
-
-        Backends without such files do nothing.
-        """
+        """Remove files that killed puts left, if the backend has any; return their number."""
         ...

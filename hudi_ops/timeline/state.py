@@ -82,17 +82,11 @@ class CommitReader:
         return self._read[path]
 
     def known(self, timeline: Timeline, instant: Instant) -> CommitMetadata | None:
-        """Return the metadata of a completed write, if it was read before, or None.
-
-        No storage call.
-        """
+        """Return a completed write's metadata, if it was read before; no storage call."""
         return self._read.get(timeline.path(instant.file_name))
 
     def files_named(self, timeline: Timeline, instant: Instant) -> frozenset[str]:
-        """Return paths of the files that a completed write names, if it was read before.
-
-        No storage call.
-        """
+        """Return paths that a completed write names, if it was read before; no storage call."""
         path = timeline.path(instant.file_name)
         if path not in self._named and path in self._read:
             self._named[path] = frozenset(stat.path.lstrip("/") for stat in self._read[path].stats)
@@ -111,10 +105,7 @@ class CommitReader:
 
 @dataclass(frozen=True)
 class TableState:
-    """Consistent view for a decision.
-
-    If it changed after it was read, the next slot is taken.
-    """
+    """Consistent view for a decision; the next slot is taken if it changed since."""
 
     config: TableConfig
     log: Log

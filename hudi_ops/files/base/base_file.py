@@ -1,7 +1,4 @@
-"""Base files: Parquet with Apache Hudi's footer.
-
-Bytes are made in memory and put in one request, so no reader sees half a file.
-"""
+"""Base files with Apache Hudi's footer, put in one request: never visible by half."""
 
 from __future__ import annotations
 
@@ -38,10 +35,7 @@ they refuse to read any date before 1582, such as the sentinel 0001-01-01; Hudi'
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """Settings of the Parquet writer.
-
-    The defaults were measured: dictionaries on unique columns are the cost.
-    """
+    """Settings of the Parquet writer; measured: dictionaries on unique columns cost most."""
 
     compression: str = "zstd"
     compression_level: int = 1

@@ -1,7 +1,4 @@
-"""Choice of the base file columns that get a dictionary.
-
-The replaced file decides, else the number of repeated values in a sample.
-"""
+"""Choice of dictionary columns, by the replaced file or by a sample of the values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Columns of few values that stay dictionary-encoded from one base file to the next.
-
-A rewrite neither decodes nor hashes them.
-"""
+"""Columns of few values that stay dictionary-encoded when a base file is rewritten."""
 
 from __future__ import annotations
 
@@ -17,10 +14,7 @@ to unify with those of incoming rows than decoding saves (measured: at a few tho
 
 
 def repeated_columns(file: pq.ParquetFile) -> list[str]:
-    """Return top-level text columns of few values, for the option `read_dictionary`.
-
-    Their size in the file tells.
-    """
+    """Return text columns of few values, by their size, for the option `read_dictionary`."""
     texts = {field.name for field in file.schema_arrow if pa.types.is_string(field.type)}
     size_bytes = dict.fromkeys(texts, 0)
     for group in range(file.metadata.num_row_groups):
@@ -56,10 +50,7 @@ def concat_rows(carried: pa.Table, fresh: pa.Table) -> pa.Table:
 
 
 def decode_columns(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Decode the named columns, if present, to the type of their values.
-
-    Kernels that compare them need it.
-    """
+    """Decode the named columns, if present, for kernels that compare their values."""
     for name in names:
         place = rows.schema.get_field_index(name)
         if place >= 0 and pa.types.is_dictionary(rows.schema.field(place).type):

@@ -1,7 +1,4 @@
-"""Conversion of an older file's column to the table's present type.
-
-Each value becomes the one that Apache Hudi reads there.
-"""
+"""Conversion of old files' columns to the table's present type, as Apache Hudi does it."""
 
 from __future__ import annotations
 

@@ -193,10 +193,7 @@ class BaseFileWriter:
 
 
 def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Convert every column of the batch to its stored type.
-
-    Dictionaries of different batches may differ.
-    """
+    """Convert every column to its stored type; dictionaries of batches may differ."""
     return batch if batch.schema.equals(schema) else batch.cast(schema)
 
 

@@ -1,7 +1,4 @@
-"""Log file blocks as entries to merge.
-
-The deciding columns are read, checked and converted to the table's types.
-"""
+"""Log file blocks as entries to merge: deciding columns in the table's types."""
 
 from __future__ import annotations
 
@@ -105,10 +102,7 @@ def _of_rows(heads: pa.Table, keys: pa.Array, rules: MergeRules) -> LogEntries:
 
 
 def _is_default(values: pa.Array | None) -> npt.NDArray[np.bool_] | bool:
-    """Return which ordering values are the integer 0, of any type.
-
-    A delete without an ordering value carries it.
-    """
+    """Return which ordering values are integer 0, which a delete without a value carries."""
     if values is None or values.type not in {pa.int8(), pa.int16(), pa.int32()}:
         return False
     return np.asarray(pc.fill_null(pc.equal(values, 0), False), bool)

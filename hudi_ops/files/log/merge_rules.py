@@ -1,7 +1,4 @@
-"""Rules by which a table merges records of one key.
-
-They follow from its settings and schema; tasks carry them as one value.
-"""
+"""Rules by which a table merges records of one key, as one value that tasks carry."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Log files of one slice.
-
-Keys, ordering values and positions of all counting records are read first, then the wanted rows.
-"""
+"""Log files of one slice: keys, ordering values and positions first, then wanted rows."""
 
 from __future__ import annotations
 
@@ -32,10 +29,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Positions of the rows of some entries.
-
-    These are the first entry's number, the block's position, and the row numbers in it.
-    """
+    """Positions of some entries' rows: first entry, position of the block, row numbers."""
 
     first: int
     block: int

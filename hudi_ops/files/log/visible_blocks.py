@@ -1,7 +1,4 @@
-"""Visibility of the blocks in a slice's log files.
-
-It depends on the instants of their writers, and on later blocks that name earlier ones.
-"""
+"""Visibility of a slice's log blocks, by their writers' instants and later blocks."""
 
 from __future__ import annotations
 

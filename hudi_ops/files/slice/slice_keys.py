@@ -1,7 +1,4 @@
-"""Record keys of a base file or a whole file slice.
-
-Only the key column is read, or the fields of which keys are made.
-"""
+"""Record keys of a base file or a slice, by the key column or the key fields alone."""
 
 from __future__ import annotations
 

@@ -154,10 +154,7 @@ class SliceScan:
 
     @property
     def rows(self) -> int:
-        """Upper bound of the number of wanted rows.
-
-        It counts rows in the read row groups, and records of the logs.
-        """
+        """Upper bound of the wanted rows: rows of the read row groups, and log records."""
         return (self._base.rows if self._base is not None else 0) + self._logs.records
 
     @property
@@ -241,10 +238,7 @@ class SliceScan:
         return _Merged(self._of_groups_read(meeting.keep_base(), groups), meeting.taken(), counts)
 
     def _groups_met(self) -> list[int]:
-        """Return the row groups that must be joined with log records.
-
-        These are the row groups that are read, and where a base row may win, all others.
-        """
+        """Return the row groups to join with logs: all where a base row may win, else read ones."""
         if self._base is None or not len(self._logs.entries):
             return []
         # A file without the keys, or without rows of these writers, has no match.

@@ -195,19 +195,13 @@ def _of_log(task: FileStatisticsTask) -> FileStatistics:
 def _of_block(
     file: pq.ParquetFile, schema: pa.Schema, wanted: StatisticsRequest, rows: Rows | None = None
 ) -> tuple[ColumnRange, ...]:
-    """Return the ranges of a Parquet block by its footer.
-
-    Sizes are set for base files only.
-    """
+    """Return the ranges of a Parquet block by its footer, without sizes."""
     found = ranges_of_base(file, schema, wanted.columns, rows)
     return tuple(replace(found_range, size=0, uncompressed_size=0) for found_range in found)
 
 
 def _together(parts: Sequence[Sequence[ColumnRange]]) -> tuple[ColumnRange, ...]:
-    """Merge the ranges of all pieces of a file.
-
-    A column that is unknown in one of them is left out.
-    """
+    """Merge ranges of a file's pieces, without columns that are unknown in one of them."""
     found: dict[str, list[ColumnRange]] = {}
     for found_range in (found_range for part in parts for found_range in part):
         found.setdefault(found_range.column, []).append(found_range)

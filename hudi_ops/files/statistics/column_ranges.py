@@ -183,10 +183,7 @@ def _range_of_rows(rows: pa.Table, name: str, kind: pa.DataType) -> ColumnRange:
 
 
 def _ends(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
-    """Return the least and the greatest value, null where there is none.
-
-    NaN is greater than all numbers, and -0.0 less than 0.0.
-    """
+    """Return least and greatest value, or null; NaN is above all numbers, -0.0 below 0.0."""
     kind = values.type
     found = pc.min_max(values)
     ends = [pa.repeat(end, 1) if end.is_valid else pa.nulls(1, kind) for end in found.values()]
@@ -198,10 +195,7 @@ def _ends(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
 
 
 def _wide_zero(end: pa.Array, zero: float) -> pa.Array:
-    """Widen a bound of a range to the zero that includes the other.
-
-    The order in which both zeros occur does not matter.
-    """
+    """Widen a bound to the zero that includes the other, in whatever order both occur."""
     return pa.array([zero], end.type) if _is.is_floating(end.type) and end[0].as_py() == 0 else end
 
 
@@ -221,10 +215,7 @@ def _compared_type(schema: pa.Schema, name: str) -> pa.DataType | None:
 
 
 def _type_of(schema: pa.Schema, name: str) -> pa.DataType | None:
-    """Return the type of a column, or of a field below structs.
-
-    None where no field has the name, or several.
-    """
+    """Return the type of a column or a field below structs; None unless there is one."""
     fields: pa.Schema | pa.StructType = schema
     kind: pa.DataType | None = None
     for part in name.split("."):

@@ -1,7 +1,4 @@
-"""Statistics of a data file for the metadata table.
-
-They are its size, column ranges, bloom filter and keys.
-"""
+"""Statistics of a data file: its size, column ranges, bloom filter and keys."""
 
 from __future__ import annotations
 

@@ -89,10 +89,7 @@ class Decoder:
         return names, arrays
 
     def read(self, node: Node, lanes: Lanes, wanted: bool) -> pa.Array | None:
-        """Read the value in each lane, and move the lanes behind it.
-
-        None when it is not wanted: then the lanes only move.
-        """
+        """Read the value in each lane, or only move the lanes behind it: then None."""
         if node.form is Form.NULL:
             return pa.nulls(len(lanes), node.arrow) if wanted else None
         if node.form is Form.UNION:
@@ -210,10 +207,7 @@ class Decoder:
         return _spread(values, is_valid) if wanted and values is not None else None
 
     def _dense(self, node: Node, lanes: Lanes, branch: Longs, wanted: bool) -> pa.Array | None:
-        """Read a union of several types.
-
-        A null is stored, as a null, among the values of the first type.
-        """
+        """Read a union of several types; nulls lie among the values of the first type."""
         codes = np.zeros(len(lanes), np.int8)
         offsets = np.zeros(len(lanes), np.int32)
         children: list[pa.Array] = []
@@ -239,10 +233,7 @@ class Decoder:
         return pa.UnionArray.from_dense(pa.array(codes), pa.array(offsets), children, names)
 
     def _repeated(self, node: Node, lanes: Lanes, wanted: bool) -> pa.Array | None:
-        """Read lists and maps.
-
-        They are blocks of items, each with its number of items in front, up to a block of none.
-        """
+        """Read lists and maps: blocks of items, each after its count, up to a block of none."""
         totals = np.zeros(len(lanes), np.int64)
         found: list[list[pa.Array]] = []
         owners: list[Longs] = []
@@ -278,10 +269,7 @@ class Decoder:
         return pa.ListArray.from_arrays(places, columns[0], type=node.arrow)
 
     def _sized_block(self, lanes: Lanes, sized: Longs, counts: Longs) -> Longs:
-        """Read sizes of blocks and check them.
-
-        A negative number of items says that the block's size in bytes follows; both must be sound.
-        """
+        """Read and check block sizes; a negative count says that the size in bytes follows."""
         inner = lanes.some(sized)
         size = self._varint(inner)
         is_good = (size >= 0) & (size <= inner.end - inner.at) & (counts > -(2**62))
@@ -290,10 +278,7 @@ class Decoder:
         return -counts
 
     def _items(self, node: Node, lanes: Lanes, counts: Longs, wanted: bool) -> list[pa.Array]:
-        """Read `counts` items in each lane, the items of a lane together.
-
-        One array for each child.
-        """
+        """Read `counts` items in each lane, those of a lane together: one array per child."""
         least = sum(child.min_bytes for child in node.children)
         limit = (lanes.end - lanes.at) // least if least else np.full(len(lanes), _IDLE_ITEMS_MAX // len(lanes))
         self._check(counts <= limit, lanes, "more items than it has bytes for", "items within the record")

@@ -138,10 +138,7 @@ def _union(node: Node, values: pa.Array, where: str) -> list[Piece]:
 
 
 def _dense(node: Node, values: pa.UnionArray, where: str, null_at: int | None) -> list[Piece]:
-    """Encode a union of several types.
-
-    Each type's values are written on their own, then put in the rows' order.
-    """
+    """Encode a union of several types: each on its own, then in the rows' order."""
     codes = values.type_codes.to_numpy()
     offsets = values.offsets.to_numpy()
     valued = [at for at, child in enumerate(node.children) if child.form is not Form.NULL]
@@ -167,10 +164,7 @@ def _dense(node: Node, values: pa.UnionArray, where: str, null_at: int | None) -
 
 
 def _repeated(node: Node, values: pa.Array, where: str) -> list[Piece]:
-    """Encode lists and maps.
-
-    Each is one block of all items, then the end; an empty one is the end alone.
-    """
+    """Encode lists and maps: one block of all items, then the end; empty ones as the end."""
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
     if len(values) == 0:
         return [_END]

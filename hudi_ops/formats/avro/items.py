@@ -1,7 +1,4 @@
-"""Positions of the items of one long Avro list.
-
-An item's end is computed for every byte at once, then followed from the first item.
-"""
+"""Positions of a long Avro list's items: ends for every byte, then followed in order."""
 
 from __future__ import annotations
 
@@ -17,10 +14,7 @@ WINDOW_BYTES: Final = 1 << 16
 
 
 def can_leap(node: Node) -> bool:
-    """Return whether an item's end can be computed from any byte.
-
-    Those of lists and maps cannot: they must be read in turn.
-    """
+    """Return whether an item's end can be computed from any byte: not of lists and maps."""
     return node.form not in {Form.ARRAY, Form.MAP} and all(can_leap(child) for child in node.children)
 
 

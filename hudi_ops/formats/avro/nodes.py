@@ -113,10 +113,7 @@ def _compiled(schema: str) -> Node:
 
 
 def _columns(node: Node, known: dict[int, int]) -> int:
-    """Count values that are not records, at each occurrence.
-
-    A node that occurs again is not walked again.
-    """
+    """Count values that are not records, at each occurrence; each node is walked once."""
     if id(node) not in known:
         known[id(node)] = max(1, sum(_columns(child, known) for child in node.children))
     return known[id(node)]

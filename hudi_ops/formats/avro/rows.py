@@ -105,10 +105,7 @@ class AvroRows:
 
 
 def _record_ends(raw: bytes, count: int, path: str) -> np.ndarray:
-    """Return where each record ends, followed from length to length.
-
-    It is one pass in C, through the position of a stream.
-    """
+    """Return where each record ends, followed from length to length in one pass in C."""
     size = len(raw) - PADDING
     if not 0 <= count <= (size - _HEAD.size) // _LENGTH_BYTES:
         _fail(path, f"{count} records in {size} bytes", "at least 4 bytes a record")

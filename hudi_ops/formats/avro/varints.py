@@ -101,10 +101,7 @@ def varint_rows(values: Words) -> tuple[Bytes, Longs]:
 
 
 def pieces(rows: Bytes, lengths: Longs | None = None) -> pa.BinaryArray:
-    """Return the first bytes of each row of a matrix as an Arrow array of bytes.
-
-    `lengths` gives their number; without it all bytes are taken.
-    """
+    """Return the first `lengths` bytes (or all) of each row of a matrix as an Arrow array."""
     count, width = rows.shape
     if lengths is None:
         return binary(np.arange(0, count * width + 1, width) if width else np.zeros(count + 1), rows)

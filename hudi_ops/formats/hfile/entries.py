@@ -1,7 +1,4 @@
-"""Contents of HFile blocks.
-
-Data blocks hold keys with their values, and the index holds their first keys and positions.
-"""
+"""Contents of HFile blocks: keys with values, and first keys and positions in the index."""
 
 from __future__ import annotations
 
@@ -177,10 +174,7 @@ def index_key(row: bytes) -> bytes:
 
 
 def row_of(key: bytes, offset: int, path: str) -> bytes:
-    """Return the row of a key from index or file info.
-
-    Hudi 1.1 omits the bytes after the row.
-    """
+    """Return the row of a key from index or file info; Hudi 1.1 omits the bytes after it."""
     (length,) = _ROW_LENGTH.unpack_from(key) if len(key) >= _ROW_LENGTH.size else (-1,)
     end = _ROW_LENGTH.size + length
     if length < 0 or len(key) - end not in {0, len(KEY_SUFFIX)}:

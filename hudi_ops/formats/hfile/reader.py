@@ -173,10 +173,7 @@ class HFileReader:
         return np.flatnonzero(np.diff(edges)).tolist() if self._firsts else []
 
     def _gather(self, numbers: Sequence[int], pick: Callable[[pa.BinaryArray], np.ndarray | None]) -> HFile:
-        """Return entries of these data blocks.
-
-        `pick` gives the wanted positions in the sorted keys, or None for all.
-        """
+        """Return entries of data blocks: the positions that `pick` gives, or all for None."""
         keys: list[pa.Array] = []
         values: list[pa.Array] = []
         for some, payloads in self._payloads(numbers):

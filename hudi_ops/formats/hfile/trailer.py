@@ -1,7 +1,4 @@
-"""Self-description of an HFile in protocol buffers.
-
-It consists of the trailer at the file's end, and the file info with a writer's own keys.
-"""
+"""Protocol buffers of an HFile: the trailer at its end, and file info with writers' keys."""
 
 from __future__ import annotations
 
@@ -187,10 +184,7 @@ def _message(data: memoryview, at: int, offset: int, path: str) -> memoryview:
 
 
 def _fields(data: memoryview, offset: int, path: str) -> Iterator[tuple[int, int | memoryview]]:
-    """Yield numbers and values.
-
-    Values of a fixed width, which no message here has, are returned as their bytes.
-    """
+    """Yield numbers and values; fixed-width values, which no message has, as their bytes."""
     at = 0
     while at < len(data):
         tag, at = _read_varint(data, at, offset, path)

@@ -1,7 +1,4 @@
-"""HFiles that all of Hudi's readers accept.
-
-They hold entries in blocks of 64 KiB, an index of one level, file info and trailer.
-"""
+"""HFiles for all Hudi readers: blocks of 64 KiB, one index level, file info, trailer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Framing of log files: positions of blocks, their headers, and damaged stretches.
-
-Contents are not read.
-"""
+"""Framing of log files: positions of blocks, headers, damaged stretches; no contents."""
 
 from __future__ import annotations
 
@@ -31,10 +28,7 @@ _SCAN_BYTES: Final = 1 << 20
 
 
 class BlockKind(IntEnum):
-    """Type of a block, by its number on disk.
-
-    CORRUPT is a reader's name for a damaged stretch and never written.
-    """
+    """Type of a block, by number on disk; CORRUPT is a damaged stretch, never written."""
 
     COMMAND = 0
     DELETE = 1
@@ -134,10 +128,7 @@ def encode_block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: byt
 
 
 def _end_of_block(window: _Window, at: int, ahead_bytes: int) -> int | None:
-    """Return the offset behind the block that begins here; None for half a block.
-
-    Only the positions that Apache Hudi checks are checked.
-    """
+    """Return the offset behind a block, or None for half a block, checked as Hudi does."""
     if at + _PROLOGUE_BYTES > window.size_bytes:
         return None
     (size_bytes,) = _SIZE.unpack_from(window.at(at, _PROLOGUE_BYTES), len(MAGIC))
@@ -179,10 +170,7 @@ def _read_block(window: _Window, at: int, end: int) -> BlockSpan:
 
 
 def _read_headers(window: _Window, block_at: int, at: int, last: int) -> tuple[dict[HeaderKey, str], int]:
-    """Read the map at `at`, and return it with the offset behind it.
-
-    No byte at or behind `last` is part of it.
-    """
+    """Return the map at `at` and the offset behind it, which must not exceed `last`."""
     path, headers = window.path, dict[HeaderKey, str]()
     if at + _COUNT.size > last:
         _fail(path, block_at, "a map of headers that runs past the block's end", "one within the block")

@@ -1,7 +1,4 @@
-"""Log files of the metadata table.
-
-Their blocks are an HFile of new values, deleted keys, or the empty block that begins a file group.
-"""
+"""Log files of the metadata table: an HFile, deleted keys, or an empty first block."""
 
 from __future__ import annotations
 
@@ -72,10 +69,7 @@ def encode_metadata_log(
 
 
 def _of_one_block(keys: pa.Array, values: pa.Array) -> list[tuple[int, int]]:
-    """Return ranges of entries that go to one block each.
-
-    Java's readers load a block as an array, which holds less than 2 GiB.
-    """
+    """Return ranges of entries per block: Java loads a block as an array, below 2 GiB."""
     if not len(keys):
         return []
     if data_bytes(keys) + data_bytes(values) <= large_arrays.ARRAY_BYTES_MAX:

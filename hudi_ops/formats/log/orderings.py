@@ -19,10 +19,7 @@ DECIMAL: Final = pa.decimal128(30, 15)
 
 
 class Branch(IntEnum):
-    """Type of an ordering value, by its position in the union.
-
-    The block does not hold the schema.
-    """
+    """Type of an ordering value, by position in the union; the block has no schema."""
 
     NULL = 0
     BOOLEAN = 1

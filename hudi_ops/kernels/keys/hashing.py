@@ -122,18 +122,12 @@ def bucket_hash_values(record_keys: pa.Array | pa.ChunkedArray, hash_fields: Seq
 
 
 def group_hash(partition_path: str, bucket: int) -> int:
-    """Return a number of 31 bits for one file group, for write tokens.
-
-    It is the same in every attempt and on every machine.
-    """
+    """Return 31 bits for a file group's write tokens, equal in every attempt and machine."""
     return zlib.crc32(f"{partition_path}/{bucket}".encode()) & 0x7FFFFFFF
 
 
 def _code_units(values: pa.Array) -> tuple[npt.NDArray[np.unsignedinteger], npt.NDArray[np.int64]]:
-    """Return the UTF-16 code units of all values, and the number of units of each value.
-
-    The units are bytes when all values are ASCII.
-    """
+    """Return the UTF-16 code units (bytes if all are ASCII), and the count of each value."""
     data, offsets = raw_bytes(values)
     if len(data) == 0 or int(data.max()) < 0x80:
         return data, np.diff(offsets)
@@ -145,10 +139,7 @@ def _code_units(values: pa.Array) -> tuple[npt.NDArray[np.unsignedinteger], npt.
 
 
 def _polynomial(units: npt.NDArray[np.unsignedinteger], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
-    """Return for each value the sum of unit[i] * 31^(length - 1 - i), modulo 2^32.
-
-    Values of one length are computed as one matrix.
-    """
+    """Return for each value the sum of unit[i] * 31^(length - 1 - i), modulo 2^32."""
     hashes = np.zeros(len(lengths), np.uint32)
     if len(units) == 0:
         return hashes
@@ -181,10 +172,7 @@ def _matrix_hash(matrix: npt.NDArray[np.unsignedinteger], powers: npt.NDArray[np
 def _ragged_columns(
     keys: pa.Array, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], values: pa.Array
 ) -> list[pa.Array]:
-    """Return columns for keys with different numbers of values.
-
-    Only the keys at `rows` are composite; `counts` are their numbers of values.
-    """
+    """Return columns for keys of which only `rows` are composite, with `counts` values."""
     starts = np.cumsum(counts) - counts
     columns = []
     for place in range(int(counts.max())):

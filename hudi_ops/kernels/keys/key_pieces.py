@@ -24,10 +24,7 @@ def plain_strings(values: pa.Array) -> pa.Array:
 
 
 def raw_bytes(values: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Return the bytes of a string array without nulls, and the offsets of its values in them.
-
-    The first offset is 0.
-    """
+    """Return the bytes of a string array without nulls, and its offsets, beginning at 0."""
     # Slices of large arrays may begin behind 2 GiB, where a cast refuses them.
     is_large = pa.types.is_large_string(values.type)
     values = values if is_large else plain_strings(values)
@@ -42,10 +39,7 @@ def raw_bytes(values: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.i
 
 @dataclass(frozen=True, eq=False)
 class _Pieces:
-    """`name:value` pieces of many keys, in ascending order.
-
-    They hold the key of each piece, and the bytes where it begins, splits and ends.
-    """
+    """`name:value` pieces, ascending: key of each, and where it begins, splits and ends."""
 
     owners: npt.NDArray[np.int64]
     begins: npt.NDArray[np.int64]

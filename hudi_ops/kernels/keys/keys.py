@@ -217,10 +217,7 @@ def _folders(
 
 
 def _forbidden(spec: PartitionSpec) -> tuple[str, ...]:
-    """Return the characters that a value may not hold.
-
-    Without an escape a reader would misread them.
-    """
+    """Return the characters that readers would misread in a value without an escape."""
     if spec.url_encode:
         return ()
     # A slash in the text of a time is intended: it makes a level. `x=y` without hive style is read as column x.

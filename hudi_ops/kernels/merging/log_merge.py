@@ -113,10 +113,7 @@ class LogBaseJoin:
         self._count += len(base_keys)
 
     def keep_base(self) -> Mask | None:
-        """Return a mask over all base rows, in the order of adding: which are kept.
-
-        None means that all are kept.
-        """
+        """Return a mask over all base rows, in order: which are kept. None: all are kept."""
         met, partners, _, loses = self._outcome
         gone = met[~loses[partners]]
         if not len(gone):
@@ -159,10 +156,7 @@ class LogBaseJoin:
 
     @cached_property
     def _outcome(self) -> tuple[Numbers, Numbers, Numbers, Mask]:
-        """Base rows that match an entry, their winners, all winners, and the entries that lose.
-
-        The base rows ascend; each winner is the surviving entry of its key.
-        """
+        """Base rows that match an entry, ascending, their winners, all winners, and losers."""
         entries, rows, numbers = self._entries, np.concatenate(self._rows), np.concatenate(self._numbers)
         begins = _begins(rows)
         # An entry's key is identified by the first base row that it matches; keys without a base row are compared with each

@@ -1,7 +1,4 @@
-"""Comparable ordering values: floating-point numbers in Java's order.
-
-Arrow's own order of NaN would differ from it.
-"""
+"""Ordering values as Java compares them; Arrow orders NaN otherwise."""
 
 from __future__ import annotations
 

@@ -61,10 +61,7 @@ def split_groups(codes: npt.NDArray[np.integer], buckets: npt.NDArray[np.integer
 
 
 def _stable_order(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return a stable argsort, 16 bits at a time.
-
-    numpy sorts 16-bit numbers by radix, several times faster than others.
-    """
+    """Return a stable argsort, 16 bits at a time, which numpy sorts by the faster radix."""
     order = np.argsort((values & 0xFFFF).astype(np.uint16), kind="stable")
     largest = int(values.max())
     shift = 16

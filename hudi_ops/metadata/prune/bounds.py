@@ -124,10 +124,7 @@ def _possible(
 
 @dataclass(frozen=True)
 class _Said:
-    """Ranges of several parts, and which of them are valid.
-
-    Each run of parts of one schema is decoded together.
-    """
+    """Ranges of several parts, decoded by runs of one schema, and which are valid."""
 
     runs: list[tuple[StoredRanges, _Flags]]
 
@@ -186,10 +183,7 @@ def _together(parts: Sequence[Records]) -> Records:
 
 
 def _folded(found: pa.Table, kind: pa.DataType, owners: int) -> ColumnBounds:
-    """Merge the ranges of each owner.
-
-    An owner without a range, or with an unknown one, has no bounds.
-    """
+    """Merge the ranges of each owner; one without a known range has no bounds."""
     if not found.num_rows:
         return ColumnBounds.unknown(kind, owners)
     owner = found["owner"].to_numpy()
@@ -210,10 +204,7 @@ def _folded(found: pa.Table, kind: pa.DataType, owners: int) -> ColumnBounds:
 
 
 def _maybe_null(bounds: ColumnBounds) -> ColumnBounds:
-    """Mark all partitions as possibly holding nulls.
-
-    A file that is older than the column adds nothing to the partition's range.
-    """
+    """Mark all partitions as possibly holding nulls: older files do not count in ranges."""
     return replace(bounds, has_nulls=pc.if_else(bounds.has_nulls, True, pa.scalar(None, pa.bool_())))
 
 

@@ -21,10 +21,7 @@ def least_of(values: pa.Array, groups: Longs, count: int) -> pa.Array:
 
 
 def greatest_of(values: pa.Array, groups: Longs, count: int) -> pa.Array:
-    """Return the greatest value of each group, or null if it has only nulls.
-
-    NaN is above all other values.
-    """
+    """Return each group's greatest value, or null if it has only nulls; NaN is above all."""
     return _reduced(values, groups, count, "max")
 
 

@@ -52,10 +52,7 @@ def folded_files(parts: Sequence[Records], where: str) -> dict[str, dict[str, in
 
 
 def _entries(parts: Sequence[Records], where: str) -> Iterator[list[_Entries]]:
-    """Yield the entries of each part, in order.
-
-    Records of one schema are decoded together, since each call costs.
-    """
+    """Yield the entries of each part, in order, decoding records of one schema together."""
     for schema, alike in groupby(parts, key=lambda part: part.schema):
         same = list(alike)
         _, maps = file_maps(joined([part.values for part in same], pa.binary()), schema, where)

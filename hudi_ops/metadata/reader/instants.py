@@ -46,10 +46,7 @@ def _may_fill(one: Instant, data: Timeline) -> bool:
 
 
 def _is_raised(instant: Instant) -> bool:
-    """Return whether it is the instant above a delta (`MetadataDelta.above`).
-
-    Nothing else completes at the time of its own request.
-    """
+    """Return whether it is the instant above a delta, completed at its request time."""
     return instant.time == instant.completion_time
 
 

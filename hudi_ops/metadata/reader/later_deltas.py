@@ -86,10 +86,7 @@ def refuse_contradicted(
 
 
 def _records_of(storage: Storage, partition: MetadataPartition, stat: WriteStat, version: int) -> list[Records]:
-    """Return the records of a log file.
-
-    There are none once a compaction has merged them; the delta then lies upon it.
-    """
+    """Return the records of a log file, or none if a compaction has merged them."""
     name = parse_data_file(stat.file_name)
     path = f"{FOLDER}/{stat.path}"
     if name is None or not name.is_log or storage.head(path) is None:

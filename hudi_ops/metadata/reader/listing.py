@@ -1,7 +1,4 @@
-"""Listing of a table by the partition `files` of its metadata table.
-
-This module also chooses the listing of a read.
-"""
+"""Listing by the partition `files` of the metadata table, and the choice of a listing."""
 
 from __future__ import annotations
 
@@ -88,10 +85,7 @@ class MetadataListing:
         return sum(file.size_bytes for slice_ in self._metadata.slices(_FILES) for file in slice_.files)
 
     def _listed(self, partitions: Sequence[str] | None) -> dict[str, dict[str, int]]:
-        """Return sizes by file name of each listed partition.
-
-        Those of partitions that were not requested may be missing.
-        """
+        """Return sizes by file name of each listed partition, at least of the requested ones."""
         keys = None if partitions is None else [ALL_PARTITIONS_KEY, *map(partition_name, partitions)]
         (parts,) = self._metadata.parts(_FILES, keys=keys)
         return folded_files(parts, _WHERE)

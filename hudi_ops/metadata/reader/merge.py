@@ -113,10 +113,7 @@ def _with(values: pa.Array, places: Longs, others: pa.Array) -> pa.Array:
 
 
 def _merged_values(older: Records, newer: Records, version: int) -> pa.BinaryArray | None:
-    """Return values of records with equal keys, in their order.
-
-    None where the newer ones stay unchanged.
-    """
+    """Return merged values of equal keys, in order; None where the newer ones stay."""
     if newer.partition is MetadataPartition.FILES:
         return _merged_files(older, newer, version)
     return _widened_ranges(older, newer, version) if newer.partition in _WIDENED else None
@@ -220,10 +217,7 @@ def _union(old: StoredRanges, new: StoredRanges) -> Ranges:
 
 
 def _fitted(form: RangeForm, side: Bounds, rows: Longs, logical: pa.DataType, which: int) -> pa.Array:
-    """Convert one bound of ranges to this type.
-
-    If the column's old type cannot be converted, the bound excludes nothing.
-    """
+    """Convert one bound of ranges to this type; one of another kind excludes nothing."""
     if form.branch == 0:
         return pa.nulls(len(rows), logical)
     own = form.logical

@@ -1,7 +1,4 @@
-"""Records of one file of a metadata table.
-
-It is a base file, or a log file of which the counting blocks are read.
-"""
+"""Records of one file of a metadata table: a base file, or counting log blocks."""
 
 from __future__ import annotations
 
@@ -47,10 +44,7 @@ class WantedRecords:
         return file.read() if self.prefixes is None else file.prefixes(self.prefixes)
 
     def deletes(self, keys: pa.StringArray) -> pa.StringArray:
-        """Return the deleted keys of a block that may matter.
-
-        They are in the order of their bytes, unique.
-        """
+        """Return the deleted keys that may matter, unique and in the order of their bytes."""
         wanted = keys if self.keys is None else keys.filter(pc.is_in(keys, self.keys))
         wanted = pc.unique(wanted)
         return wanted.take(pc.sort_indices(wanted))

@@ -115,10 +115,7 @@ class MetadataTable:
         return self._merged(partition, self.parts(partition))
 
     def lookup(self, partition: MetadataPartition, keys: pa.Array | Sequence[str]) -> Records:
-        """Read the records with these keys, in any order.
-
-        Only file groups that they hash to are read. Raises as `read` does.
-        """
+        """Read the records with these keys, from the groups they hash to; raise as `read`."""
         return self._merged(partition, self.parts(partition, keys=keys))
 
     def parts(

@@ -63,10 +63,7 @@ def removed_filters(files: Iterable[tuple[str, str]], *, version: int) -> Record
 
 
 def decoded_filters(records: Records, where: str) -> pa.Table:
-    """Decode records as rows: `key`, `type`, `timestamp` and `filter`, the text of the footer.
-
-    Records that are marked as deleted are left out.
-    """
+    """Decode rows `key`, `type`, `timestamp`, `filter` (as in footers), without deleted ones."""
     _, filters = types_and_fields(_BLOOM, records.values, records.schema, where)
     rows = pa.table({
         "key": records.keys,

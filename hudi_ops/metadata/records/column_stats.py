@@ -85,10 +85,7 @@ def column_stats_records(
 
 
 def default_index_version(version: int) -> int:
-    """Return the version of the statistics of a new table of this version.
-
-    An upgraded table keeps its own.
-    """
+    """Return the statistics version of a new table; an upgraded table keeps its own."""
     return 2 if version >= 9 else 1
 
 
@@ -199,10 +196,7 @@ def _texts(texts: Sequence[str], places: Longs) -> pa.BinaryArray:
 
 
 def _bounds(node: Node, ranges: Ranges, which: int) -> pa.BinaryArray:
-    """Encode one side's union.
-
-    Each kind's values are encoded on their own, then put in the rows' order.
-    """
+    """Encode one side's union: each kind on its own, then in the rows' order."""
     branches = node.children[node.names.index("minValue")].children
     written: list[pa.Array] = [pa.array([_NULL], pa.binary())]
     order = np.zeros(len(ranges.kind_at), np.int64)

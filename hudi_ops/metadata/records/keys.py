@@ -23,10 +23,7 @@ _SEED: Final = 0xFFFFFFFFDABADABA
 
 
 def partition_name(partition_path: str) -> str:
-    """Return the metadata table's name of a partition of the data table.
-
-    The root of a table without partitions is `.`.
-    """
+    """Return the metadata table's name of a data partition; the root's is `.`."""
     return partition_path or _ROOT
 
 

@@ -22,10 +22,7 @@ HISTORY_FOLDER = f"{TIMELINE_FOLDER}/history"
 
 
 class MetadataPartition(StrEnum):
-    """Partition that this library maintains.
-
-    The value is the folder, and the name in the properties.
-    """
+    """Partition that this library maintains: its folder, and its name in the properties."""
 
     FILES = "files"
     COLUMN_STATS = "column_stats"
@@ -77,10 +74,7 @@ def group_numbers(keys: pa.Array | pa.ChunkedArray, groups: int) -> npt.NDArray[
 
 
 def build_again(*names: str) -> str:
-    """Return the command that repairs damaged or outdated partitions, for errors.
-
-    Without names it is that for all of them.
-    """
+    """Return the command that repairs damaged or outdated partitions, or all, for errors."""
     return f"`hudi-ops metadata build {' '.join(('TABLE', *names))} --again`"
 
 

@@ -86,10 +86,7 @@ def _location(partition_path: str, file_id: str, instant_ms: int) -> Mapping[str
 
 
 def _uuid_parts(file_id: str) -> tuple[int, int, int] | None:
-    """Split a file id into high bits, low bits and the number after them.
-
-    None for a file id that they would not reproduce.
-    """
+    """Split a file id into high bits, low bits and number; None if it is not reversible."""
     text, behind = file_id[:_UUID_CHARS], file_id[_UUID_CHARS:]
     number = behind[1:]
     if behind and not (behind[0] == "-" and number.isascii() and number.isdigit() and str(int(number)) == number):
@@ -106,10 +103,7 @@ def _uuid_parts(file_id: str) -> tuple[int, int, int] | None:
 
 
 def decoded_locations(records: Records, where: str) -> pa.Table:
-    """Decode records as rows: `key`, `partition_path`, `file_id`, `instant_ms`.
-
-    Text columns are dictionary-encoded.
-    """
+    """Decode rows `key`, `partition_path`, `file_id`, `instant_ms`; texts are dictionaries."""
     encoded = records.values.dictionary_encode()
     _, structs = types_and_fields(_RECORD_INDEX, narrowed(encoded.dictionary), records.schema, where)
     fields = {name: structs.field(at) for at, name in enumerate(structs.type.names)}

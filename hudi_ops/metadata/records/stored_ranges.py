@@ -26,10 +26,7 @@ _LONG_TEXT = pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, p
 
 @dataclass(frozen=True)
 class Bounds:
-    """One side of ranges.
-
-    For each it has the branch of the union (0: null), and the position among that branch's values.
-    """
+    """One side of ranges: branch of the union (0: null), and position in the branch."""
 
     values: pa.UnionArray
     branch: npt.NDArray[np.int8]

@@ -45,10 +45,7 @@ class Beginning:
 
 
 def metadata_properties(config: TableConfig) -> dict[str, str]:
-    """Return `hoodie.properties` of a table's metadata table.
-
-    Each of them is required by some reader.
-    """
+    """Return `hoodie.properties` of the metadata table; some reader requires each entry."""
     name = f"{config.name}_metadata"
     return {
         "hoodie.table.name": name,

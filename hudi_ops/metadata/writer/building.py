@@ -30,10 +30,7 @@ _GROUPS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class KeysAt:
-    """Record keys, each once, with their location.
-
-    The moment is that of their slice, in ms since 1970 UTC.
-    """
+    """Record keys, each once, with location and their slice's moment in ms since 1970 UTC."""
 
     partition_path: str
     file_id: str
@@ -43,10 +40,7 @@ class KeysAt:
 
 @dataclass(frozen=True)
 class Building:
-    """Parameters of a build's records besides the files.
-
-    These are the instant at which it begins, and the version of statistics.
-    """
+    """Parameters of a build's records: its instant, and the version of statistics."""
 
     version: int
     instant: str

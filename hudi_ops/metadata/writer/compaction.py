@@ -118,10 +118,7 @@ def compaction_time(own: Timeline, data: Timeline) -> str:
 
 
 def completion_of(instant: str) -> str:
-    """Return the completion time of a compaction.
-
-    It follows from its time, so that two processes that complete it put one file.
-    """
+    """Return a compaction's completion time, which follows from its time: one file."""
     return instant_of_ms(ms_of_instant(instant) + 1)
 
 

@@ -43,10 +43,7 @@ class MetadataDelta:
     above: MetadataDelta | None = None
 
     def to_bytes(self) -> bytes:
-        """Encode one Arrow file.
-
-        It has a row for each log file, one for the delta commit, and perhaps one for the delta above it.
-        """
+        """Encode one Arrow file: a row per log file, the delta commit, perhaps one above it."""
         rows = [*self.files, (_COMMIT, self.commit)]
         if self.above is not None:
             rows.append((_ABOVE, self.above.to_bytes()))

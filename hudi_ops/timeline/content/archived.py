@@ -31,10 +31,7 @@ _CONTENT = ("metadata", "plan")
 
 @dataclass(frozen=True, slots=True)
 class ArchivedInstant:
-    """Archived instant.
-
-    `metadata` and `plan` are the bytes of its completed and requested files, None when not read.
-    """
+    """Archived instant; `metadata` and `plan` are its files' bytes, None when not read."""
 
     time: str
     completion_time: str

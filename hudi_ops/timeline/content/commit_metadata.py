@@ -89,10 +89,7 @@ class CommitMetadata:
         return self.compacted or self.operation in {"COMPACT", "LOG_COMPACT"}
 
     def to_bytes(self) -> bytes:
-        """Encode an Avro container file, the form of layout 2.
-
-        Equal values give equal bytes.
-        """
+        """Encode an Avro container, the form of layout 2; equal values give equal bytes."""
         partitions: dict[str, list[dict[str, Any]]] = {}
         for stat in sorted(self.stats, key=lambda s: (s.partition_path, s.path)):
             partitions.setdefault(stat.partition_path, []).append(_stat_record(stat))

@@ -1,7 +1,4 @@
-"""Footprint of a write for conflict rules: buckets, partitions and sources.
-
-It follows from its commit metadata, or from its announcement.
-"""
+"""Footprint of a write for conflict rules, by its metadata or its announcement."""
 
 from __future__ import annotations
 
@@ -145,10 +142,7 @@ def inflight_body(operation: str, intent: Footprint | None) -> bytes:
 
 
 def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozenset()) -> Footprint:
-    """Return the footprint of a completed write.
-
-    It follows from its operation, its statistics, its replaced groups and the source that it names.
-    """
+    """Return a completed write's footprint: statistics, replaced groups and its source."""
     if TAKEN_KEY in metadata.extra:
         sources |= {metadata.extra[TAKEN_KEY]}
     groups = {(stat.partition_path, stat.file_id[:BUCKET_DIGITS]) for stat in metadata.stats}
@@ -184,10 +178,7 @@ def _adds_keys(stat: WriteStat) -> bool:
 
 
 def inputs_of(plan: Plan | None) -> Footprint | None:
-    """Return the file groups that a service's plan works on.
-
-    None when there is no plan, or it is of another kind.
-    """
+    """Return the file groups that a service's plan works on, or None for other plans."""
     if isinstance(plan, ReplacePlan):
         slices = [slice_ for group in plan.groups for slice_ in group]
     elif isinstance(plan, CompactionPlan):
@@ -198,10 +189,7 @@ def inputs_of(plan: Plan | None) -> Footprint | None:
 
 
 def encode_footprint(footprint: Footprint | None) -> str:
-    """Encode a footprint for a PLAN or an intent; empty when it is unknown.
-
-    Equal footprints give equal texts.
-    """
+    """Encode a footprint for a PLAN or an intent: equal texts for equal ones, or empty."""
     if footprint is None:
         return ""
     groups: dict[str, list[str]] = {}
@@ -220,10 +208,7 @@ def encode_footprint(footprint: Footprint | None) -> str:
 
 
 def decode_footprint(text: str) -> Footprint | None:
-    """Decode a text of `encode_footprint`.
-
-    None when the footprint is unknown, or for any other text.
-    """
+    """Decode a text of `encode_footprint`; None if unknown, or for any other text."""
     try:
         said: Any = json.loads(text)
         return Footprint(

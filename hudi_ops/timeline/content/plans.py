@@ -95,10 +95,7 @@ class CleanResult:
 
     @property
     def named(self) -> dict[str, frozenset[str]]:
-        """All of them, by partition path.
-
-        A clean removed each of these files that does not exist any more.
-        """
+        """All of them, by partition path; a clean removed each that does not exist any more."""
         parts = (self.files, self.failed, self.planned)
         return {
             path: frozenset(name for part in parts for name in part.get(path, ())) for part in parts for path in part

@@ -26,10 +26,7 @@ def rollback_of(storage: Storage, timeline: Timeline, target: str) -> Instant | 
 
 
 def targets_of(storage: Storage, timeline: Timeline, instant: Instant) -> tuple[str, ...]:
-    """Return the request times of the instants that a rollback undoes.
-
-    Empty when its plan vanished or cannot be read.
-    """
+    """Return the instants that a rollback undoes, or none if its plan is not readable."""
     try:
         said = (
             read_result(storage, timeline, instant) if instant.is_completed else read_plan(storage, timeline, instant)

@@ -65,10 +65,7 @@ def is_checkpoint(text: str) -> bool:
 
 
 def brings_rows(instant: Instant) -> bool:
-    """Return whether a pending instant may add rows of its own.
-
-    Table services carry over the rows of other writes.
-    """
+    """Return whether a pending instant may add rows; table services only carry rows over."""
     return instant.is_write and instant.action not in REWRITING_ACTIONS
 
 

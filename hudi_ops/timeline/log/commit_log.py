@@ -166,10 +166,7 @@ class Log:
         return frozenset(entry.slot for _, entry in self._own if isinstance(entry, Void))
 
     def fate(self, instant: str) -> tuple[int, Entry] | None:
-        """Return the slot that decides `instant`.
-
-        It is its first CANCEL, or its first COMPLETE that no VOID names.
-        """
+        """Return the slot that decides `instant`: its first CANCEL, or unvoided COMPLETE."""
         return self._fates.get(instant)
 
     @cached_property
@@ -234,10 +231,7 @@ def load_log(storage: Storage, pointer: Pointer | None) -> Log | None:
 
 
 def refresh_log(storage: Storage, log: Log) -> Log:
-    """Probe upwards from the known head.
-
-    Slots never change, so entries that were read stay.
-    """
+    """Probe upwards from the known head; slots never change, so read entries stay."""
     fresh: list[Entry] = []
     while (entry := read_slot(storage, log.head + 1 + len(fresh))) is not None:
         fresh.append(entry)

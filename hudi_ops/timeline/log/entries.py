@@ -35,10 +35,7 @@ class _Entry(BaseModel):
 
 
 class Plan(_Entry):
-    """Publication of a service's plan.
-
-    `payload` is the path of the exact bytes of its requested file.
-    """
+    """Publication of a service's plan, whose exact bytes are in the file `payload`."""
 
     kind: Literal["PLAN"] = "PLAN"
     instant: str
@@ -139,10 +136,7 @@ class Properties(_Entry):
 
 
 class Archive(_Entry):
-    """Archiving of instants up to `boundary`.
-
-    `history` names the file that keeps them.
-    """
+    """Archiving of instants up to `boundary`, which the file `history` keeps."""
 
     kind: Literal["ARCHIVE"] = "ARCHIVE"
     boundary: str

@@ -1,7 +1,4 @@
-"""Choice of times: unique instants, and strictly rising completion times.
-
-The functions are pure, over listed times.
-"""
+"""Choice of unique instants and rising completion times: pure functions over lists."""
 
 from __future__ import annotations
 

@@ -82,10 +82,7 @@ def counted_until(timeline: Timeline) -> str:
 
 
 def _brings_doubt(metadata: CommitMetadata) -> bool:
-    """Return whether a foreign write may have doubled a key.
-
-    The index that it used is not stored.
-    """
+    """Return whether a foreign write may have doubled a key; its index is not stored."""
     if metadata.operation.startswith("UPSERT"):
         return any(stat.num_inserts for stat in metadata.stats)
     return bool(metadata.stats) and may_double(metadata.operation, is_ours=False)

@@ -70,10 +70,7 @@ def load_config(storage: Storage) -> TableConfig:
 
 
 def read_backup(storage: Storage) -> dict[str, str] | None:
-    """Return the properties before an unfinished rewriting of the file.
-
-    None when none is under way, or it has ended.
-    """
+    """Return the properties before an unfinished rewriting of the file, or None."""
     try:
         values = properties.loads(storage.get(BACKUP_PATH), BACKUP_PATH)
         _check(values, BACKUP_PATH)
@@ -83,10 +80,7 @@ def read_backup(storage: Storage) -> dict[str, str] | None:
 
 
 def write_properties(storage: Storage, values: dict[str, str], now_ms: int, *, first: bool) -> None:
-    """Replace the file in one atomic put.
-
-    Readers see the old or the new one, never neither.
-    """
+    """Replace the file in one atomic put: readers see the old or the new one."""
     instant = instant_of_ms(now_ms)
     stamp = (
         f"{instant[:4]}-{instant[4:6]}-{instant[6:8]}T{instant[8:10]}:{instant[10:12]}:{instant[12:14]}.{instant[14:]}Z"

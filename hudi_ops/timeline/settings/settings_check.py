@@ -216,9 +216,6 @@ def contradiction(wrong: Sequence[Difference], table: str) -> Corrupt:
 
 
 def _newest(storage: Storage, slot: int) -> Settings:
-    """Return the newest settings of the log.
-
-    They are for a file whose number is no PROPERTIES slot.
-    """
+    """Return the log's newest settings, for a file whose number is no PROPERTIES slot."""
     log = newest_log(storage) if slot > 0 else None
     return kept_settings(storage, log.properties_slot, log.properties) if log is not None else {}
