@@ -9,15 +9,25 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pydantic import BaseModel
+
+from hudi_ops import Table
 from hudi_ops.clock import ToldTime
 from hudi_ops.concurrency.lock.locks import Guarded, Held, LockHolder, LockProvider
+from hudi_ops.concurrency.lock.open_lock import lock_of
+from hudi_ops.config.doors import add_arguments, request_of
+from hudi_ops.config.tables_file import TableLocation, find_tables_file, locate_table
 from hudi_ops.engine.protocol import Engine, I, Produced, R, Scattered
 from hudi_ops.errors import Cancelled, HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter
@@ -167,8 +177,82 @@ class ArgumentParser(argparse.ArgumentParser):
         raise InvalidRequest(f"{self.prog}: {message}", next_step=f"{self.prog} --help")
 
 
-def add_accept_future(parser: argparse.ArgumentParser) -> None:
-    """Add the option by which an application goes on behind an instant in the future."""
+@dataclass
+class Job:
+    """What an application does: its request, and the table, whose lock and engine look at the stop request."""
+
+    app: str
+    request: Any
+    options: argparse.Namespace
+    location: TableLocation
+    stop: StopRequest
+
+    @cached_property
+    def table(self) -> Table:
+        """The table, opened by the first use."""
+        self.stop.check("the table was opened")
+        return Table.at(
+            self.location,
+            locks=StoppableLocks(lock_of(self.location), self.stop),
+            engine=SubmittedSpark(f"hudi-ops {self.app} {self.location.name}", self.stop),
+            accept_future=self.options.accept_future_instants == "true",
+        )
+
+    def look(self, progress: object) -> None:
+        """End here if that was asked for; called as the work goes on."""
+        self.stop.check("the rest of the work")
+
+    def folder(self, given: str | None) -> str:
+        """The folder to ingest: as given (relative to tables.yaml, whatever the working directory), or as declared.
+
+        Raises:
+            InvalidRequest: neither given nor declared.
+        """
+        if not given:
+            if self.location.declaration is None or self.location.declaration.source is None:
+                raise InvalidRequest(
+                    f"no source for table {self.location.name}",
+                    next_step="give --source, or declare a source in tables.yaml",
+                )
+            return self.location.declaration.source
+        if re.match(r"^[a-z][a-z0-9+.-]*://", given, re.IGNORECASE):
+            return given
+        file = find_tables_file(self.options.tables)
+        return os.path.normpath((file.parent if file else Path.cwd()) / given)
+
+
+def serve(app: str, model: type[BaseModel], work: Callable[[Job], Any], *modes: str) -> NoReturn:
+    """Run an application whose arguments are the fields of a request, and end the process.
+
+    Args:
+        app: its name, for the last line.
+        model: the request.
+        work: does the job; the result's `as_dict` goes onto the last line.
+        modes: values of `--mode`, the default first; none: there is no such argument.
+    """
+
+    def call() -> dict[str, Any]:
+        options = _parser(app, model, modes).parse_args()
+        stop = StopRequest(options.stop_file)
+        stop.listen()
+        stop.check("the request was read")
+        job = Job(app, request_of(model, options), options, locate_table(options.table, options.tables), stop)
+        try:
+            return dict(work(job).as_dict())
+        finally:
+            if "table" in vars(job):
+                job.table.close()
+
+    run(app, call)
+
+
+def _parser(app: str, model: type[BaseModel], modes: Sequence[str]) -> ArgumentParser:
+    parser = ArgumentParser(prog=f"{app}.py", description=model.__doc__)
+    parser.add_argument("--table", required=True, help="a name of tables.yaml, or a path")
+    if modes:
+        parser.add_argument("--mode", default=modes[0], choices=modes)
+    add_arguments(parser, model)
+    parser.add_argument("--tables", help="the tables.yaml to use")
     parser.add_argument(
         "--accept-future-instants",
         nargs="?",
@@ -177,11 +261,8 @@ def add_accept_future(parser: argparse.ArgumentParser) -> None:
         choices=["true", "false"],
         help="go on behind an instant that a wrong clock put into the future; new instants lie there, too",
     )
-
-
-def bound(text: str) -> int | None:
-    """A number; empty, as a form leaves it, for none."""
-    return int(text) if text else None
+    parser.add_argument("--stop-file", help="end as soon as this file exists; a plan stays, nothing else is left")
+    return parser
 
 
 def run(app: str, work: Callable[[], dict[str, Any]]) -> NoReturn:

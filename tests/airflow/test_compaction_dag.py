@@ -66,8 +66,8 @@ def test_where_no_table_is_declared_merge_on_read_all_are_offered(tables_file: P
     "given",
     [
         {},
-        {"strategy": "age", "least": 7200},
-        {"least": 0},
+        {"strategy": "age", "threshold": 7200},
+        {"threshold": 0},
         {"max_bytes": 50_000_000_000, "partitions": "origin=JFK,origin=L*"},
         {"partitions": None, "engine": "local"},
     ],
@@ -83,7 +83,7 @@ def test_the_form_takes_good_values(mor_file: Path, load_dag, given: dict) -> No
     [
         ("table", "plain"),
         ("strategy", "newest"),
-        ("least", -1),
+        ("threshold", -1),
         ("max_bytes", 0),
         ("partitions", "--engine=spark"),
         ("engine", "flink"),
@@ -93,6 +93,13 @@ def test_the_form_refuses_bad_values(mor_file: Path, load_dag, name: str, value:
     params = load_dag("compaction").dag.params
     with pytest.raises(ParamValidationError, match=name):
         params[name] = value
+
+
+def test_a_run_that_is_triggered_with_the_old_name_gives_it_on(mor_file: Path, load_dag) -> None:
+    task = load_dag("compaction").dag.get_task("plan")
+    values = {**load_dag("compaction").dag.params.dump(), "least": 0}
+    assert {"--least=0", "--threshold="} <= set(task.render_template(task.application_args, {"params": values}))
+    assert "--least=" in task.render_template(task.application_args, {"params": {**values, "least": None}})
 
 
 @pytest.fixture
@@ -168,3 +175,15 @@ def test_the_plan_task_runs_alone(trips: Path, airflow_home: Path) -> None:
     result = last_result(run.stdout + run.stderr)
     assert (result["ok"], result["counts"]["planned"]) == (True, 2)
     assert f"taken by others (compaction {result['instant']})" in left(trips)
+
+
+def test_execute_run_alone_takes_the_oldest_plan_or_says_that_there_is_none(trips: Path, airflow_home: Path) -> None:
+    from hudi_ops import Table
+
+    planned = [Table.open(str(trips)).plan_compaction(partitions=[f"city={city}"]).instant for city in "xy"]
+    alone = ("tasks", "test", "compaction", "execute", "2026-04-01", "--task-params", '{"table": "trips"}')
+    for instant, slices, note in ((planned[0], 1, ""), (planned[1], 1, ""), (None, 0, "no compaction is planned")):
+        run = airflow(airflow_home, *alone)
+        result = last_result(run.stdout + run.stderr)
+        assert (result["ok"], result["instant"], result["slices"], result["note"]) == (True, instant, slices, note)
+    assert fares(trips) == {"a": 9.0, "b": 8.0, "c": 7.0}

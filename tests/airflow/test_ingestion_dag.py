@@ -22,6 +22,16 @@ def test_dags_import_without_errors(airflow_home: Path) -> None:
     assert set(bag.dags) == {"compaction", "ingestion", "metadata"}
 
 
+def test_files_of_services_stay_short_and_are_found_by_default_discovery(airflow_home: Path) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(str(ROOT / "dags"), safe_mode=True)
+    assert {dag.fileloc for dag in bag.dags.values()} == {str(file) for file in (ROOT / "dags").glob("*.py")}
+    applications = [file for file in (ROOT / "spark_apps").glob("*.py") if file.name != "_app.py"]
+    for most, files in ((40, (ROOT / "dags").glob("*.py")), (30, applications)):
+        assert all(len(file.read_text(encoding="utf-8").splitlines()) < most for file in files)
+
+
 PARSE = """
 import json, runpy, sys
 from airflow.sdk import DAG
