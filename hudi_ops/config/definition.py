@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.doors import Door
 from hudi_ops.config.key_generators import KeyGenerator, TimePartition
-from hudi_ops.config.requests import Names, Request, listed, unknown_keyword
+from hudi_ops.config.requests import Names, Request, listed, refuse_unknown
 from hudi_ops.config.table import BUCKETS_MAX, WRITABLE_VERSIONS, IndexName, index_kind, table_type_of
 from hudi_ops.config.write_settings import (
     METADATA_COMPACT_AFTER,
@@ -211,9 +211,6 @@ def split_keywords(keywords: Mapping[str, Any], *others: str) -> tuple[dict[str,
         InvalidRequest: one belongs to neither; names the nearest.
     """
     known = {**TableDefinition.model_fields, **WriterOptions.model_fields}
-    for name in keywords:
-        if name not in known:
-            error: InvalidRequest = unknown_keyword(name, [*known, *others])
-            raise error
+    refuse_unknown(keywords, known, *others)
     of_table = {name: value for name, value in keywords.items() if name in TableDefinition.model_fields}
     return of_table, {name: value for name, value in keywords.items() if name not in of_table}

@@ -299,6 +299,19 @@ def invalid_request(error: ValidationError, known: Iterable[str]) -> InvalidRequ
     return InvalidRequest(f"{name} cannot be {value!r}", expected=expected, found=repr(value), field=name)
 
 
+def refuse_unknown(keywords: Iterable[str], known: Iterable[str], *others: str) -> None:
+    """Refuse the first keyword that is not known; name the nearest, which may be one of the others, too.
+
+    Raises:
+        InvalidRequest: there is one.
+    """
+    names = set(known)
+    for keyword in keywords:
+        if keyword not in names:
+            error: InvalidRequest = unknown_keyword(keyword, [*names, *others])
+            raise error
+
+
 def unknown_keyword(name: str, known: Iterable[str]) -> InvalidRequest:
     """Return the error for a keyword that does not exist; it names the nearest one."""
     names = sorted(known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -15,14 +15,13 @@ from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import OpenOptions, TableDefinition, WriterOptions, split_keywords
 from hudi_ops.config.logged_settings import SettingsSource
-from hudi_ops.config.requests import merged, unknown_keyword
+from hudi_ops.config.requests import merged, refuse_unknown
 from hudi_ops.config.table import TableConfig, index_kind, table_type_of
 from hudi_ops.config.tables_file import TableLocation
 from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, LogFormat, checked_format
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
-from hudi_ops.errors import InvalidRequest
 from hudi_ops.read.plan import Opened
 from hudi_ops.services.base.result import PlanResult
 from hudi_ops.services.compaction.result import CompactResult
@@ -47,7 +46,7 @@ from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.settings.settings_check import refuse_unopenable
 from hudi_ops.view.schema import row_schema, table_schema
 
-R = TypeVar("R")
+_FRAME_OPTIONS = ("query", "listing", "since", "until", "fence")
 
 
 class Table(ReadApi, IngestApi):
@@ -219,10 +218,7 @@ class Table(ReadApi, IngestApi):
         columns: Sequence[str] | None = None,
         where: str | None = None,
         as_of: str | None = None,
-        *,
-        query: str = "snapshot",
-        listing: str = "auto",
-        **changes: Any,
+        **options: Any,
     ) -> Any:
         """Return the table as a DataFrame of PySpark, through the data source `hudi_ops`; executors read the files.
 
@@ -234,9 +230,7 @@ class Table(ReadApi, IngestApi):
             columns: names, in the order wanted; None for all, meta columns first.
             where: a SQL condition as in `read`; it leaves out partitions, files and row groups.
             as_of: as in `read`.
-            query: as in `read`.
-            listing: as in `read`.
-            changes: `since` (`earliest`: all changes on the timeline), `until` and `fence`, as in `changes`.
+            options: `query` and `listing` as in `read`; `since`, `until` and `fence` as in `changes`.
 
         Raises:
             InvalidRequest: as `read` and `changes` do, changes as of an instant, or an unknown keyword.
@@ -244,12 +238,10 @@ class Table(ReadApi, IngestApi):
         """
         from hudi_ops.datasource import frame_of
 
-        options = {"where": where, "as_of": self._instant_of(as_of), "query": query, "listing": listing}
-        for name in changes.keys() - {"since", "until", "fence"}:
-            error: InvalidRequest = unknown_keyword(name, ["since", "until", "fence", *options])
-            raise error
-        fence = "true" if changes.pop("fence", False) else None
-        return frame_of(spark, self._ctx.storage, columns, {**options, **changes, "fence": fence})
+        refuse_unknown(options, _FRAME_OPTIONS)
+        fence = "true" if options.pop("fence", False) else None
+        said = {"query": "snapshot", "listing": "auto", **options, "fence": fence}
+        return frame_of(spark, self._ctx.storage, columns, {"where": where, "as_of": self._instant_of(as_of), **said})
 
     def delete_partition(self, paths: Sequence[str], *, dry_run: bool = False) -> RemovalResult:
         """Remove the rows of whole partitions, in one commit; earlier instants still show them.

@@ -81,3 +81,5 @@ def test_misspelt_keywords_name_the_nearest(table: Table, tmp_path: Path) -> Non
         table.ingest_folder(str(tmp_path), min_age=5)
     with pytest.raises(InvalidRequest, match="did you mean 'again'"):
         table.build_metadata(agian=True)
+    with pytest.raises(InvalidRequest, match="did you mean 'since'"):
+        table.spark_frame(sinse="earliest")
