@@ -289,7 +289,7 @@ def test_a_table_made_anew_by_apache_hudi_is_adopted_anew(foreign: MemoryStorage
         foreign.delete(info.path)
     for path, body in fresh.items():
         foreign.put(path, body)
-    with pytest.raises(Conflict, match="dropped and made anew"):
+    with pytest.raises(Conflict, match="dropped and created again"):
         table._session.loader.load()
     table.ingest(SECOND)
     check_whole(foreign, clock)

@@ -187,6 +187,6 @@ def test_a_future_instant_is_not_followed_beside_apache_hudi(root: Path) -> None
     terms, accepting = Terms(buckets=1), ConflictSettings(accept_future_instants=True)
     Table(TableContext(storage=storage, locks=InProcessLock("t"), clock=ahead), terms).ingest(ROWS)
     before = {info.path for info in storage.list()}
-    with pytest.raises(InvalidRequest, match="writers of Apache Hudi share"):
+    with pytest.raises(InvalidRequest, match="on a table with foreign writers"):
         Table(TableContext(storage=storage, locks=InProcessLock("t")), terms, accepting).ingest(ROWS)
     assert {info.path for info in storage.list()} == before
