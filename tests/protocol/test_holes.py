@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import pytest
 
 from hudi_ops.commit import archive_boundary as boundary
+from hudi_ops.commit import checks
 from hudi_ops.commit import complete as commit
 from hudi_ops.commit.apply import decided as apply
 from hudi_ops.commit.apply import invalidate as void
@@ -287,7 +288,7 @@ HOLES = [
     Hole(
         "W5 a writer of Apache Hudi that is starting is let in first",
         lambda: beside_hudi("", UPSERT_A, ALSO_A, frozenset()),
-        off(commit, "refuse_starting"),
+        off(checks, "refuse_starting"),
         faults=0,
     ),
 ]
