@@ -174,12 +174,35 @@ class Wanted:
         found: list[FileTask | SliceTask] = []
         for one in slices:
             base, logs = one.base, tuple((log.path, log.size_bytes) for log in one.logs)
-            wanted = (self.needed, self.columns, self.condition, self.keys, constants[one.partition_path])
             if logs and rules is not None:
-                path, size_bytes = (base.path, base.size_bytes) if base is not None else (None, 0)
-                found.append(SliceTask(storage, path, size_bytes, logs, rules, instants, *wanted))
+                found.append(
+                    SliceTask(
+                        storage,
+                        base.path if base is not None else None,
+                        base.size_bytes if base is not None else 0,
+                        logs,
+                        rules,
+                        instants,
+                        self.needed,
+                        self.columns,
+                        self.condition,
+                        self.keys,
+                        constants[one.partition_path],
+                    )
+                )
             elif base is not None:
-                found.append(FileTask(storage, base.path, base.size_bytes, *wanted))
+                found.append(
+                    FileTask(
+                        storage,
+                        base.path,
+                        base.size_bytes,
+                        self.needed,
+                        self.columns,
+                        self.condition,
+                        self.keys,
+                        constants[one.partition_path],
+                    )
+                )
         return tuple(found)
 
     def _constants(self, config: TableConfig, slices: Sequence[Slice]) -> dict[str, Constants]:
@@ -208,8 +231,16 @@ class Wanted:
 
     def sought(self, config: TableConfig, *, is_newest: bool) -> Sought:
         """What indexes can tell of it; `is_newest`: the newest state of the table is wanted."""
-        paths = self.partitions(config)
-        return Sought(self.schema, self.condition, self.keys, *paths, is_newest, config.dropped_columns)
+        by_path, may_prune_folders = self.partitions(config)
+        return Sought(
+            self.schema,
+            self.condition,
+            self.keys,
+            by_path,
+            may_prune_folders,
+            is_newest,
+            config.dropped_columns,
+        )
 
 
 def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | None = None) -> ReadPlan:
