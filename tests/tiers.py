@@ -42,15 +42,6 @@ LEFT_OUT: dict[str, str | None] = {
             *("delete_partition", "truncate"),
         )
     },
-    **{
-        f"protocol/test_holes.py::test_a_hole_is_closed[{hole}]": _SEARCH
-        for hole in (
-            "H1 the log is read again after inflight",
-            "H3 Apache Hudi judges the dead before its lock",
-            "H3 a pending rollback of Apache Hudi voids",
-            "W1 nothing is deleted before a CANCEL holds a slot",
-        )
-    },
     "protocol/test_holes.py::test_a_hole_opens_without_its_guard[H1 the log is read again after inflight]": _SEARCH,
     "protocol/test_simulated_compactions.py::test_no_death_pause_or_lost_lock_amid_a_preemption_loses_a_row": _SEARCH,
     "protocol/test_simulated_compactions.py::test_without_a_guard_the_search_finds_what_it_prevents[the epoch]": _SEARCH,
