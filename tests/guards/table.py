@@ -68,8 +68,8 @@ GUARDS = [
     ),
     _row(
         "an executor does not complete a compaction that left a log file out",
-        "services/compaction/compact.py",
-        "        refuse_left_out(session, state, attempt.instant, plan, seen=attempt.begun)",
+        "services/compaction/service.py",
+        "        refuse_missing_log_files(session, state, attempt.instant, plan, seen)",
         "        pass",
         "protocol/test_compaction_races.py",
     ),
@@ -105,7 +105,7 @@ GUARDS = [
     ),
     _row(
         "a writer of Apache Hudi that is starting is let in first",
-        "commit/complete.py",
+        "commit/checks.py",
         "    refuse_starting(session.ctx, state, attempt.instant)\n",
         "",
         "protocol/test_early_detection.py",
@@ -129,8 +129,8 @@ GUARDS = [
     _row(
         "file names carry the epoch",
         "services/compaction/tasks.py",
-        "self.source.number, self.epoch, self.instant)",
-        "self.source.number, 0, self.instant)",
+        "source.number, self.epoch, self.instant)",
+        "source.number, 0, self.instant)",
         "protocol/test_compaction_races.py",
     ),
     _row(

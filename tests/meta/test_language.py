@@ -4,8 +4,8 @@ Goal: nobody has to read a sentence twice. Method: the first line of each docstr
 D401), and words that stand for riddles are not used. These are floors: a sentence that avoids the words and still has to be read
 twice is rewritten.
 
-`UNWRITTEN` holds the packages that are still to be rewritten, with the number of offences that are left in each. A number may only
-go down; a package without offences leaves the table.
+`UNWRITTEN` holds the packages that are still to be rewritten, with the number of offences in each. A number may only go down; a
+package without offences leaves the table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,33 @@ MAX_FIRST_LINE = 90
 WORDS = re.compile(r"\b(?:whoever|nobody|somebody|what is left|at it|so many|of one's own)\b(?!-)", re.IGNORECASE)
 PLACES = ("hudi_ops", "dags", "plugins", "spark_apps", "README.md", "docs")
 
-UNWRITTEN: dict[str, int] = {}
+UNWRITTEN = {
+    "README.md": 3,
+    "dags": 3,
+    "docs/airflow.md": 2,
+    "docs/format.md": 7,
+    "docs/protocol.md": 44,
+    "docs/reliability.md": 1,
+    "docs/tables.md": 9,
+    "hudi_ops/cli": 72,
+    "hudi_ops/commit": 211,
+    "hudi_ops/concurrency": 185,
+    "hudi_ops/config": 48,
+    "hudi_ops/context.py": 1,
+    "hudi_ops/datasource.py": 9,
+    "hudi_ops/files": 1,
+    "hudi_ops/formats": 4,
+    "hudi_ops/read": 56,
+    "hudi_ops/services": 290,
+    "hudi_ops/storage": 6,
+    "hudi_ops/table": 25,
+    "hudi_ops/testing": 63,
+    "hudi_ops/timeline": 3,
+    "hudi_ops/verify": 81,
+    "hudi_ops/view": 46,
+    "plugins": 8,
+    "spark_apps": 16,
+}
 
 
 def package(file: Path) -> str:
