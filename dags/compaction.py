@@ -1,4 +1,4 @@
-"""The Airflow DAG `compaction`: plans which log files of a table are merged into new base files, then executes the plan."""
+"""Airflow DAG `compaction`: plans a compaction of a table, then executes the plan."""
 
 from __future__ import annotations
 

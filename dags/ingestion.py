@@ -1,4 +1,4 @@
-"""The Airflow DAG `ingestion`: takes the new files of a folder into a table of `tables.yaml`, each file exactly once."""
+"""Airflow DAG `ingestion`: takes the new files of a folder into a table, each exactly once."""
 
 from __future__ import annotations
 

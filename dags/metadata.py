@@ -1,4 +1,4 @@
-"""The Airflow DAG `metadata`: builds partitions of a table's metadata table while others write."""
+"""Airflow DAG `metadata`: builds partitions of a metadata table while others write."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class TableContext:
 
     @property
     def local_engine(self) -> LocalEngine:
-        """The engine of this process, for work that waits more than it computes: executors would not help."""
+        """Engine of this process, for work that waits for storage: executors would not help."""
         return self.engine if isinstance(self.engine, LocalEngine) else LocalEngine()
 
 

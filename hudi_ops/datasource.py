@@ -1,4 +1,6 @@
-"""`spark.read.format("hudi_ops")`: a Python data source for Spark. Tasks open base files with pyarrow and hand Arrow batches on.
+"""Provide `spark.read.format("hudi_ops")`, a Python data source for Spark.
+
+Tasks open data files with pyarrow and return Arrow batches.
 
 Options: `columns` (names separated by commas), `where` (a SQL condition as in `Table.read`), `as_of` (an instant or an ISO time),
 `query` (`snapshot` or `read_optimized`), `listing` (`auto`, `storage` or `metadata`, as in `Table.read`); and for changes instead
@@ -60,7 +62,7 @@ def register(spark: Any) -> None:
 def frame_of(
     spark: Any, storage: Storage, columns: Sequence[str] | None, wanted: Mapping[str, str | None] | None = None
 ) -> Any:
-    """A DataFrame over the table that lies at a storage's root.
+    """Return a DataFrame over the table at a storage's root.
 
     Args:
         spark: a classic session; None: the active one, or a new one.
@@ -92,7 +94,7 @@ def frame_of(
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The table's columns in Spark's types.
+    """Return the table's columns in Spark's types.
 
     Raises:
         Unsupported: a type that Spark does not have, such as a time of day.
@@ -125,7 +127,7 @@ class HudiOpsDataSource(DataSource):  # type: ignore[misc]
         return spark_schema(self._plan().schema)
 
     def reader(self, schema: StructType) -> HudiOpsReader:
-        """A reader of the table as it is now.
+        """Return a reader of the table as it is now.
 
         Args:
             schema: as `schema` gave it, or the user's own, whose columns are then read by name.
@@ -154,7 +156,7 @@ class HudiOpsReader(DataSourceReader):  # type: ignore[misc]
         self._pushed: Condition | None = None
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - the name is Spark's
-        """Conditions of the query, offered by Spark from release 4.1 on. They leave out partitions, files and row groups.
+        """Accept conditions of the query (Spark 4.1): they exclude partitions, files, row groups.
 
         All are given back, so that Spark applies them to the rows by its own rules, which differ for NaN.
         """
@@ -188,7 +190,7 @@ class HudiOpsReader(DataSourceReader):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class FilesToRead:
-    """One task: files or slices, the columns in the types that Spark takes them in, and what to do when a file is gone."""
+    """One task: files or slices, columns in Spark's types, and the reaction to a missing file."""
 
     tasks: tuple[FileTask | SliceTask, ...]
     schema: pa.Schema
@@ -263,7 +265,7 @@ class _Asked:
         return cls(storage, read, ChangesRequest(read, since, until, fence) if of_changes else None)
 
     def plan(self) -> ReadPlan:
-        """The files to read, now."""
+        """Return the files to read, as of now."""
         if self.changes is None:
             return plan_read(self.storage, self.read)
         return plan_changes(self.storage, replace(self.changes, read=self.read), SystemClock()).read
@@ -298,7 +300,7 @@ def _packed(tasks: Sequence[FileTask | SliceTask]) -> list[tuple[FileTask | Slic
 
 
 def _pushed(one: Any, schema: pa.Schema) -> Condition | None:
-    """What a filter of Spark's says, where ours says the same of every value; None elsewhere."""
+    """Return our condition for a filter of Spark; None where the two would differ."""
     kind = type(one).__name__
     if kind == "Not":
         inner = _pushed(one.child, schema)
@@ -320,7 +322,7 @@ def _pushed(one: Any, schema: pa.Schema) -> Condition | None:
 
 
 def _is_alike(value: Any, kind: pa.DataType) -> bool:
-    """Types of which Spark and Arrow order the values alike. Not floats: to Spark, NaN is the greatest of them."""
+    """Types whose values Spark and Arrow order alike; not floats, since Spark orders NaN last."""
     is_kind = pa.types
     match value:
         case bool():

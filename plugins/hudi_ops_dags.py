@@ -1,4 +1,4 @@
-"""The DAG of a service: its form is the service's request and a table, its tasks are runs of the service's application.
+"""Make the DAG of a service: its form from the request, its tasks from the application.
 
 Airflow's discovery looks for the words "airflow" and "dag" in a file of the DAG folder, so both stand in each of ours.
 """
@@ -23,7 +23,7 @@ HOME = Path(os.environ.get("HUDI_OPS_HOME") or Path(__file__).resolve().parent.p
 
 
 class ServiceDag:
-    """A DAG for one service. Its parts are read when the DAG file is parsed, as the environment then says.
+    """DAG of one service, with the settings of the environment in which its file is parsed.
 
     Args:
         dag_id: its name; `HUDI_OPS_<NAME>_SCHEDULE` is its schedule, where `scheduled`.

@@ -1,4 +1,4 @@
-"""The operator that runs `spark_apps/`: it asks an application to stop before it kills it, and returns its result.
+"""Run applications of `spark_apps/` as Airflow tasks; ask one to stop before killing it.
 
 Airflow gives a task about five seconds between SIGTERM and SIGKILL, and sends both to the task's whole process group.
 So the application runs in a session of its own, where the first signal does not reach it, and is asked through a file.
@@ -107,7 +107,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
             self.application_args = [*(self.application_args or []), "--stop-file", str(self._stop_file)]
             hook = self._hook = self._checked_hook()
             try:
-                # bin/airflow keeps its own files to itself; what an application writes has the mask of whoever started that.
+                # bin/airflow restricts its own files; files of an application get the mask of the user who started it.
                 hook.submit(
                     self.application, start_new_session=True, umask=int(os.environ.get("HUDI_OPS_UMASK") or "-1", 8)
                 )
@@ -126,7 +126,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
             shutil.rmtree(control, ignore_errors=True)
 
     def on_kill(self) -> None:
-        """Ask the application to stop, wait a little, then kill what is left of it."""
+        """Ask the application to stop, wait a little, then kill its processes."""
         deadline = time.monotonic() + self.stop_grace_s
         if self._stop_file is not None and self._stop_file.parent.is_dir():
             self._stop_file.touch()
@@ -186,7 +186,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
 
 
 def _parse_result(line: str) -> dict[str, Any] | None:
-    """The result that a line of output holds, or None."""
+    """Return the result that a line of output holds, or None."""
     text = line.strip()
     if not text.startswith("{"):
         return None
@@ -198,9 +198,9 @@ def _parse_result(line: str) -> dict[str, Any] | None:
 
 
 def _drain_until_exit(process: Popen[str], deadline: float) -> tuple[bool, bytes]:
-    """Wait for a process while reading what it says; whether it ended before the deadline, and the last that it said.
+    """Wait for a process while reading its output; return whether it ended, and the last output.
 
-    This runs inside a signal handler that interrupted the reader: nobody else empties the pipe, and a full one would
+    This runs inside a signal handler that interrupted the reader: without it the pipe stays unread, and a full one would
     keep the process from stopping. The raw descriptor is read, since the reader's buffer cannot be entered twice, and
     the process is looked at without reaping it, since the interrupted code may be about to.
     """

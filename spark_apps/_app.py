@@ -1,6 +1,6 @@
-"""What every Spark application here shares: arguments, the stop request, the last line of output and the exit code.
+"""Share what all Spark applications need: arguments, stop request, last line, exit code.
 
-The last line on stdout is one JSON object, always, and the exit code follows from the error's class: whoever started
+The last line on stdout is one JSON object, always, and the exit code follows from the error's class: the program that started
 the application needs neither to read its log nor to guess.
 """
 
@@ -36,7 +36,7 @@ logger = logging.getLogger("hudi_ops.app")
 
 
 class StopRequest:
-    """Whether somebody asked this application to end: by SIGTERM, or by creating the stop file.
+    """Request to end this application, by SIGTERM or by creating the stop file.
 
     It is looked at between steps. A stop that comes in the middle of one step waits for the next look, or for the kill
     that follows; a killed application is a crashed one, which the next run cleans up after.
@@ -56,17 +56,17 @@ class StopRequest:
 
     @property
     def was_made(self) -> bool:
-        """True from the moment somebody asked."""
+        """Return whether the application was asked to stop."""
         return self._signalled or (self._file is not None and self._file.exists())
 
     def check(self, step: str) -> None:
-        """Go on, or end here; only once, since what follows the error is the clean-up, which passes here too.
+        """Raise once if the application was asked to stop; the clean-up after the error passes.
 
         Args:
             step: what would come next; named in the error.
 
         Raises:
-            Cancelled: somebody asked to stop.
+            Cancelled: the application was asked to stop.
         """
         if self.was_made and not self._was_obeyed:
             self._was_obeyed = True
@@ -77,14 +77,14 @@ class StopRequest:
 
 
 class StoppableLocks:
-    """A table's locks that look at the stop request first: the lock is the last step before a decision is taken."""
+    """Locks that check the stop request first: the lock is the last step before a decision."""
 
     def __init__(self, locks: LockProvider, stop: StopRequest) -> None:
         self._locks = locks
         self._stop = stop
 
     def acquire(self, timeout_s: float, purpose: str) -> AbstractContextManager[Held]:
-        """As the lock itself does, unless somebody asked to stop."""
+        """Wait for the lock, unless the application was asked to stop."""
         self._stop.check(purpose)
         return self._locks.acquire(timeout_s, purpose)
 
@@ -131,7 +131,7 @@ class StoppableLocks:
 
 
 class SubmittedSpark:
-    """The Spark session that `spark-submit` configured, as an engine that starts it at its first step.
+    """Engine over the Spark session that `spark-submit` configured; starts it at the first step.
 
     A session costs seconds, and an ingest that turns out small never asks for it. Each step looks at the stop request.
     """
@@ -179,7 +179,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
 @dataclass
 class Job:
-    """What an application does: its request, and the table, whose lock and engine look at the stop request."""
+    """Job of an application: its request, and the table, whose lock and engine check for a stop."""
 
     app: str
     request: Any
@@ -203,7 +203,7 @@ class Job:
         self.stop.check("the rest of the work")
 
     def folder(self, given: str | None) -> str:
-        """The folder to ingest: as given (relative to tables.yaml, whatever the working directory), or as declared.
+        """Return the folder to ingest: as given, relative to tables.yaml, or as declared.
 
         Raises:
             InvalidRequest: neither given nor declared.
@@ -291,7 +291,7 @@ def run(app: str, work: Callable[[], dict[str, Any]]) -> NoReturn:
     # In a Spark application both streams are one, and libraries still log while the process ends: nothing may follow.
     logging.disable()
     sys.stderr.flush()
-    # A line of its own even if somebody, a library or the JVM, left an unfinished one behind.
+    # A line of its own even if a library or the JVM wrote an unfinished one before.
     sys.stdout.write("\n" + json.dumps(line, default=str) + "\n")
     sys.stdout.flush()
     sys.exit(exit_code)

@@ -1,4 +1,4 @@
-"""Spark application: merge the log files of a table into new base files. Nothing but arguments and one call.
+"""Spark application: merge the log files of a table into new base files.
 
 spark-submit spark_apps/compact.py --table flights --mode plan [--strategy commits] [--threshold 10] [--max-bytes 50000000000]
 spark-submit spark_apps/compact.py --table flights --mode execute --instant 20261121101500123 [--engine auto]

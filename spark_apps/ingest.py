@@ -1,4 +1,4 @@
-"""Spark application: take the new files of a folder into a table. Nothing but arguments and one call.
+"""Spark application: take the new files of a folder into a table.
 
 spark-submit spark_apps/ingest.py --table flights [--source DIR] [--operation upsert] [--engine auto] [--evolve]
 """

@@ -1,4 +1,4 @@
-"""Spark application: build partitions of a table's metadata table. Nothing but arguments and one call.
+"""Spark application: build partitions of a table's metadata table.
 
 spark-submit spark_apps/metadata.py --table flights [--partitions record_index,bloom_filters] [--again]
 """

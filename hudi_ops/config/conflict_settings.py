@@ -1,4 +1,4 @@
-"""How writers of one table get along: who gives way, how early it is noticed, how often and how long they try again."""
+"""Settings for conflicts between writers: who gives way, early detection, retries and waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ForeignWithoutHeartbeat: TypeAlias = Literal["busy", "pass"]
 
 
 class ConflictSettings(BaseModel):
-    """Settings of one writer; those of `tables.yaml` are given to every writer that opens the table by its name.
+    """Settings of one writer; `tables.yaml` gives them to every writer of a declared table.
 
     `strategy` may be an object as well (`concurrency.conflicts.ConflictStrategy`), which settings cannot know of here.
     """

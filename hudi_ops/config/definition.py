@@ -1,4 +1,4 @@
-"""What a table is, and how a writer writes it: the one list of settings that Python, `tables.yaml` and the command line share.
+"""Define tables and writer options for Python, `tables.yaml` and the command line.
 
 Imports no Arrow, since DAG files read `tables.yaml`; the columns of a table are given beside its definition.
 """
@@ -171,7 +171,10 @@ class WriterOptions(Request, WriterFields):
 
 
 class OpenOptions(WriterOptions):
-    """Options of a writer, and what Apache Hudi does not store of its own tables; the first write records it in the commit log."""
+    """Options of a writer, and facts that Apache Hudi does not store of its tables.
+
+    The first write records these facts in the commit log.
+    """
 
     index: IndexName | None = Field(
         default=None,

@@ -1,4 +1,4 @@
-"""How a request looks from outside: arguments of an application, an Airflow form and its templates, a table for the docs.
+"""Derive application arguments, Airflow forms and docs tables from a request model.
 
 Each is made from the request's fields and their JSON schema; `cli.options` makes the options of a command likewise.
 """
@@ -57,7 +57,7 @@ def door_of(info: FieldInfo) -> Door:
 
 
 def schemas(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
-    """Return the JSON schema of each field, with null as one of its types in place of an alternative."""
+    """Return the JSON schema of each field; null is one of its types, not an alternative schema."""
     found = {}
     for name, schema in model.model_json_schema()["properties"].items():
         branches = schema.pop("anyOf", [])
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser, model: type[BaseModel]) -> No
 
 
 def request_of(model: type[R], options: argparse.Namespace) -> R:
-    """Return the request that arguments make; an empty one, as a form leaves it, stands for the default."""
+    """Return the request of parsed arguments; an empty argument stands for the default."""
     values = {old: getattr(options, old) for old in getattr(model, "renamed", {})}
     for name, _, door in _of_applications(model):
         given = getattr(options, name)

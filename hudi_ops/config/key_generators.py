@@ -1,4 +1,4 @@
-"""Key generators: which one a table has, and what the time-based one makes of a column (docs/format.md §6.5, §6.6)."""
+"""Key generators, and the paths of the time-based one (docs/format.md §6.5, §6.6)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TimePartition(BaseModel):
         return directives_of(self.input_format)
 
     def properties(self) -> dict[str, str]:
-        """As Apache Hudi keeps it in `hoodie.properties`, every option of its key generator among them.
+        """Return the properties that Apache Hudi keeps, with every option of its key generator.
 
         Source: docs/format.md §6.6.
         """
@@ -81,7 +81,7 @@ class TimePartition(BaseModel):
 
 
 def time_partition_of(raw: Mapping[str, str], table: str) -> TimePartition:
-    """The time-based key generator's settings, out of the properties of a table.
+    """Return the settings of the time-based key generator in a table's properties.
 
     Raises:
         Unsupported: they are missing, or ask for what is not done here.
@@ -144,7 +144,7 @@ def check_time_partition(time: TimePartition) -> None:
 
 
 def directives_of(pattern: str) -> str:
-    """A Java date pattern as `strftime` and `strptime` take it.
+    """Translate a Java date pattern for `strftime` and `strptime`.
 
     >>> directives_of("yyyy/MM/dd'T'HH")
     '%Y/%m/%dT%H'
@@ -171,7 +171,9 @@ def directives_of(pattern: str) -> str:
 
 
 def key_generator_type(choice: str, record_key: tuple[str, ...], partition_by: tuple[str, ...]) -> str:
-    """What `hoodie.table.keygenerator.type` says for a choice; `auto` infers as Apache Hudi does (docs/format.md §6.5).
+    """Return the value of `hoodie.table.keygenerator.type` for a choice.
+
+    `auto` infers it as Apache Hudi does (docs/format.md §6.5).
 
     Raises:
         InvalidRequest: no such choice, or one that does not go with the numbers of fields.

@@ -1,6 +1,6 @@
-"""Settings that the commit log keeps beside `hoodie.properties`: those that say where a row lies, and which of two rows wins.
+"""Settings that the commit log repeats: where a row lies, and which of two rows wins.
 
-With another value rows are written where nobody looks for them, or are not found where they lie. Apache Hudi never changes these
+With another value rows are written where no reader looks, or are not found where they lie. Apache Hudi never changes these
 values by itself; what it does change (name, version, partitions of the metadata table) is not among them. Values are compared as
 they are understood and not as text, since table versions 8 and 9 name the ordering fields differently.
 
@@ -34,7 +34,7 @@ SettingsSource = Literal["log", "file"]
 
 @dataclass(frozen=True)
 class Difference:
-    """A property that contradicts the commit log; an empty value stands for a property that is absent."""
+    """A property that contradicts the commit log; an empty value means an absent property."""
 
     key: str
     logged: str
@@ -101,7 +101,7 @@ _NOT_HELD_AGAINST = {_KEY_GENERATOR: "", _MERGE_MODE: "CUSTOM"}
 
 
 def settings_of(raw: Settings) -> dict[str, str]:
-    """The properties that the commit log keeps, out of all of a table; the table's type is always among them."""
+    """Return the properties that the commit log keeps; the table type is always among them."""
     kept = {key: value for key, value in raw.items() if key in _MEANING or key in {_PRECOMBINE_FIELD, _PAYLOAD}}
     options = {key: value for key, value in raw.items() if key.startswith(_TIME_OPTIONS)}
     return {TABLE_TYPE: _MEANING[TABLE_TYPE](raw), **kept, **options}
@@ -133,7 +133,7 @@ def differences(logged: Settings, raw: Settings, *, with_type: bool = True) -> t
 
 
 def as_logged(raw: Settings, logged: Settings) -> dict[str, str]:
-    """A table's properties with the values that the commit log keeps, where they differ; all others stay as they are."""
+    """Return a table's properties with the values of the commit log where they differ."""
     values = dict(raw)
     for one in differences(logged, raw):
         if one.key == ORDERING_FIELDS:

@@ -1,4 +1,4 @@
-"""Requests of the services: one model each, from which Python, command line, applications, forms and docs take their options.
+"""Request models of the services, one each; every interface takes its options from them.
 
 Imports pydantic only, since DAG files import it. A wrong value is an `InvalidRequest` that says what is allowed.
 """
@@ -77,7 +77,7 @@ def checked_operation(name: str) -> str:
 
 
 def listed(value: Any) -> Any:
-    """Return a single name as a tuple of one; a string passed for names is not a list of its letters."""
+    """Return a single name as a tuple of one, not as a list of its letters."""
     return (value,) if isinstance(value, str) else value
 
 
@@ -300,7 +300,7 @@ def invalid_request(error: ValidationError, known: Iterable[str]) -> InvalidRequ
 
 
 def refuse_unknown(keywords: Iterable[str], known: Iterable[str], *others: str) -> None:
-    """Refuse the first keyword that is not known; name the nearest, which may be one of the others, too.
+    """Refuse the first unknown keyword, and name the nearest known one.
 
     Raises:
         InvalidRequest: there is one.

@@ -16,7 +16,7 @@ READABLE_VERSIONS = (6, 8, 9)
 WRITABLE_VERSIONS = (8, 9)
 
 BUCKETS_MAX = 100_000
-"""Buckets of a partition, at most: each is a file, and a folder with more of them serves nobody."""
+"""Highest number of buckets of a partition. Each bucket is a file; a folder with more files is of no use."""
 
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 METADATA_PARTITIONS_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
@@ -77,22 +77,25 @@ class TableConfig(BaseModel):
 
     @property
     def all_metadata_partitions(self) -> tuple[str, ...]:
-        """Partitions of the metadata table that writers add to: those that readers use, and those that are being built."""
+        """Partitions of the metadata table that writers maintain: in use, or being built."""
         return tuple(dict.fromkeys((*self.metadata_partitions, *self.metadata_partitions_inflight)))
 
     @property
     def dropped_columns(self) -> tuple[str, ...]:
-        """Partition columns that no file holds: a row's value is what the path of its partition says (docs/format.md §6.10)."""
+        """Partition columns that no file holds; the path has their values (docs/format.md §6.10)."""
         return self.partition_fields if self.drop_partition_columns else ()
 
     @property
     def completed_write_action(self) -> str:
-        """Action name of a completed ingestion: `commit` on copy-on-write tables, `deltacommit` on merge-on-read ones."""
+        """Action of a completed ingestion: `commit`, or `deltacommit` on merge-on-read tables."""
         return "commit" if self.table_type == "COPY_ON_WRITE" else "deltacommit"
 
     @property
     def is_in_local_time(self) -> bool:
-        """Whether instants are in the zone of whoever writes, which nothing on storage names (docs/format.md §1.5, §2.1)."""
+        """Whether instants are in the writers' time zone (docs/format.md §1.5, §2.1).
+
+        Nothing on storage names that zone.
+        """
         return self.raw.get("hoodie.table.timeline.timezone", "LOCAL").upper() != "UTC"
 
     @property
@@ -203,7 +206,7 @@ class TableFacts(BaseModel):
 
 
 def table_type_of(name: str) -> TableType:
-    """The table type that users name so.
+    """Return the table type of a user's name for it.
 
     Raises:
         InvalidRequest: there is none.
@@ -219,7 +222,7 @@ def table_type_of(name: str) -> TableType:
 
 
 def index_kind(name: str) -> IndexKind:
-    """The index that users name so.
+    """Return the index of a user's name for it.
 
     Raises:
         InvalidRequest: there is none, or it is not written with.
@@ -237,7 +240,10 @@ def index_kind(name: str) -> IndexKind:
 
 
 def inferred_mode(raw: Mapping[str, str], ordering: tuple[str, ...]) -> MergeMode:
-    """The merge mode of a table that does not name it, as in version 6: its payload class tells, whatever strategy it names."""
+    """Return the merge mode of a table that does not name it, as in version 6.
+
+    The payload class decides, not the strategy that the table names.
+    """
     payload = raw.get("hoodie.compaction.payload.class", "").rpartition(".")[2]
     if payload:
         return _MODE_OF_PAYLOAD.get(payload, "CUSTOM")
@@ -245,7 +251,7 @@ def inferred_mode(raw: Mapping[str, str], ordering: tuple[str, ...]) -> MergeMod
 
 
 def listed_in(raw: Mapping[str, str], key: str) -> tuple[str, ...]:
-    """The names that a property lists with commas; none when it is absent."""
+    """Return the names that a property lists with commas; none when it is absent."""
     return tuple(part.strip() for part in raw.get(key, "").split(",") if part.strip())
 
 

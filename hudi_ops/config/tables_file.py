@@ -37,7 +37,7 @@ class _Model(BaseModel):
 
 
 class TableDeclaration(_Model, DefinitionFields, WriterFields):
-    """One table of `tables.yaml`: where it is, what `hudi-ops create` makes of it, and how its writers write."""
+    """One table of `tables.yaml`: its place, its definition, and the options of its writers."""
 
     record_key: ColumnNames = Field(min_length=1, description="Columns that identify a row.")
     path: str = Field(min_length=1, description="Folder or URI of the table; relative to the file.")
@@ -96,7 +96,7 @@ class TablesFile(_Model):
         return self
 
     def get(self, name: str) -> TableDeclaration:
-        """The declaration of one table.
+        """Return the declaration of one table.
 
         Args:
             name: its name in the file.
@@ -115,7 +115,7 @@ class TablesFile(_Model):
 
 
 class TableLocation(_Model):
-    """What a TABLE argument means: where the table is and which lock guards it; a bare path has no `declaration`."""
+    """Place and lock of the table that a TABLE argument names; a bare path has no `declaration`."""
 
     name: str
     path: str
@@ -126,7 +126,7 @@ class TableLocation(_Model):
     """What files in `zookeeper` are relative to."""
 
     def options(self, *, accept_future: bool = False) -> dict[str, Any]:
-        """Return what `tables.yaml` says of writers, as keywords of `Table.open`; none for a bare path.
+        """Return the writer options of `tables.yaml`, as keywords; none for a bare path.
 
         Its defaults of index and buckets are no statement about a table that Apache Hudi made, and are left out.
 
@@ -145,7 +145,7 @@ class TableLocation(_Model):
 
 
 def find_tables_file(path: str | Path | None = None) -> Path | None:
-    """Path of the `tables.yaml` in force: argument, else environment, else upwards from the current folder; None if there is none.
+    """Return the path of `tables.yaml`: argument, environment, or upwards from this folder.
 
     Args:
         path: given by the caller; wins over everything.
@@ -248,7 +248,7 @@ def _refuse_credentials(uri: str | None) -> None:
 
 
 class _NoDuplicates(yaml.SafeLoader):
-    """YAML lets a later key replace an earlier one in silence: a table declared twice would lose the first one."""
+    """Loader that refuses a key given twice; YAML would silently drop the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]

@@ -11,11 +11,11 @@ LogFormat: TypeAlias = Literal["parquet", "avro"]
 """Format of the rows in log files: `parquet` is faster and a third of the bytes, `avro` what Apache Hudi writes by default."""
 
 METADATA_COMPACT_AFTER = 10
-"""After so many of its delta commits a metadata table is compacted, as Apache Hudi's are."""
+"""Delta commits after which a metadata table is compacted, as with Apache Hudi."""
 
 
 def checked_format(name: str) -> LogFormat:
-    """The format of log files of that name.
+    """Return the format of log files of that name.
 
     Raises:
         InvalidRequest: there is none.
@@ -33,7 +33,7 @@ def checked_format(name: str) -> LogFormat:
 
 
 def checked_compact_after(deltas: int) -> int:
-    """A number of delta commits after which a metadata table is compacted.
+    """Return the number of delta commits after which a metadata table is compacted.
 
     Raises:
         InvalidRequest: less than 1.
@@ -51,7 +51,7 @@ def checked_compact_after(deltas: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FileSizes:
-    """How large base files get, where new keys may go to any file group: in tables without the bucket index.
+    """Sizes of base files in tables where new keys may go to any file group.
 
     Attributes:
         target_bytes: new keys fill a file group up to about so much (Apache Hudi: `hoodie.parquet.max.file.size`).

@@ -1,4 +1,4 @@
-"""How a process proves to ZooKeeper who it is, and how the connection is protected: from `tables.yaml` and the environment."""
+"""Read credentials and TLS settings for ZooKeeper from `tables.yaml` and the environment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SWITCHES = {"true": True, "false": False, "1": True, "0": False}
 
 
 class ZooKeeperSettings(BaseModel):
-    """Credentials and TLS for ZooKeeper. Secrets are never printed, and never leave the process but to the server."""
+    """Credentials and TLS for ZooKeeper. Secrets are never printed; only the server gets them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
 
@@ -64,7 +64,7 @@ class ZooKeeperSettings(BaseModel):
 
 
 def zookeeper_settings(declared: Mapping[str, Any] | None, folder: Path) -> ZooKeeperSettings:
-    """The settings in force: those of the environment, then those of `tables.yaml`.
+    """Return the settings in force: those of the environment, then those of `tables.yaml`.
 
     Args:
         declared: the mapping `zookeeper` of `tables.yaml`; None where it has none.

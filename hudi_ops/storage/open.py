@@ -50,7 +50,7 @@ def open_storage(uri: str) -> Storage:
 
 
 def open_folder(uri: str) -> Storage:
-    """Open the storage under a URI or path that must exist already: a source, which no put will make.
+    """Open the storage of a source: its folder must exist already.
 
     Links on the way to it are resolved: what was taken from a source is remembered by its URI, so a folder must have one.
 

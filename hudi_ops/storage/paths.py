@@ -6,13 +6,16 @@ from hudi_ops.errors import InvalidRequest
 
 
 def is_path(path: str) -> bool:
-    """Whether a text may name a file below a root: no empty segment, none that is `.` or `..`, and no zero byte."""
+    """Return whether a text may name a file below a root.
+
+    It has no zero byte, and no segment that is empty, `.` or `..`.
+    """
     # "." and "" are left out too: two spellings of one file would be two names for put_if_absent to win.
     return "\0" not in path and not any(segment in {"", ".", ".."} for segment in path.split("/"))
 
 
 def check_path(path: str) -> str:
-    """The same path, if it may name a file.
+    """Return the same path, if it may name a file.
 
     Args:
         path: relative to a root, segments separated by `/`.
@@ -31,7 +34,7 @@ def check_path(path: str) -> str:
 
 
 def check_folder(prefix: str) -> str:
-    """The same prefix, if it may name a folder; the empty one is the root.
+    """Return the same prefix, if it may name a folder; the empty one is the root.
 
     Raises:
         InvalidRequest: as for `check_path`.
@@ -40,7 +43,7 @@ def check_folder(prefix: str) -> str:
 
 
 def join(*parts: str) -> str:
-    """Parts put together by `/`; empty ones (the root, an unpartitioned table's partition) are left out.
+    """Join parts by `/`; empty ones (the root, the only partition of a table) are left out.
 
     >>> join(".hoodie", "", "timeline")
     '.hoodie/timeline'
@@ -49,7 +52,7 @@ def join(*parts: str) -> str:
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Whether the path lies below the folder, at any depth; everything lies below the root, which is `""`.
+    """Return whether the path lies below the folder, at any depth; the root is `""`.
 
     >>> is_inside("origin=JFK/a.parquet", "origin=JFK"), is_inside("origin=JFK2/a.parquet", "origin=JFK")
     (True, False)

@@ -1,4 +1,4 @@
-"""The half of a table that takes rows: those that a program gives, and the files of a folder."""
+"""Offer the ingestion of a table: rows of a program, and files of a folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class IngestApi:
     def ingest(
         self, data: Any, operation: str = "upsert", *, engine: EngineName = "auto", evolve: bool = False
     ) -> IngestResult:
-        """Write rows that a program holds, makes or can stream, in one commit. They may be larger than memory.
+        """Write the given rows in one commit; a stream may be larger than memory.
 
         Args:
             data: a `pyarrow.Table`, `RecordBatch` or `RecordBatchReader`; a data frame of pandas or Polars (also a lazy one); a
@@ -100,7 +100,7 @@ class IngestApi:
         max_bytes: int | None = None,
         retake: Sequence[str] = (),
     ) -> Offer:
-        """What `ingest_folder` would take now, and which names would wait for what reason; changes nothing.
+        """Return the files that `ingest_folder` would take now, and those that wait, with reasons.
 
         Args:
             folder: as there.

@@ -15,13 +15,13 @@ from hudi_ops.services.metadata_table.describe import MetadataFacts, describe_me
 
 
 class IndexApi:
-    """Keeps the metadata table of a table. `table.metadata()`, the old name of `describe`, works, too."""
+    """Builds, compacts and drops the metadata table. Calling it is an old name of `describe`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def describe(self) -> MetadataFacts:
-        """Return its partitions, their file groups and sizes, and the number of deltas since its last compaction."""
+        """Return its partitions with groups and sizes, and the deltas since its last compaction."""
         return describe_metadata(self._session.ctx.storage)
 
     __call__ = describe
@@ -33,7 +33,7 @@ class IndexApi:
         progress: Callable[[Progress], None] = lambda progress: None,
         **keywords: Any,
     ) -> BuildResult:
-        """Build partitions of the metadata table, and have readers use them; others may write at the same time.
+        """Build partitions of the metadata table while others write; readers use them afterwards.
 
         With `again`, partitions are dropped first: until the build has ended, readers do without, and a table whose index is the
         record index takes no rows. After a crash, the same call goes on.
@@ -60,7 +60,7 @@ class IndexApi:
         )
 
     def drop(self, partitions: Sequence[str] | None = None, *, dry_run: bool = False) -> DropResult:
-        """Drop the metadata table, or partitions of it, of any kind; readers do without them from then on.
+        """Drop the metadata table, or partitions of it; readers do without them from then on.
 
         Apache Hudi's default writers build `files`, `column_stats` and `partition_stats` again.
 
@@ -77,7 +77,7 @@ class IndexApi:
         return drop_metadata(self._session, names, dry_run=dry_run)
 
     def compact(self, *, dry_run: bool = False) -> MetadataCompaction:
-        """Merge the metadata table's log files into new base files, as writes do after a number of its deltas.
+        """Merge the metadata table's log files into new base files, as writes do from time to time.
 
         Args:
             dry_run: show what would be merged; change nothing.

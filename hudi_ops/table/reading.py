@@ -38,7 +38,7 @@ class ReadApi:
             columns: names, in the order wanted; None for all, meta columns first.
             where: a SQL condition, or an Arrow expression.
             as_of: an instant (17 digits) or an ISO time: the table as of the newest write requested at or before it.
-            limit: at most so many rows.
+            limit: highest number of rows.
             query: `snapshot`: all rows in their newest state; `read_optimized`: base files alone, without what lies in log files.
             listing: `metadata`: the metadata table says which files there are, `storage`: they are listed, and the metadata table
                 is not looked at; `auto`: by the metadata table where there is one that has every completed write.
@@ -59,7 +59,7 @@ class ReadApi:
         query: str = "snapshot",
         listing: str = "auto",
     ) -> Scan:
-        """Rows of the table as it is now, not read yet: as a stream, or for Polars, DuckDB and others; see `Scan`.
+        """Return a lazy scan of the table, for streams, Polars, DuckDB and others; see `Scan`.
 
         Args:
             columns: as in `read`.
@@ -90,7 +90,7 @@ class ReadApi:
         limit: int | None = None,
         fence: bool = False,
     ) -> Changes:
-        """Rows that changed: of the writes that completed after `since`, each row's newest state, if one of them wrote it.
+        """Return the newest state of each row that a write after `since` wrote.
 
         Keep the rows, then `Changes.checkpoint`, and pass that as `since` of the next call: no completed write is passed over, in
         whatever order writers finish. When the process ends in between, the same rows come again. Rows that were deleted do not
@@ -105,7 +105,7 @@ class ReadApi:
             until: the same, as the end of the interval, which is in it; None: all that has completed.
             columns: as in `read`.
             where: as in `scan`.
-            limit: at most so many rows; then there is no checkpoint.
+            limit: highest number of rows; then there is no checkpoint.
             fence: stop before the earliest write that may still complete, so that rows also come in the order in which their writes
                 were requested. It waits for the slowest writer.
 

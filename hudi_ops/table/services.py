@@ -53,7 +53,9 @@ R = TypeVar("R", bound=ServiceResult)
 
 
 class ServiceApi(Generic[Q, R]):
-    """Plans and executes one table service. Each method takes a request, or its fields as keywords, or both.
+    """Plans and executes one table service.
+
+    Each method takes a request, or its fields as keywords, or both.
 
     A subclass names the service and the class of its requests.
     """
@@ -84,7 +86,7 @@ class ServiceApi(Generic[Q, R]):
         return plan(self._session, self.service, wanted)
 
     def explain(self, request: Q | None = None, **keywords: Any) -> PlanResult:
-        """Return for each file group why it would be planned, or why not; change nothing. Raises as `plan` does."""
+        """Return the reason for and against each file group, as `plan` with `dry_run`."""
         return self.plan(request, **{**keywords, "dry_run": True})
 
     def execute(
@@ -94,7 +96,9 @@ class ServiceApi(Generic[Q, R]):
         progress: Callable[[Progress], None] = lambda progress: None,
         **keywords: Any,
     ) -> R:
-        """Execute a plan, ours or Apache Hudi's. After a failure the same call continues; after success it changes nothing.
+        """Execute a plan, ours or Apache Hudi's.
+
+        After a failure the same call continues; after success it changes nothing.
 
         Args:
             request: names the plan by `instant`; else the oldest plan without a live executor.
@@ -120,7 +124,7 @@ class ServiceApi(Generic[Q, R]):
         progress: Callable[[Progress], None] = lambda progress: None,
         **keywords: Any,
     ) -> R:
-        """Execute a pending plan without a live executor; where there is none, make one and execute it.
+        """Execute a pending plan without a live executor, or make a plan and execute it.
 
         Args:
             request: what is planned, and how it is executed; with `instant` that plan is executed, and none is made.

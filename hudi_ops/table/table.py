@@ -179,7 +179,7 @@ class Table(ReadApi, IngestApi):
         )
 
     def adopt(self, *, drop_metadata_table: bool = False, dry_run: bool = False, count_keys: bool = True) -> Adoption:
-        """Begin the commit log of a table that Apache Hudi made, as the first write would; doing it again changes nothing.
+        """Begin the commit log of a table that Apache Hudi made; a second call changes nothing.
 
         Args:
             drop_metadata_table: drop its metadata table, which is kept otherwise; one with secondary or expression indexes is not,
@@ -220,7 +220,7 @@ class Table(ReadApi, IngestApi):
         as_of: str | None = None,
         **options: Any,
     ) -> Any:
-        """Return the table as a DataFrame of PySpark, through the data source `hudi_ops`; executors read the files.
+        """Return the table as a DataFrame of PySpark; executors read the files.
 
         It shows the table as it is when an action runs; `as_of` pins it. With `since`, `until` or `fence` it shows changes, and
         `until` pins them: take `changes(since)` first, and its checkpoint as `until`.
@@ -258,7 +258,7 @@ class Table(ReadApi, IngestApi):
         return self._removed(DELETE_PARTITION, [paths] if isinstance(paths, str) else paths, dry_run)
 
     def truncate(self, *, dry_run: bool = False) -> RemovalResult:
-        """Remove all rows, in one commit; settings and history stay, and earlier instants still show the rows.
+        """Remove all rows in one commit; earlier instants still show them.
 
         Args:
             dry_run: say what would go; change nothing.
@@ -270,9 +270,9 @@ class Table(ReadApi, IngestApi):
         return self._removed(TRUNCATE, (), dry_run)
 
     def rollback(self, instant: str, *, abandoned: bool = False, dry_run: bool = False) -> RollbackResult:
-        """Undo a pending write whose writer is gone; every write does so by itself where a heartbeat tells.
+        """Undo a pending write of a dead writer; writes do so themselves if a heartbeat shows it.
 
-        A compaction's plan at which nobody is can be taken off, too. A rollback of the write that Apache Hudi began is finished.
+        A compaction plan without an executor can be removed, too. A rollback of the write that Apache Hudi began is finished.
 
         Args:
             instant: the request time of the write, or of the plan.
@@ -282,7 +282,7 @@ class Table(ReadApi, IngestApi):
         Raises:
             InvalidRequest: no such instant, a completed one, or one without a heartbeat and `abandoned` was not said.
             Unsupported: another pending service.
-            Busy: its writer is alive, or somebody else is rolling it back.
+            Busy: its writer is alive, or another process is rolling it back.
         """
         return rollback_write(self._session, instant, abandoned=abandoned, dry_run=dry_run)
 
@@ -298,7 +298,7 @@ class Table(ReadApi, IngestApi):
         return recover_table(self._session, abandoned=abandoned)
 
     def repair_properties(self, source: SettingsSource | None, *, dry_run: bool = False) -> PropertiesRepair:
-        """Say which is right where `hoodie.properties` contradicts the commit log; until then writers and readers stop.
+        """Decide which is right where `hoodie.properties` contradicts the commit log.
 
         Args:
             source: `log`: its values are written into the file; `file`: its values are recorded in the log; None: not
@@ -368,6 +368,6 @@ class Table(ReadApi, IngestApi):
 
 
 def context_of(path: str, locks: LockProvider | None = None, engine: Engine | None = None) -> TableContext:
-    """The components for a table at a path, with the defaults of a single process."""
+    """Return the components for a table at a path, with the defaults of a single process."""
     storage = open_storage(path)
     return TableContext(storage=storage, locks=locks or in_process_lock(storage.uri), engine=engine or LocalEngine())

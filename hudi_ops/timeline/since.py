@@ -1,4 +1,4 @@
-"""Compare two states of one table: which writes completed, were undone or were archived in between."""
+"""Compare two states of a table: writes that completed, were undone or archived in between."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Since:
 
     @property
     def undone(self) -> list[Instant]:
-        """Writes that a restore or a rollback took away; what lies below the timeline's start was archived."""
+        """Writes that a restore or rollback removed; those below the start were archived."""
         known, start = self.now.timeline.completions, self.now.timeline.start
         old = (one for one in self.before.timeline.completed_writes if one.time >= start)
         return [one for one in old if (one.time, one.completion_time) not in known]
 
     @property
     def archived(self) -> list[Complete]:
-        """Entries of actions that completed with a slot in between and left the timeline already; rollbacks excepted."""
+        """Entries of actions that completed in between and left the timeline; without rollbacks."""
         find, head = self.now.timeline.find, self.before.log.head
         entries = (entry for slot, entry in self.now.log.completes() if slot > head and entry.action != "rollback")
         return [entry for entry in entries if find(entry.instant, entry.action) is None]

@@ -1,4 +1,4 @@
-"""Which files hold what some writes changed: of each file group the newest slice among the files that they wrote."""
+"""Find the files with the changes of some writes: in each group the newest slice they wrote."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def changed_slices(
 
 
 def resizes_named(writes: Sequence[CompletedWrite]) -> list[str]:
-    """Instants, none of the writes' own, that log files of theirs carry: of resizes that were under way (docs/format.md §6.1)."""
+    """Return instants of resizes that log files of the writes carry (docs/format.md §6.1)."""
     own = {write.time for write in writes}
     return sorted({file.instant for _, file in _files(writes) if file.is_log} - own)
 

@@ -1,4 +1,4 @@
-"""Which files cleans removed, active or archived, by what they say themselves (docs/format.md §9.3)."""
+"""Read which files cleans removed, active and archived ones (docs/format.md §9.3)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def files_of_cleans(storage: Storage, config: TableConfig, since: str = "") -> d
 
 
 def paths_of_cleans(storage: Storage, config: TableConfig) -> frozenset[str]:
-    """Read the paths of all files that cleans removed, are removing or found gone, as far as cleans can be read.
+    """Read the paths of files that cleans removed, are removing or found gone.
 
     `hudi-ops verify` asks this of tables in which cleans may be damaged, and reports those by themselves.
 
@@ -122,7 +122,7 @@ def _files_of(clean: str, said: Plan | Result | None) -> Iterator[_Removed]:
 
 
 def _replaced(history: Sequence[ArchivedInstant]) -> set[tuple[str, str]]:
-    """(partition path, file id) of groups that an archived replace commit hides from every moment of the active timeline."""
+    """Return (partition path, file id) of groups that archived replace commits hide."""
     return {
         (partition, file_id)
         for one in history

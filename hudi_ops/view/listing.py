@@ -1,4 +1,4 @@
-"""Where a view's files come from: what any listing gives, and the listing of storage; `metadata.listing` has the other one."""
+"""List files on storage; `metadata.reader.listing` lists by the metadata table."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Keep: TypeAlias = Callable[[Sequence[str]], Sequence[bool]]
 
 @dataclass(frozen=True)
 class Walked:
-    """What one walk found: data files by partition path, and the folders that were left out, with all that lies in them."""
+    """Result of one walk: data files by partition path, and the folders that were left out."""
 
     files: dict[str, list[DataFile]]
     skipped: tuple[str, ...] = ()
 
 
 class Listing(Protocol):
-    """Base and log files of a table, by partition path; which of them are visible is not its to say."""
+    """Listing of base and log files by partition path, visible or not."""
 
     source: Literal["storage", "metadata"]
     """Who says so: folders, or the metadata table."""
 
     def files(self, partitions: Sequence[str]) -> dict[str, list[DataFile]]:
-        """The files of some partitions, sorted by path; of one that is not there, none."""
+        """Return the files of some partitions, sorted by path; none of a partition that is absent."""
         ...
 
     def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
@@ -45,7 +45,7 @@ class Listing(Protocol):
 
 
 class StorageListing:
-    """Lists folders. A partition is a folder with a `.hoodie_partition_metadata` file (docs/format.md §1.1).
+    """Listing of folders; a partition has a `.hoodie_partition_metadata` (docs/format.md §1.1).
 
     Args:
         storage: the table's.
@@ -61,7 +61,7 @@ class StorageListing:
         self._engine = engine or LocalEngine()
 
     def files(self, partitions: Sequence[str]) -> dict[str, list[DataFile]]:
-        """Base and log files by partition path, sorted by path; names that Apache Hudi would not read are left out.
+        """Return base and log files by partition path, sorted, without names that Hudi ignores.
 
         A folder that is not there has none.
         """
@@ -69,7 +69,7 @@ class StorageListing:
         return {path: _data_files(path, folder) for path, folder in zip(partitions, folders, strict=True)}
 
     def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
-        """All partitions with their base and log files; each folder is listed once, those of one depth in parallel.
+        """List all partitions with base and log files; folders of one depth are listed in parallel.
 
         Args:
             keep: which partitions are wanted; None for all.

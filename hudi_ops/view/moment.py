@@ -1,4 +1,4 @@
-"""The slices of a table at one moment, none of whose files is missing: cleaned away since, or lost.
+"""Find the slices of a table at one moment, and refuse those with a cleaned or lost file.
 
 A clean by file versions names no earliest instant that stays readable, and a savepoint keeps files of instants before the earliest
 that a clean by commits names. So the files that cleans removed tell whether an earlier moment can be read, and nothing else does.
@@ -59,7 +59,7 @@ class Moment:
     is_writing: bool = False
 
     def slices(self, listed: Mapping[str, list[DataFile]], source: str) -> list[Slice]:
-        """The slices that readers see of listed files.
+        """Return the slices that readers see of listed files.
 
         Args:
             listed: files by partition path.
@@ -109,7 +109,7 @@ class Moment:
                     )
 
     def _cleaned(self, listed: Mapping[str, Sequence[DataFile]], as_of: str) -> dict[str, tuple[DataFile, str]]:
-        """Removed files of wanted partitions that were not listed, by path, each with the request time of its clean."""
+        """Return removed files of wanted partitions by path, each with the time of its clean."""
         present = {file.path for files in listed.values() for file in files}
         cleaned = files_of_cleans(self.storage, self.config, as_of)
         removed = {path: one for path, one in cleaned.items() if path not in present}
@@ -131,8 +131,8 @@ class Moment:
     def _read_unlisted(self, listed: Mapping[str, Sequence[DataFile]]) -> None:
         """Read the commits none of whose files was listed, since no file led to them.
 
-        Those that a clean can explain are left out, and the first write, which makes a table and writes nothing. What is left are
-        writes without rows, and those whose files are lost.
+        Those that a clean can explain are left out, and the first write, which makes a table and writes nothing. The others are
+        writes without rows, and writes whose files are lost.
         """
         instants = {file.instant for files in listed.values() for file in files}
         newest_clean = max((one.time for one in self.timeline if one.kind == "clean"), default="")
@@ -147,7 +147,7 @@ class Moment:
     def _missing(
         self, listed: Mapping[str, Sequence[DataFile]], found: Sequence[Slice]
     ) -> Iterator[tuple[str, Instant]]:
-        """Files that belong to the slices, by what commits say that were read, and were not listed; each with its writer."""
+        """Yield files of the slices that commits name and no listing has, each with its writer."""
         present = {file.path for files in listed.values() for file in files}
         hidden = self._hidden()
         bases = {(one.partition_path, one.file_id): one.base.instant for one in found if one.base is not None}
@@ -156,7 +156,7 @@ class Moment:
             for path in self.commits.files_named(self.timeline, one) - present:
                 partition, _, name = path.rpartition("/")
                 file = parse_data_file(name)
-                # A log file that a resize wrote ahead carries the instant of the resize: until that completes nobody reads it.
+                # A log file that a resize wrote ahead carries the instant of the resize: until that completes no reader sees it.
                 if file is None or file.is_cdc or file.instant != one.time or (partition, file.file_id) in hidden:
                     continue
                 if (partition in listed or (self.is_whole and self.wanted is None)) and (
@@ -169,7 +169,7 @@ class Moment:
         yield from ((path, one) for path, one, _, _ in compress(named, needed))
 
     def _hidden(self) -> set[tuple[str, str]]:
-        """(partition path, file id) of groups that were replaced; these commits were read to know which files count."""
+        """Return (partition path, file id) of groups that were replaced, by commits already read."""
         return {
             (partition, file_id)
             for one in self._writes
@@ -179,7 +179,7 @@ class Moment:
         }
 
     def _refuse_missing(self, listed: Mapping[str, Sequence[DataFile]], missing: Sequence[tuple[str, Instant]]) -> None:
-        """Refuse to go on without these files, unless a clean removed them before the timeline was read.
+        """Refuse missing files, unless a clean removed them before the timeline was read.
 
         Raises:
             Corrupt: one is lost.
@@ -225,7 +225,7 @@ class Moment:
 
 
 def lost_file(table: str, path: str, instant: str) -> Corrupt:
-    """The error of a file that a completed write wrote, and that is gone for good."""
+    """Return the error for a file of a completed write that is lost."""
     return Corrupt(
         f"{path} is missing: {instant} wrote it, and no clean, replace or rollback took it away",
         table=table,

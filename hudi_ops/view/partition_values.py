@@ -1,4 +1,4 @@
-"""What a partition's path says of the partition columns of its rows: their values where no file holds them, else bounds.
+"""Read partition columns from paths: values where no file holds them, else bounds.
 
 Where files hold the columns, a path speaks only where nothing else could have made it: a plain key generator, as many levels as
 fields, and a text that prints from one value of the column's type. Of any other nothing is known, and such a partition is never
@@ -49,7 +49,7 @@ class PartitionPaths:
 
     @classmethod
     def of(cls, config: TableConfig, schema: pa.Schema) -> PartitionPaths:
-        """The reader for a table; silent about fields whose paths another generator formats."""
+        """Return the reader for a table; it skips fields that another generator formats."""
         spec = PartitionSpec(config.partition_fields, config.hive_style, config.url_encode)
         kinds = tuple(
             schema.field(name).type if name in schema.names else pa.null() for name in config.partition_fields
@@ -87,7 +87,7 @@ class PartitionPaths:
         return bounds_table(made, len(paths))
 
     def values(self, path: str) -> dict[str, Any]:
-        """The values of the partition columns in all rows of a partition, where no file holds them; else none.
+        """Return the partition columns' values in a partition, where no file holds them.
 
         Raises:
             Corrupt: the path does not tell them.
@@ -104,7 +104,7 @@ class PartitionPaths:
         return found
 
     def _texts(self, path: str) -> list[str | None]:
-        """The text of each field in a path, None for null. Of one field all levels are its own.
+        """Return the text of each field in a path, None for null. A single field has all levels.
 
         Raises:
             Corrupt: the path has other levels than the table has partition fields.
@@ -142,7 +142,7 @@ class PartitionPaths:
         return ColumnBounds.exactly(pa.array([one.get(name) for one in values], kind), known)
 
     def _value(self, place: int, folder: str) -> pa.Scalar | None:
-        """The value that a folder is named for, a null scalar for null; None: it cannot be told."""
+        """Return the value in a folder's name, a null scalar for null; None: unknown."""
         field, kind = self.spec.fields[place], self.kinds[place]
         text = folder
         if self.spec.hive_style:

@@ -13,7 +13,7 @@ NAMES_SHOWN_MAX = 20
 
 
 def choose(held: Mapping[str, object], wanted: Sequence[str], config: TableConfig) -> list[str]:
-    """The partitions that names and patterns mean.
+    """Return the partitions that names and patterns select.
 
     Args:
         held: partitions that exist, by path.
@@ -58,7 +58,7 @@ def choose(held: Mapping[str, object], wanted: Sequence[str], config: TableConfi
 
 
 def plain_paths(wanted: Sequence[str]) -> list[str]:
-    """The names as paths, sorted, when none of them may be a pattern or lead out of the table; else nothing."""
+    """Return the names as sorted paths if none is a pattern or leads out of the table."""
     paths = sorted({name.strip("/") for name in wanted})
     for path in paths:
         is_odd = any(not segment or segment.startswith(".") for segment in path.split("/"))

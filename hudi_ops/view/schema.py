@@ -1,4 +1,4 @@
-"""The table's schema at an instant: that of the newest commit that may change it (docs/format.md §4)."""
+"""Read the schema of a table at an instant, from the newest commit (docs/format.md §4)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEEPS_SCHEMA = frozenset({"COMPACT", "CLUSTER", "LOG_COMPACT", "INDEX"})
 
 
 def table_schema(config: TableConfig, timeline: Timeline, commits: CommitReader, as_of: str | None = None) -> pa.Schema:
-    """Columns of the table's files, without meta columns; of its rows where no partition column is dropped: see `row_schema`.
+    """Return the columns of the table's files, without meta columns; see `row_schema`.
 
     Raises:
         Corrupt: no commit and no property holds a schema, or one cannot be read.
@@ -30,7 +30,7 @@ def file_schema(config: TableConfig, schema: pa.Schema) -> pa.Schema:
 
 
 def row_schema(config: TableConfig, schema: pa.Schema) -> pa.Schema:
-    """Columns of the table's rows: those of its files, then the partition columns that no file holds.
+    """Return the columns of the rows: those of the files, then dropped partition columns.
 
     These have the type that the table was made with, if a path can be read as one, and are text where nothing says so.
 
@@ -58,7 +58,7 @@ def _dropped_type(config: TableConfig, made: pa.Schema, name: str) -> pa.DataTyp
 def schema_text(
     config: TableConfig, timeline: Timeline, commits: CommitReader, as_of: str | None = None
 ) -> tuple[str, str]:
-    """The table's Avro schema as it is written, and the file it is written in.
+    """Return the table's Avro schema as it is written, and the file that holds it.
 
     Raises:
         Corrupt: no commit and no property holds a schema.

@@ -1,4 +1,4 @@
-"""The newest visible slice of each file group: base file and the log files that belong to it (docs/format.md §9.1, §9.2)."""
+"""Find the newest visible slice of each file group (docs/format.md §9.1, §9.2)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def is_partitioned(config: TableConfig) -> bool:
 
 
 def list_table(storage: Storage, config: TableConfig) -> dict[str, list[DataFile]]:
-    """Data files by partition path, listed in parallel."""
+    """List data files by partition path, in parallel."""
     return StorageListing(storage, is_partitioned=is_partitioned(config)).walk().files
 
 
@@ -67,7 +67,7 @@ def visible_slices(
     listed: Mapping[str, list[DataFile]],
     as_of: str | None = None,
 ) -> list[Slice]:
-    """The newest slice of each file group that readers see, by partition and file id; as of a request time where one is given.
+    """Return the newest slice of each group that readers see, as of a request time if given.
 
     A log file belongs to the newest slice if it completed after that slice's base file was requested; in version 6 if it names
     that base file's instant, or a later one while a compaction is pending.
@@ -90,7 +90,7 @@ def visible_slices(
 
 
 def merge_order(logs: Iterable[DataFile]) -> tuple[DataFile, ...]:
-    """Log files of one slice in the order in which their records are merged: of request times, not of completion."""
+    """Sort the log files of a slice by request time, the order in which they are merged."""
     return tuple(sorted(logs, key=_order))
 
 

@@ -1,4 +1,4 @@
-"""Which files a reader sees: the newest visible base file of each file group, at an instant (docs/format.md §9.1, §9.3)."""
+"""Decide which files a reader sees at an instant (docs/format.md §9.1, §9.3)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TableView:
     files: Mapping[str, Sequence[DataFile]]
 
     def base_files(self, as_of: str | None = None) -> list[DataFile]:
-        """The visible base file of each file group, by partition and file id.
+        """Return the visible base file of each file group, by partition and file id.
 
         Args:
             as_of: request time of the newest instant that counts; None for the newest there is.
@@ -42,7 +42,7 @@ class TableView:
         return found
 
     def log_files(self, as_of: str | None = None) -> list[DataFile]:
-        """Visible log files, by partition and path; which records of them count is told by their blocks.
+        """Return visible log files by partition and path; their blocks say which records count.
 
         In version 6 a log file carries the instant of its base file, or of the compaction that is to take it: its writers' instants
         are those of its blocks.
@@ -59,7 +59,7 @@ class TableView:
         ]
 
     def committed_files(self) -> list[DataFile]:
-        """Every file that counts, also of older slices and of groups that were replaced, by partition and path."""
+        """Return all files that count, by partition and path, with those of older slices."""
         return [
             file
             for _, files in sorted(self.files.items())
@@ -93,7 +93,7 @@ class TableView:
         return bool(self.timeline.start) and instant < self.timeline.start
 
     def _names_of(self, instant: str) -> frozenset[str] | None:
-        """Paths that a completed instant names; None when it is not on the active timeline, so nothing can be told."""
+        """Return the paths that a completed instant names; None if it left the active timeline."""
         if instant not in self._named:
             found = self.timeline.find(instant)
             metadata = self.commits.metadata(self.timeline, found) if found is not None and found.is_write else None

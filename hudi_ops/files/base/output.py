@@ -48,7 +48,7 @@ class BaseFileOutput:
         return data_path(self.partition_path, self.name)
 
     def put(self, body: pa.Buffer) -> None:
-        """Put the file, its marker first; a group without a base file may be the first of its partition."""
+        """Put the marker, then the file; with a new partition, its metadata file before it."""
         put_marker(self.storage, self.instant, self.path, replaces=self.previous is not None)
         folder_path = data_path(self.partition_path, partition_metadata.FILE_NAME)
         if self.previous is None and self.storage.head(folder_path) is None:

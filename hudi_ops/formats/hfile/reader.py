@@ -1,4 +1,4 @@
-"""Reader of HFiles, the sorted entries of the metadata table: whole, by keys, or by prefixes."""
+"""Read HFiles, the sorted entries of the metadata table: whole, by keys or by prefixes."""
 
 from __future__ import annotations
 

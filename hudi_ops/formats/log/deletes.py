@@ -1,4 +1,4 @@
-"""Contents of DELETE blocks, version 3: keys and their ordering values, both ways, by column.
+"""Encode and decode DELETE blocks, version 3: keys and ordering values, by column.
 
 The records have no length in front, so where one ends follows from its values alone. Reading takes every byte that can begin a
 record for a beginning, finds where each of them would end, all at once, and then follows the one chain that is there.
@@ -118,7 +118,7 @@ def decode_deletes(content: bytes | pa.Buffer, path: str) -> list[Deletes]:
 
 
 def encode_deletes(deletes: Deletes, partition_path: str) -> bytes:
-    """The content of a DELETE block; equal arguments give equal bytes.
+    """Return the content of a DELETE block; equal arguments give equal bytes.
 
     Unconditional deletes are written as Apache Hudi writes them, with the integer 0; beside ordering values of another type with
     none at all. An integer 0 of 32 bits therefore is unconditional for every reader.
@@ -245,7 +245,7 @@ def _read(decoder: Decoder, node: Node, lanes: Lanes, path: str, found: str, exp
 
 
 def _data(records: pa.Array) -> list[pa.Buffer]:
-    """The bytes of an array of bytes that is no slice."""
+    """Return the bytes of a binary array that is not a slice."""
     offsets = np.frombuffer(records.buffers()[1], np.int32 if records.type == pa.binary() else np.int64)
     return [records.buffers()[2].slice(0, int(offsets[len(records)]))] if len(records) else []
 
