@@ -66,4 +66,5 @@ class PlanResult:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the result as plain values."""
-        return asdict(self)
+        # `came` and `left` are the old names of two fields, for readers of JSON; they go with the next release.
+        return {**asdict(self), "came": self.log_files_added, "left": self.groups_dropped}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -42,6 +42,11 @@ class CompactResult(ServiceResult):
     estimate: Cost | None = None
     actual: Cost | None = None
     estimate_error: CostError | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as plain values."""
+        values = super().as_dict()
+        return {**values, "off": values["estimate_error"]}  # its old name, which goes with the next release
 
 
 def result_of(run: Run[CompactionPlan, PlanInputs, CompactTask, CompactedSlice]) -> CompactResult:
