@@ -1,4 +1,4 @@
-"""The instant that people mean: an ISO time is a moment, and becomes a name in the time zone of the table."""
+"""Resolve an instant or ISO time to an instant in the time zone of the table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hudi_ops.timeline.state import CommitReader
 
 
 def instant_meant(storage: Storage, text: str, timezone: str | None = None) -> str:
-    """An instant of a table from what people type.
+    """Return an instant of a table from what a user typed.
 
     Args:
         storage: the table.
@@ -21,7 +21,7 @@ def instant_meant(storage: Storage, text: str, timezone: str | None = None) -> s
         timezone: that of the table's instants, where it is in local time and has no commit log yet.
 
     Raises:
-        InvalidRequest: no instant and no ISO time, or an ISO time for a table in local time whose zone nobody knows.
+        InvalidRequest: no instant and no ISO time, or an ISO time for a table in local time whose zone is unknown.
     """
     config = None if is_instant(text) else parsed_config(storage)
     if config is None or not config.is_in_local_time:
@@ -31,7 +31,7 @@ def instant_meant(storage: Storage, text: str, timezone: str | None = None) -> s
     zone = log.properties.facts.timezone if log is not None else timezone
     if zone is None:
         raise InvalidRequest(
-            "the table's instants are in the local time of whoever writes it, and nothing says which that is",
+            "the table's instants are in the local time of its writers, and nothing says which zone that is",
             table=config.name,
             expected="an instant of 17 digits, or a time zone",
             found=text,

@@ -1,4 +1,4 @@
-"""Changes of a table: the rows of the writes that completed in an interval, in the order in which writes complete.
+"""Read the changes of a table: rows of the writes that completed in an interval, in order.
 
 This is Apache Hudi's incremental query: of each row the newest state among the files that those writes wrote, if one of them wrote
 the row itself. Rows that a write only carried over are none of its changes, and deleted rows leave nothing to be found
@@ -70,7 +70,10 @@ class ChangesRequest:
 
 @dataclass(frozen=True)
 class CoveredInstant:
-    """A completed write whose changes are given. Counts are those of its statistics; deleted rows are counted, and not given."""
+    """A completed write whose changes are returned.
+
+    Counts are those of its statistics; deleted rows are counted, and not returned.
+    """
 
     time: str
     completion_time: str
@@ -88,7 +91,10 @@ class CoveredInstant:
 
 @dataclass(frozen=True)
 class ChangesPlan:
-    """The files to read, the writes whose rows are given, and how far they lead. `is_bounded`: not all that had completed."""
+    """Files to read, writes whose rows are returned, and the end of the interval.
+
+    `is_bounded`: further writes had completed.
+    """
 
     read: ReadPlan
     instants: tuple[CoveredInstant, ...]
@@ -98,7 +104,7 @@ class ChangesPlan:
 
 
 class Changes(Scan):
-    """Rows of some writes. The writes are fixed: each use reads the files anew, always the same ones."""
+    """Rows of a fixed set of writes. Each use reads the same files again."""
 
     def __init__(self, plan: ChangesPlan, threads: int | None = None) -> None:
         super().__init__(plan.read, threads)
@@ -111,7 +117,7 @@ class Changes(Scan):
 
     @property
     def since(self) -> str:
-        """Where they begin, as a completion time that lies before all of them; empty for the earliest."""
+        """Return a completion time before all of them; empty for the earliest."""
         return self._changes.since.completed
 
     @property
@@ -119,7 +125,7 @@ class Changes(Scan):
         """Where to go on: `since` of the next call. To be kept once the rows are, never before.
 
         Raises:
-            InvalidRequest: a limit cut rows off, which nobody would be given again.
+            InvalidRequest: a limit cut rows off, which no later read would return.
         """
         self._refuse_cut()
         return self._changes.checkpoint.encode()
@@ -175,7 +181,7 @@ def plan_changes(
 
 @dataclass(frozen=True)
 class Seen:
-    """A timeline that holds every write which completed up to `horizon`, and what was seen before it was listed.
+    """Timeline with all writes that completed up to `horizon`, and the leases listed before it.
 
     `start` is that of the first listing, `reserved` are the instants that had a lease.
     """
@@ -186,7 +192,7 @@ class Seen:
     reserved: tuple[str, ...] = ()
 
     def horizon_with(self, history: ArchivedHistory) -> str:
-        """The horizon, the archived timeline counted: what was requested before the start had left when it was first listed."""
+        """Return the horizon; older requests had left the timeline at the first listing."""
         left = (
             one.completion_time for one in history.instants if one.action in WRITE_ACTIONS and one.time < self.start
         )
@@ -194,7 +200,9 @@ class Seen:
 
 
 def look(storage: Storage, config: TableConfig, *, with_leases: bool) -> Seen:
-    """List the timeline twice: the second listing holds all that completed before the newest write that the first one holds.
+    """List the timeline twice.
+
+    The second listing has every write that completed before the newest write of the first.
 
     One listing may take several requests. Of two writes that complete meanwhile it may then hold the later one alone, and a
     checkpoint at that one would pass over the other.
@@ -220,7 +228,7 @@ def _before(fence: str, waiting: Sequence[tuple[str, str]], chosen: Sequence[tup
 
 
 def _read_writes(storage: Storage, opened: Opened, chosen: Sequence[tuple[str, str]]) -> list[CompletedWrite]:
-    """What the writes say of themselves, from wherever their instants are now.
+    """Read the commit metadata of the writes, from the active or the archived timeline.
 
     Raises:
         Unavailable: one is on neither timeline any more.
@@ -276,7 +284,7 @@ def _plan_files(storage: Storage, opened: Opened, request: ReadRequest, writes: 
 
 
 def _resizes(storage: Storage, opened: Opened, writes: Sequence[CompletedWrite]) -> list[CompletedWrite]:
-    """The resizes that log files of the writes are named after, as far as they completed by the end of the interval."""
+    """Return the resizes named by log files of the writes, if they completed in the interval."""
     named, end = resizes_named(writes), max((one.completion_time for one in writes), default="")
     found = []
     for time in named:
@@ -320,7 +328,7 @@ def _refuse_without_meta_columns(table: str, are_there: bool) -> None:
 
 
 def _refuse_silent(table: str, time: str, metadata: CommitMetadata) -> None:
-    """Refuse a completed file without content: Apache Hudi passes over what such a write wrote, and says nothing.
+    """Refuse a completed file without content: Apache Hudi silently skips such a write.
 
     Raises:
         Corrupt: it is one.

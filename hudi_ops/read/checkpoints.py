@@ -1,4 +1,4 @@
-"""Where a read of changes begins and ends: what people say, made a checkpoint, and the checkpoint of a whole read."""
+"""Make checkpoints: of a user's beginning or end, and of a whole read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BEGIN_ANEW = "read the whole table, and begin with the checkpoint of that read: 
 
 
 def checkpoint_meant(storage: Storage, text: str | None, timezone: str | None = None) -> Checkpoint:
-    """What a caller means by a beginning or an end.
+    """Return the checkpoint that a caller's beginning or end names.
 
     Args:
         storage: the table.
@@ -38,7 +38,7 @@ def checkpoint_meant(storage: Storage, text: str | None, timezone: str | None = 
 
 
 def table_id_of(opened: Opened) -> str:
-    """The id that the table's commit log gave it; empty for a table that has none."""
+    """Return the table's id in its commit log; empty without a commit log."""
     newest = opened.commits.newest_with(opened.timeline, POINTER_KEY)
     pointer = Pointer.decode(newest.extra) if newest is not None else None
     if pointer is not None:
@@ -95,14 +95,14 @@ def refuse_forgotten(name: str, timeline: Timeline, history: ArchivedHistory, si
 
 
 def newest_completion(instants: Iterable[Instant]) -> str:
-    """The newest completion time of a write; empty when nothing completed."""
+    """Return the newest completion time of a write; empty when nothing completed."""
     return max((one.completion_time for one in instants if one.is_completed and one.is_write), default="")
 
 
 def checkpoint_at(
     table_id: str, timeline: Timeline, consumed: Sequence[tuple[str, str]], since: Checkpoint
 ) -> Checkpoint:
-    """The checkpoint after writes were consumed.
+    """Return the checkpoint after the given writes.
 
     Args:
         table_id: the table's.
@@ -120,7 +120,7 @@ def checkpoint_at(
 
 
 def checkpoint_of_all(opened: Opened) -> Checkpoint:
-    """The checkpoint of a whole read: what completed after the table was looked at comes after it.
+    """Return the checkpoint of a whole read; later completions come after it.
 
     The timeline is listed again. One listing may hold a write and miss another that completed before it; what the second one adds
     was not read, and stays open.

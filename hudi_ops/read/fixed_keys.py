@@ -1,4 +1,4 @@
-"""The record keys that a condition leaves possible: files whose key range or bloom filter excludes all of them need no reading."""
+"""Find the record keys that a condition allows; files that exclude all of them are not read."""
 
 from __future__ import annotations
 

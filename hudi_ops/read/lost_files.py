@@ -1,4 +1,4 @@
-"""A data file that was there when a read was planned, and is not there any more: taken by a clean, or lost for good."""
+"""Explain a data file that vanished after a read was planned: cleaned, or lost."""
 
 from __future__ import annotations
 

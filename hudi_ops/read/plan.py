@@ -1,4 +1,4 @@
-"""Planning a read: the table at an instant, the columns wanted, and the files that may hold wanted rows."""
+"""Plan a read: the instant, the columns, and the files that may hold wanted rows."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Wanted:
     def tasks(
         self, storage: Storage, config: TableConfig, slices: Sequence[Slice], instants: BlockInstants
     ) -> tuple[FileTask | SliceTask, ...]:
-        """The reading of each slice, in their order.
+        """Return the read task of each slice, in order.
 
         Args:
             storage: the table's.
@@ -206,7 +206,7 @@ class Wanted:
         return tuple(found)
 
     def _constants(self, config: TableConfig, slices: Sequence[Slice]) -> dict[str, Constants]:
-        """For each partition, the needed columns whose values its path tells, where no file holds them."""
+        """Return for each partition the needed columns that only its path holds."""
         paths, names = PartitionPaths.of(config, self.schema), frozenset(self.needed.names)
         partitions = dict.fromkeys(one.partition_path for one in slices)
         if names.isdisjoint(config.dropped_columns):
@@ -218,7 +218,7 @@ class Wanted:
         return pa.schema([one for one in self.schema if one.name not in META_COLUMNS])
 
     def partitions(self, config: TableConfig) -> tuple[Keep | None, bool]:
-        """Which partitions may hold wanted rows, and whether folders above partitions can be asked, too; None: all of them."""
+        """Return the test for partitions that may hold wanted rows; None: all of them may."""
         condition = self.condition
         if condition is None or not set(condition.columns) & set(config.partition_fields):
             return None, False
@@ -230,7 +230,7 @@ class Wanted:
         return keep, reader.may_prune_folders
 
     def sought(self, config: TableConfig, *, is_newest: bool) -> Sought:
-        """What indexes can tell of it; `is_newest`: the newest state of the table is wanted."""
+        """Return the request to the indexes; `is_newest`: the newest state is read."""
         by_path, may_prune_folders = self.partitions(config)
         return Sought(
             self.schema,
@@ -244,7 +244,7 @@ class Wanted:
 
 
 def plan_read(storage: Storage, request: ReadRequest, commits: CommitReader | None = None) -> ReadPlan:
-    """The files to read, after partitions that the condition excludes were left out; no data file is opened.
+    """Return the files to read, without excluded partitions; no data file is opened.
 
     Raises:
         InvalidRequest: an unknown column, a filter that does not fit its columns, or an instant from before the timeline's start,
@@ -302,7 +302,7 @@ def _condition_of(request: ReadRequest, schema: pa.Schema) -> Condition | None:
 
 
 def _needed(schema: pa.Schema, request: ReadRequest, condition: Condition | None, table: str) -> pa.Schema:
-    """The columns to give and to filter by, in the table's order.
+    """Return the columns to return and to filter by, in the table's order.
 
     Raises:
         InvalidRequest: none, an unknown one, or one twice.
@@ -356,7 +356,7 @@ def request_of(
     query: str = "snapshot",
     listing: str = "auto",
 ) -> ReadRequest:
-    """A request from what callers pass: a filter as SQL text or as an expression.
+    """Return the request of a caller, whose filter is SQL text or an expression.
 
     Raises:
         InvalidRequest: the text is no filter, the limit is negative, or there is no such type of query or listing.

@@ -1,4 +1,4 @@
-"""Which file groups a read looks at: those that are listed and seen, without those that the metadata table's indexes exclude.
+"""Exclude partitions and file groups from a read by the metadata table's indexes.
 
 Only what is certain leaves something out. What an index says of a file holds at any time. What it says of a partition or of a key
 holds now: it is asked only for the newest state of the table, and only when the metadata table is not ahead of what was read. And
@@ -75,7 +75,7 @@ class Sought:
 
     @property
     def bounded(self) -> Condition | None:
-        """The condition that statistics are held against: it names the record keys, too, where they are known."""
+        """Return the condition for statistics, with the record keys where they are known."""
         if self.condition is None or self.keys is None or RECORD_KEY in self.condition.columns or not self.keys:
             return self.condition
         return (
@@ -95,8 +95,8 @@ class LeftOut:
         groups_by_record_index: file groups without one of the record keys.
         groups_by_bloom_filters: file groups whose base file has none of the record keys, and no log files.
         base_files: base files of those groups.
-        record_index_unused: why a record index that there is did not tell where the record keys are; empty: it did, or nobody
-            asked for keys.
+        record_index_unused: why the table's record index was not used for the record keys; empty: it was, or the read does not
+            need keys.
     """
 
     listing: str = "storage"
@@ -181,7 +181,7 @@ def choose_slices(
 
 
 def why_index_unused(storage: Storage, config: TableConfig, timeline: Timeline, commits: CommitReader) -> str:
-    """Say why a table's record index does not tell where every row of a key is; empty when it does.
+    """Return why the record index does not know every row of a key; empty when it does.
 
     Apache Hudi stores no index, and a record index among the metadata table's partitions does not say that writers use it: slot 0
     of the commit log does. And of a key that lies in two file groups it names one.
@@ -237,7 +237,7 @@ def with_metadata(
     engine: LocalEngine | None = None,
     archived: ArchivedTimes | None = None,
 ) -> Used:
-    """Do something with the metadata table, and where its files cannot be read, once more, then without it.
+    """Call with the metadata table; if its files cannot be read, once more and then without it.
 
     Its base files are replaced and cleaned as those of every table; a second look finds the newer ones.
 
@@ -269,7 +269,7 @@ def with_metadata(
 
 
 class _Partitions:
-    """Which partitions are looked into, and what left the others out: their paths first, then the record index, then statistics."""
+    """Choose the partitions to read: by their paths, the record index, then statistics."""
 
     def __init__(
         self, sought: Sought, current: MetadataTable | None, located: frozenset[tuple[str, str]] | None

@@ -1,4 +1,4 @@
-"""A scan: rows of a table at one moment, given as a stream in bounded memory, or as what Polars, DuckDB and pandas work on."""
+"""Scan a table at one moment, as a stream in bounded memory or for Polars, DuckDB, pandas."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Explanation:
 
 
 class Scan:
-    """Rows of a table as it was when the scan was made. Each use reads the files anew, always the same ones.
+    """Rows of a table at the moment the scan was made. Each use reads the same files again.
 
     Anything that takes the Arrow C stream interface takes a scan: `pyarrow.table(scan)`, `polars.DataFrame(scan)`.
 
@@ -122,7 +122,7 @@ class Scan:
         return self._plan.tasks
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Rows as they are read, by partition and file group; a few files are read ahead, and no file is held whole.
+        """Yield rows by partition and file group; a few files are read ahead, none is held whole.
 
         Closing the iterator ends the reading.
 
@@ -144,7 +144,7 @@ class Scan:
                 return
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The batches of `to_batches` with their schema."""
+        """Return the batches of `to_batches` with their schema."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def to_arrow(self) -> pa.Table:
@@ -174,7 +174,7 @@ class Scan:
         return found
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
-        """A relation over the rows; each query over it reads the files again, as a stream.
+        """Return a relation over the rows; each query reads the files again, as a stream.
 
         Args:
             connection: where it lives; None: DuckDB's default connection.
@@ -189,17 +189,17 @@ class Scan:
         return (connection or duckdb.default_connection()).from_arrow(self)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """The Arrow C stream interface: a stream of `to_batches`."""
+        """Return the Arrow C stream of `to_batches`."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def count_rows(self) -> int:
-        """How many rows there are; without a condition footers tell, and keys where there are logs. Raises as `to_batches` does."""
+        """Count the rows, by footers and keys of log files where there is no condition."""
         with _Vanishing(self._gone):
             total = sum(self._engine.map(_count, self._plan.tasks))
         return total if self._plan.limit is None else min(total, self._plan.limit)
 
     def explain(self) -> Explanation:
-        """What is read and what is left out; opens footers, and reads keys of log files. Raises as `to_batches` does."""
+        """Return what is read and what is excluded; opens footers and reads keys of log files."""
         with _Vanishing(self._gone):
             files = self._engine.map(_look, self._plan.tasks)
         read = [one for one in files if one.row_groups]
@@ -227,7 +227,7 @@ class Scan:
 
     @property
     def checkpoint(self) -> str:
-        """Where `Table.changes` goes on after this read: everything that completed since. To be kept once the rows are.
+        """Return the checkpoint after this read, for `Table.changes`; keep it after the rows.
 
         Raises:
             InvalidRequest: the read is as of an earlier instant, of base files beside logs, or a limit cut rows off.

@@ -1,4 +1,4 @@
-"""Filters as people write them: SQL becomes a condition. sqlglot parses; here only its nodes are mapped."""
+"""Translate SQL filters to conditions. sqlglot parses; this module maps its nodes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _TIMESTAMPS = frozenset({
 
 
 def parse_where(text: str) -> Condition:
-    """A condition on rows from one in SQL.
+    """Return the condition of a SQL filter.
 
     Comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, arithmetic, and literals with DATE and TIMESTAMP (read as UTC).
     Text stands in single quotes; double quotes name a column.
@@ -135,7 +135,7 @@ def _member(column: str, values: list[Any], text: str) -> Condition:
 
 
 def _parts(node: exp.Expression, text: str) -> list[exp.Expression]:
-    """What AND or OR joins, however often it stands there.
+    """Return the operands of a chain of AND or OR.
 
     Raises:
         InvalidRequest: more than Arrow can compute.
