@@ -150,9 +150,12 @@ def test_the_last_of_rows_with_one_key_wins_in_the_frames_order(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda f: f.withColumnRenamed("text", "other"), "column that the table does not: other"),
+        (lambda f: f.withColumnRenamed("text", "other"), "column that the table lacks: other"),
         (lambda f: f.drop("price"), "lacks column price"),
-        (lambda f: f.selectExpr("* except (id)", "if(id = 2500, null, id) as id"), r"partition 2: [Rr]ow 500: .*null"),
+        (
+            lambda f: f.selectExpr("* except (id)", "if(id = 2500, null, id) as id"),
+            r"partition 2 of the given DataFrame: [Rr]ow 500: .*null",
+        ),
         (lambda f: f.selectExpr("* except (day)", "id as day"), "column day does not fit"),
     ],
 )
