@@ -91,7 +91,7 @@ class TableContext:
     """Components for one table.
 
     `locks` is typed as an object here because lock providers live a layer above; `concurrency` narrows it. `beats` are by
-    default those of a process beside this one (`concurrency.lease`). `told` holds the times that other machines told.
+    default those of a process beside this one (`concurrency.lease.lease`). `told` holds the times that other machines told.
     `follows_future`: new instants may follow one that lies in the future.
     """
 

@@ -111,7 +111,7 @@ def clear_older_epochs(session: Session, attempt: Attempt) -> list[str]:
     """Delete the data files that earlier workers on an instant announced; returns their paths.
 
     Called after `take_over` only: once its TAKEOVER holds a slot nobody of an earlier epoch can complete. Their markers stay, for a
-    task of theirs that writes later still (`services.sweep`).
+    task of theirs that writes later still (`commit.recover.sweep`).
     """
     deleted = []
     for marker in list_markers(session.ctx.storage, attempt.instant):

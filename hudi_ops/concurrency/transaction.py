@@ -43,7 +43,7 @@ Applicable: TypeAlias = Complete | Plan | Properties
 
 
 class Applier(Protocol):
-    """Rolls a decided entry forward; `services.apply` is the one implementation."""
+    """Rolls a decided entry forward; `commit.apply.decided` is the one implementation."""
 
     def apply(self, state: TableState, slot: int, entry: Entry) -> bool:
         """Make the entry's effect visible, whoever decided it; idempotent.
@@ -246,7 +246,7 @@ def _open_properties(state: TableState) -> tuple[int, Applicable] | None:
 
 
 def newest_decision(log: Log) -> tuple[int, Entry | None]:
-    """The newest entry of this table that is not a VOID: all below it was finished before it was claimed (`timeline.log_head`)."""
+    """The newest entry of this table that is not a VOID: all below it was finished before it was claimed (`timeline.log.head`)."""
     for slot, entry in reversed(list(log.since(log.base - 1))):
         if not isinstance(entry, Void):
             return slot, entry

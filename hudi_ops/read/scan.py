@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 FILES_AHEAD = 4
-"""Files that are read at a time by a stream, at most; each holds a few batches of `files.scan.BATCH_BYTES`."""
+"""Files that are read at a time by a stream, at most; each holds a few batches of `files.slice.file_scan.BATCH_BYTES`."""
 
 _BATCHES_AHEAD = 2
 

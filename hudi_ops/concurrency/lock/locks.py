@@ -1,7 +1,7 @@
 """The table lock as a component: it spares retries, it never decides.
 
 A lock can be lost in silence (a paused process, an expired session), so nothing may rely on it for safety: what decides is the
-next slot of the commit log (`timeline.commit_log`). Holding the lock only makes losing that race rare.
+next slot of the commit log (`timeline.log.commit_log`). Holding the lock only makes losing that race rare.
 """
 
 from __future__ import annotations

@@ -299,7 +299,7 @@ def _decided(build: _Build, seen: TableSnapshot) -> bool:
 
 
 def _refuse_unnamed(build: _Build) -> None:
-    """What was decided is not named where something came in between that knows nothing of it (`services.fold`).
+    """What was decided is not named where something came in between that knows nothing of it (`commit.apply.properties`).
 
     Raises:
         Conflict: so it was.

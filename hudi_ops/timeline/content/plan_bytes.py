@@ -1,4 +1,4 @@
-"""Encoding of plans that this library publishes: the reverse of `timeline.plans`.
+"""Encoding of plans that this library publishes: the reverse of `timeline.content.plans`.
 
 Source: docs/format.md §2.4, §3.2.
 """

@@ -33,7 +33,7 @@ class Pointer:
     It has its own slot, and the slots of the last PROPERTIES and ARCHIVE before it. `archive_slot` is -1 when nothing was archived.
     `stranger` is the completion time of the newest write of a foreign writer below it, "" when its decider knew of none; None in
     older pointers, which do not have it. The field is stored JSON, so its name stays. `may_double` is False where each record key
-    lies in one file group, in a table whose index is its record index (`timeline.unique_keys`); None: unknown.
+    lies in one file group, in a table whose index is its record index (`timeline.log.unique_keys`); None: unknown.
     """
 
     table_id: str

@@ -115,7 +115,7 @@ class Properties(_Entry):
 
     `settings` are the values with which `hoodie.properties` is compared from this slot on; they are never folded onto it.
     Slot 0 of a table of this library lacks them, as `set` holds all of its properties; so do entries of earlier releases,
-    which ignore the field (`timeline.settings_check`).
+    which ignore the field (`timeline.settings.settings_check`).
 
     `doubled_keys` counts record keys that lay in more than one file group, of all writes that had completed by
     `counted_until`; None: they were not counted.

@@ -59,7 +59,7 @@ def read_properties(storage: Storage) -> dict[str, str]:
 def load_config(storage: Storage) -> TableConfig:
     """Read the table's settings from the file.
 
-    Readers and writers of rows compare them with the log (`timeline.settings_check`).
+    Readers and writers of rows compare them with the log (`timeline.settings.settings_check`).
 
     Raises:
         InvalidRequest: the path is not a table.

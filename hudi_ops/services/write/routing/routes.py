@@ -50,7 +50,7 @@ class Target:
 class Routes:
     """Where a batch goes in one state of the table.
 
-    `scattered` holds the chunks of the targets. `looked` is what the commit says of new keys (`timeline.footprint.LOOKED_KEY`).
+    `scattered` holds the chunks of the targets. `looked` is what the commit says of new keys (`footprint.LOOKED_KEY`).
     """
 
     scattered: Scattered
