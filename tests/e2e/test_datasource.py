@@ -146,6 +146,7 @@ def test_spark_submit_on_local_cores(zipped: Path, large: Path) -> None:
 def submitted(options: list[str], zipped: Path, table: Path) -> dict[str, Any]:
     settings = ["spark.ui.enabled=false", "spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1"]
     settings.append(f"spark.pyspark.python={sys.executable}")
+    settings.append("spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     command = [str(SPARK_HOME / "bin" / "spark-submit"), *options, "--py-files", str(zipped)]
     for setting in settings:
         command += ["--conf", setting]

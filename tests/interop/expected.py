@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import fastavro
 import pyarrow as pa
 
+STRIDE = 5
 Point = TypeVar("Point")
 
 SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
@@ -86,16 +87,16 @@ def completed_instants(table: Path) -> list[str]:
 
 
 def some(found: Sequence[Point], number: int) -> Sequence[Point]:
-    """Every third of what Apache Hudi may be asked for, instants or intervals of one table; all in a soak.
+    """Choose every fifth of the instants or intervals of a table to ask Apache Hudi for; all in a soak.
 
-    Each such question costs a second. The tables are many and alike: of the next one another third is taken, so that none is left
-    out of all of them.
+    Each question costs a second. The tables are many and alike: the next table is asked for the next fifth, so that no position is
+    left out of all tables.
 
     Args:
         found: in an order of its own, not empty.
         number: of the table.
     """
-    return found if SOAK else found[number % min(3, len(found)) :: 3]
+    return found if SOAK else found[number % min(STRIDE, len(found)) :: STRIDE]
 
 
 def readable_instants(table: Path) -> list[str]:

@@ -218,11 +218,15 @@ def test_tables_of_sql_keep_their_types_and_are_written_in_turn(
 
     def theirs(numbers: str) -> None:
         rows = table.rows(numbers)
-        for one in rows.to_pylist():
-            table.peer.sql(
-                f"UPDATE sql_{kind}_{table.version} SET v = {one['v']}, ts = {one['ts']} WHERE id = '{one['id']}'",
-                conf=METADATA,
-            )
+        new = {
+            name: " ".join(f"WHEN '{row['id']}' THEN {row[name]}" for row in rows.to_pylist()) for name in ("v", "ts")
+        }
+        ids = ", ".join(f"'{key}'" for key in rows["id"].to_pylist())
+        table.peer.sql(
+            f"UPDATE sql_{kind}_{table.version} SET v = CASE id {new['v']} END, ts = CASE id {new['ts']} END "
+            f"WHERE id IN ({ids})",
+            conf=METADATA,
+        )
         table.took(rows)
 
     _take_turns(table, theirs)

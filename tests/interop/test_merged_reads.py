@@ -1,8 +1,8 @@
 """Tables with log files read equal to Apache Hudi: those that it writes itself, and records in every order, by hand.
 
 Queries: snapshot, read-optimized, incremental between completion times, and as of instants. The `hudi` package is a third reader
-where it reads the table. Of instants and intervals the plain run takes every third of each table, other ones of the next table, so
-that no kind of interval is left out; the soak takes all.
+where it reads the table. The full tier asks for every fifth instant and interval of each table, beginning with another one in the
+next table, so that no kind of interval is left out; the soak asks for all.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     .venv/bin/python -m tests.meta.count_lines [COMMIT]
 
-Lines are counted whole: code, docstrings, comments and blank lines. COMMIT is `eb2696b` unless it is given; a clone without it, such
-as a shallow one, prints today's counts only.
+Lines are counted whole: code, docstrings, comments and blank lines. COMMIT is `eb2696b` unless it is given; a clone without it,
+such as a shallow one, prints today's counts only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ PARTS = {
 def lines_of(place: str) -> int:
     """Return the number of lines of a file, or of all Python files below a folder."""
     path = ROOT / place
-    return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in ([path] if path.is_file() else path.rglob("*.py")))
+    return sum(
+        len(file.read_text(encoding="utf-8").splitlines())
+        for file in ([path] if path.is_file() else path.rglob("*.py"))
+    )
 
 
 def kinds(source: str) -> Counter[str]:
@@ -44,7 +47,9 @@ def kinds(source: str) -> Counter[str]:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             strings.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     rest = [line.strip() for number, line in enumerate(text, 1) if number not in strings]
-    return Counter(lines=len(text), docstrings=len(strings), code=sum(bool(line) and not line.startswith("#") for line in rest))
+    return Counter(
+        lines=len(text), docstrings=len(strings), code=sum(bool(line) and not line.startswith("#") for line in rest)
+    )
 
 
 def product(commit: str | None = None) -> Counter[str]:
