@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -83,7 +84,7 @@ class Table(ReadApi, IngestApi):
     @classmethod
     def create(
         cls,
-        path: str,
+        path: str | os.PathLike[str],
         definition: TableDefinition | None = None,
         *,
         schema: pa.Schema,
@@ -116,7 +117,7 @@ class Table(ReadApi, IngestApi):
     @classmethod
     def open(
         cls,
-        path: str,
+        path: str | os.PathLike[str],
         options: WriterOptions | None = None,
         *,
         locks: LockProvider | None = None,
@@ -367,7 +368,9 @@ class Table(ReadApi, IngestApi):
             close()
 
 
-def context_of(path: str, locks: LockProvider | None = None, engine: Engine | None = None) -> TableContext:
+def context_of(
+    path: str | os.PathLike[str], locks: LockProvider | None = None, engine: Engine | None = None
+) -> TableContext:
     """Return the components for a table at a path, with the defaults of a single process."""
-    storage = open_storage(path)
+    storage = open_storage(os.fspath(path))
     return TableContext(storage=storage, locks=locks or in_process_lock(storage.uri), engine=engine or LocalEngine())

@@ -83,3 +83,7 @@ def test_misspelt_keywords_name_the_nearest(table: Table, tmp_path: Path) -> Non
         table.build_metadata(agian=True)
     with pytest.raises(InvalidRequest, match="did you mean 'since'"):
         table.spark_frame(sinse="earliest")
+
+
+def test_a_path_may_be_a_path_object(table: Table, tmp_path: Path) -> None:
+    assert Table.open(tmp_path / "t").read().num_rows == table.read().num_rows
