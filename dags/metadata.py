@@ -11,7 +11,7 @@ DOC = """
 
 Reads the table's files and builds partitions of its metadata table; others may write all the while. Partitions that are there are
 left as they are, so running it again is harmless, and goes on after a failure. Damaged ones, and those that are behind, are built
-anew with `again`: until the build has ended, readers do without, and a table whose index is the record index takes no rows.
+anew with `rebuild`: until the build has ended, readers do without, and a table whose index is the record index takes no rows.
 """
 
 service = ServiceDag(

@@ -1,6 +1,6 @@
 """Spark application: build partitions of a table's metadata table.
 
-spark-submit spark_apps/metadata.py --table flights [--partitions record_index,bloom_filters] [--again]
+spark-submit spark_apps/metadata.py --table flights [--partitions record_index,bloom_filters] [--rebuild]
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from hudi_ops.config.requests import IndexRequest
 
 
 def work(job: Job) -> object:
-    """Build what is missing, or what `--again` names."""
+    """Build what is missing, or what `--rebuild` names."""
     return job.table.metadata.build(job.request, progress=job.look)
 
 

@@ -74,6 +74,7 @@ def schemas(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
 
 def add_arguments(parser: argparse.ArgumentParser, model: type[BaseModel]) -> None:
     """Add an argument for each field of a request, and a hidden one for each old name."""
+    old_names = {new: old for old, new in getattr(model, "renamed", {}).items()}
     for name, schema, _ in _of_applications(model):
         kind = schema["type"]
         form: dict[str, Any] = {"metavar": "|".join(schema["enum"])} if "enum" in schema else {}
@@ -81,9 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser, model: type[BaseModel]) -> No
             form = {"nargs": "?", "const": "true", "metavar": "true|false"}
         elif "array" in kind:
             form = {"action": "append"}
-        parser.add_argument(f"--{name.replace('_', '-')}", default=None, help=schema["description"], **form)
-    for old in getattr(model, "renamed", {}):
-        parser.add_argument(f"--{old.replace('_', '-')}", help=argparse.SUPPRESS)
+        parser.add_argument(_argument(name), default=None, help=schema["description"], **form)
+        if name in old_names:
+            parser.add_argument(_argument(old_names[name]), default=None, help=argparse.SUPPRESS, **form)
 
 
 def request_of(model: type[R], options: argparse.Namespace) -> R:
@@ -113,18 +114,22 @@ def form_fields(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
 def form_arguments(model: type[BaseModel]) -> list[str]:
     """Return the arguments of an application as templates over the values of a form."""
     found = []
-    for name, schema in form_fields(model).items():
+    fields = form_fields(model)
+    for name, schema in fields.items():
         value = f"params.{name} if params.{name} is not none else ''"
         if schema["type"] == "boolean":
-            value = f"'true' if params.{name} else 'false'"
+            # An empty argument leaves the default, false, to an old name of the field.
+            value = f"'true' if params.{name} else ''"
         elif "array" in schema["type"]:
             separator = door_of(model.model_fields[name]).separator
             value = f"(params.{name} or []) | join({separator!r})"
-        found.append(f"--{name.replace('_', '-')}={{{{ {value} }}}}")
+        found.append(f"{_argument(name)}={{{{ {value} }}}}")
     # Runs that are triggered with a field's old name still work.
-    for name in getattr(model, "renamed", {}):
-        value = f"params.get('{name}') if params.get('{name}') is not none else ''"
-        found.append(f"--{name.replace('_', '-')}={{{{ {value} }}}}")
+    for old, new in getattr(model, "renamed", {}).items():
+        value = f"params.get('{old}') if params.get('{old}') is not none else ''"
+        if fields[new]["type"] == "boolean":
+            value = f"'true' if params.get('{old}') else ''"
+        found.append(f"{_argument(old)}={{{{ {value} }}}}")
     return found
 
 
@@ -133,6 +138,10 @@ def docs_table(model: type[BaseModel], *, form_only: bool = True) -> str:
     names = form_fields(model) if form_only else model.model_fields
     rows = [f"| {name} | {model.model_fields[name].description} |" for name in names]
     return "\n".join(["| field | value |", "|---|---|", *rows])
+
+
+def _argument(field_name: str) -> str:
+    return f"--{field_name.replace('_', '-')}"
 
 
 def _of_applications(model: type[BaseModel]) -> Iterator[tuple[str, dict[str, Any], Door]]:

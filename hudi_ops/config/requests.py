@@ -122,15 +122,15 @@ class CompactionRequest(Request):
     threshold: float | None = Field(
         default=None,
         ge=0,
-        title="Threshold",
-        description="File groups that measure less wait: bytes for size, log files for count, delta commits for commits, seconds "
-        "for age. Default: 1 byte, 5, 5, 1 hour.",
+        title="Minimum to compact",
+        description="Skip file groups below this. The unit depends on the strategy: bytes for size, log files for count, delta "
+        "commits for commits, seconds for age. Default: 1 byte, 5, 5, 1 hour.",
     )
     max_bytes: Annotated[int | None, Door(unit="bytes")] = Field(
         default=None,
         ge=1,
-        title="Most bytes",
-        description="Plan at most this many bytes of base and log files, one file group at least. Default: all.",
+        title="Max bytes",
+        description="Stop adding file groups once this size is reached; the plan always takes at least one. Default: all.",
     )
     partitions: Annotated[Names, Door(option="partition", form=TEXT)] = Field(
         default=(),
@@ -197,14 +197,14 @@ class IngestRequest(Request):
     max_files: int | None = Field(
         default=None,
         ge=1,
-        title="Most files",
+        title="Max files",
         description="Take at most this many files in this commit, by path. Default: all.",
     )
     max_bytes: Annotated[int | None, Door(unit="bytes")] = Field(
         default=None,
         ge=1,
-        title="Most bytes",
-        description="Take files of at most this many bytes in this commit, one at least. Default: all.",
+        title="Max bytes",
+        description="Stop adding files once this size is reached; the commit always takes at least one. Default: all.",
     )
     retake: Annotated[Names, Door(form=TEXTS, separator="\n")] = Field(
         default=(),
@@ -224,16 +224,19 @@ class IngestRequest(Request):
 class IndexRequest(Request):
     """Which partitions of the metadata table are built."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"again": "rebuild"}
+
     partitions: Annotated[tuple[str, ...] | None, BeforeValidator(listed), Door(form=_PARTITIONS)] = Field(
         default=None,
         title="Partitions",
         description="files, column_stats, partition_stats, bloom_filters, record_index; files is built with the others where it is "
         "missing. Default: the first three.",
     )
-    again: bool = Field(
+    rebuild: bool = Field(
         default=False,
-        title="Again",
-        description="Build the chosen partitions again, damaged or behind; without names, all of them. They are dropped first.",
+        title="Rebuild existing",
+        description="Drop the chosen partitions and build them anew, because they are damaged or behind; without names, all of "
+        "them. They are unavailable until the build has finished.",
     )
     engine: EngineName = Field(
         default="auto",

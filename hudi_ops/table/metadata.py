@@ -35,7 +35,7 @@ class IndexApi:
     ) -> BuildResult:
         """Build partitions of the metadata table while others write; readers use them afterwards.
 
-        With `again`, partitions are dropped first: until the build has ended, readers do without, and a table whose index is the
+        With `rebuild`, partitions are dropped first: until the build has ended, readers do without, and a table whose index is the
         record index takes no rows. After a crash, the same call goes on.
 
         Args:
@@ -56,7 +56,7 @@ class IndexApi:
             engine=wanted.engine,
             progress=progress,
             dry_run=wanted.dry_run,
-            again=wanted.again,
+            again=wanted.rebuild,
         )
 
     def drop(self, partitions: Sequence[str] | None = None, *, dry_run: bool = False) -> DropResult:

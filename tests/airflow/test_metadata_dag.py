@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import warnings
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from airflow.sdk.exceptions import ParamValidationError
 
+from hudi_ops.config.doors import add_arguments, request_of
+from hudi_ops.config.requests import IndexRequest
 from tests.airflow.test_dag_runs import airflow, last_result
 
 TRIPS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "ts": [1, 1, 1], "fare": [1.0, 2.0, 3.0]})
@@ -39,7 +43,7 @@ def test_the_form_offers_every_table_and_every_partition(tables_file: Path, load
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"partitions": ["record_index"], "again": True}, {"partitions": None, "engine": "local"}]
+    "given", [{}, {"partitions": ["record_index"], "rebuild": True}, {"partitions": None, "engine": "local"}]
 )
 def test_the_form_takes_good_values(tables_file: Path, load_dag, given: dict) -> None:
     params = load_dag("metadata").dag.params
@@ -52,6 +56,19 @@ def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, val
     params = load_dag("metadata").dag.params
     with pytest.raises(ParamValidationError, match=name):
         params[name] = value
+
+
+@pytest.mark.parametrize("params", [{"again": True}, {"again": True, "rebuild": True}, {"rebuild": True}])
+def test_a_run_that_is_triggered_with_the_old_name_rebuilds(tables_file: Path, load_dag, params: dict) -> None:
+    dag = load_dag("metadata").dag
+    task = dag.get_task("build")
+    arguments = task.render_template(task.application_args, {"params": {**dag.params.dump(), **params}})
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, IndexRequest)
+    known, _ = parser.parse_known_args(arguments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        assert request_of(IndexRequest, known).rebuild
 
 
 def test_a_dag_run_builds_what_was_asked_for_once(tables_file: Path, airflow_home: Path) -> None:

@@ -34,12 +34,14 @@ def test_arguments_of_an_application_make_a_request() -> None:
     assert (made.threshold, made.partitions, made.max_bytes) == (0.0, ("city=x", "city=y*"), 9)
     made = parsed(IngestRequest, "--evolve", "--retake=a.csv\nb, c.csv", "--retake=d.csv", "--min-age-s=1.5")
     assert (made.evolve, made.retake, made.min_age_s) == (True, ("a.csv", "b, c.csv", "d.csv"), 1.5)
-    assert parsed(IndexRequest, "--partitions=files,record_index", "--again=false").partitions == (
+    assert parsed(IndexRequest, "--partitions=files,record_index", "--rebuild=false").partitions == (
         "files",
         "record_index",
     )
     with pytest.warns(FutureWarning, match="least"):
         assert parsed(CompactionRequest, "--least=5").threshold == 5
+    with pytest.warns(FutureWarning, match="again"):
+        assert parsed(IndexRequest, "--again").rebuild
     with pytest.raises(InvalidRequest, match="max_files cannot be 'many'"):
         parsed(IngestRequest, "--max-files=many")
 

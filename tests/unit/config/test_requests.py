@@ -34,7 +34,7 @@ from hudi_ops.services.write.operations import INGESTING
         (IngestRequest, {"operation": "merge"}, "unknown operation 'merge'"),
         (IngestRequest, {"operation": "truncate"}, "call `hudi-ops truncate`"),
         (IngestRequest, {"evolve": "perhaps"}, "evolve cannot be 'perhaps'"),
-        (IndexRequest, {"agian": True}, "did you mean 'again'"),
+        (IndexRequest, {"rebuidl": True}, "did you mean 'rebuild'"),
     ],
 )
 def test_a_wrong_value_is_named(model: Any, given: dict[str, Any], says: str) -> None:
@@ -56,6 +56,8 @@ def test_an_old_name_is_taken_with_one_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert CompactionRequest(threshold=3, least=None) == CompactionRequest(threshold=3.0)
+    with pytest.warns(FutureWarning, match="again is now called rebuild"):
+        assert IndexRequest(again=True).rebuild
 
 
 def test_an_old_and_a_new_name_must_agree() -> None:

@@ -79,8 +79,8 @@ def test_misspelt_keywords_name_the_nearest(table: Table, tmp_path: Path) -> Non
         table.plan_compaction(max_byte=10)
     with pytest.raises(InvalidRequest, match="did you mean 'min_age_s'"):
         table.ingest_folder(str(tmp_path), min_age=5)
-    with pytest.raises(InvalidRequest, match="did you mean 'again'"):
-        table.build_metadata(agian=True)
+    with pytest.raises(InvalidRequest, match="did you mean 'rebuild'"):
+        table.build_metadata(rebuidl=True)
     with pytest.raises(InvalidRequest, match="did you mean 'since'"):
         table.spark_frame(sinse="earliest")
 
