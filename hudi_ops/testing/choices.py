@@ -1,4 +1,4 @@
-"""Every choice of a simulation: who moves, what goes wrong; the drivers that make them, and the schedule that repeats them.
+"""Choices of a simulation, the drivers that make them, and the schedules that repeat them.
 
 Option 0 always means "as before": the actor that moved moves on, and nothing goes wrong. A schedule names the other choices only,
 each with the number of its step: `17>b` lets b move there, `31!F2` disturbs that step with fault F2.
@@ -38,7 +38,7 @@ class FaultMenu:
     jump_ms: int = 3_600_000
 
     def offers(self, actor: str, operation: PendingCall, *, holds_lock: bool) -> list[Trouble]:
-        """What may go wrong with one operation, in a fixed order."""
+        """Return what may go wrong with one operation, in a fixed order."""
         if self.actors is not None and actor not in self.actors:
             return []
         on_storage = operation.name not in {"acquire", "release", "sleep"}
@@ -62,7 +62,9 @@ ALL_FAULTS: frozenset[Trouble] = frozenset((*Fault, *Event))
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to go on: an actor's name or a fault's code, and what it costs: 1 for a preemption or a fault.
+    """One way to go on: an actor's name or a fault's code, and its cost.
+
+    The cost is 1 for a preemption or a fault.
 
     `is_vain`: it leads back to an actor that was interrupted, and cannot have noticed it yet. `moves_time`: it wakes a sleeper
     early, while others could still move.
@@ -104,7 +106,7 @@ Choose: TypeAlias = Callable[[Choice], int]
 
 
 def first(choice: Choice) -> int:
-    """The undisturbed run: each actor moves for as long as it can."""
+    """Choose the undisturbed run: each actor moves for as long as it can."""
     return 0
 
 
@@ -121,7 +123,7 @@ class Decision:
 
 
 def parse_schedule(text: str) -> tuple[Decision, ...]:
-    """The decisions of a printed schedule.
+    """Parse the decisions of a printed schedule.
 
     Raises:
         InvalidRequest: it is no schedule.
@@ -151,7 +153,7 @@ class Scheduled:
         self._left: dict[tuple[int, bool], str] = {(one.step, one.is_move): one.label for one in decisions}
 
     def __call__(self, choice: Choice) -> int:
-        """The option that the schedule names for this step.
+        """Return the option that the schedule names for this step.
 
         Raises:
             InvalidRequest: there is no such option here.
@@ -190,7 +192,10 @@ class Scheduled:
 
 @dataclass
 class RandomWalk:
-    """Choices from a seed; how often it disturbs is itself drawn from the seed, since different bugs need different rates."""
+    """Choices drawn from a seed.
+
+    The rate of disturbances is drawn from the seed too, since different bugs need different rates.
+    """
 
     seed: int
     _random: random.Random = field(init=False, repr=False)
@@ -204,7 +209,7 @@ class RandomWalk:
         }
 
     def __call__(self, choice: Choice) -> int:
-        """The next option."""
+        """Return the next option."""
         if choice.options[1].cost and self._random.random() >= self._rates[choice.is_move]:
             return 0
         return self._random.randrange(len(choice.options))
@@ -221,5 +226,5 @@ class Drawn:
         self._draw_below = draw_below
 
     def __call__(self, choice: Choice) -> int:
-        """The next option."""
+        """Return the next option."""
         return self._draw_below(len(choice.options))

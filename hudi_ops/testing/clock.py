@@ -1,4 +1,4 @@
-"""A clock that moves only when told, so that tests wait for nothing and equal runs see equal times."""
+"""Clock that tests move by hand, so that they wait for nothing and repeat exactly."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ManualClock:
             self._move(elapsed_ms)
 
     def jump_ms(self, by_ms: int) -> None:
-        """Set the wall clock forward or back, as an administrator or NTP does; monotonic time does not notice."""
+        """Set the wall clock forward or back, as NTP does; monotonic time stays."""
         with self._lock:
             self._wall_ms += by_ms
 

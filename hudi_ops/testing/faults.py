@@ -1,4 +1,4 @@
-"""A storage that fails on purpose, at one operation or several: the seam for crash and error sweeps.
+"""Storage with planned failures, for crash and error sweeps.
 
 A sweep runs a protocol once for every operation and fault:
 
@@ -40,7 +40,7 @@ class Fault(Enum):
     EXISTS_BY_ITSELF = "F7"
 
     def applies_to(self, operation: str) -> bool:
-        """Whether an operation can go wrong in this way; a plan that says otherwise changes nothing there."""
+        """Return whether the fault can happen to an operation; a plan has no effect elsewhere."""
         if self in {Fault.EXISTS_THOUGH_ABSENT, Fault.EXISTS_BY_ITSELF}:
             return operation == "put_if_absent"
         if self in {Fault.ERROR_AFTER, Fault.LANDS_LATER}:
@@ -49,7 +49,7 @@ class Fault(Enum):
 
 
 class Crash(BaseException):
-    """The process died at this storage call. Not an `Exception`: nothing but the test may catch it."""
+    """Process death at this storage call. Not an `Exception`, so that only tests catch it."""
 
 
 class Faults(Protocol):
@@ -72,18 +72,18 @@ class FaultPlan:
         return cls({number: fault})
 
     def fault_at(self, number: int, point: str) -> Fault | None:
-        """The fault planned for this number."""
+        """Return the fault planned for this number."""
         return self.faults.get(number)
 
 
 class FaultyStorage:
-    """Wraps a storage; counts its calls and disturbs those that the plan names. Safe between threads.
+    """Storage that counts its calls and disturbs those that a plan names. Thread-safe.
 
     After a crash every call raises `Crash`: a dead process does no more I/O. What other threads had already handed to
     the inner storage may still land, as with a real one.
 
     Args:
-        inner: the storage that holds the state; look at it for what a crash has left.
+        inner: the storage with the state; tests inspect it after a crash.
         plan: which operations go wrong.
         only_mutations: count (and so disturb) only put, put_if_absent and delete.
         lag_operations: after how many further operations a put of `Fault.LANDS_LATER` lands; without it, at `land()`.
@@ -114,7 +114,7 @@ class FaultyStorage:
 
     @property
     def history(self) -> Sequence[str]:
-        """Points of the counted operations, `operation:path`, in order; operation n is `history[n - 1]`."""
+        """Return the counted operations as `operation:path`; operation n is `history[n - 1]`."""
         with self._lock:
             return tuple(self._history)
 
@@ -204,7 +204,7 @@ class FaultyStorage:
         fault = self._plan.fault_at(number, point)
         if fault is None or not fault.applies_to(operation):
             result = effect()
-            self._refuse_the_dead()  # another thread crashed the process: nobody is left to hear the answer
+            self._refuse_the_dead()  # another thread crashed the process: nothing receives the answer
             return result
         with self._lock:
             self._fired.append(f"{fault.value} {number} {point}")
@@ -244,4 +244,4 @@ def _carry_out(effect: Callable[[], object]) -> None:
     try:
         effect()
     except HudiOpsError:
-        return  # refused by the store, and nobody is left to be told
+        return  # refused by the store, and nothing receives the answer

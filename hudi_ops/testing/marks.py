@@ -1,4 +1,6 @@
-"""Marks: which branches of the protocol a suite of simulations reached, so that a suite that tests nothing cannot look green.
+"""Marks: the branches of the protocol that a suite of simulations reached.
+
+A suite that tests nothing fails for lack of marks.
 
 Product code carries no marks of its own. What it logs is one already: `hudi_ops.concurrency.transaction: slot %s was taken by
 another writer`. Guards are functions of modules: `watched` counts their calls and what they raised.
@@ -19,7 +21,7 @@ _PRODUCT = "hudi_ops"
 
 @contextmanager
 def logged_marks() -> Iterator[Counter[str]]:
-    """Count what the product logs at INFO and above, as `logger: text before its values are filled in`.
+    """Count what the product logs at INFO and above, as `logger: text without values`.
 
     Meanwhile nothing of it goes elsewhere: thousands of simulated crashes would fill any log.
     """
@@ -40,7 +42,7 @@ def logged_marks() -> Iterator[Counter[str]]:
 
 @contextmanager
 def watched(*functions: Callable[..., Any]) -> Iterator[Counter[str]]:
-    """Count calls of functions as `module.name`, and the errors that they raised as `module.name!Conflict`.
+    """Count calls of functions as `module.name`, and errors as `module.name!Conflict`.
 
     Every module of the product that holds one of them under its name gets the counting one until the context ends.
 

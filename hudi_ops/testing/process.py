@@ -26,7 +26,7 @@ class Scheduler(Protocol):
         ...
 
     def clock_was_read(self, actor: str) -> None:
-        """The actor looked at its clock since its last operation."""
+        """Return whether the actor read its clock since its last operation."""
         ...
 
 
@@ -97,7 +97,7 @@ class Process:
         return self.wake_ms is None or now_ms >= self.wake_ms
 
     def state(self) -> tuple[object, ...]:
-        """What its future depends on, beside the world."""
+        """Return what its future depends on, beside the world."""
         if self.outcome is not None:
             return (str(self.outcome),)
         beats = tuple(beat.due_ms for beat in self.beats)

@@ -1,4 +1,4 @@
-"""The scheduler of a simulation: asks who moves and what goes wrong, lets time pass when nobody can move, keeps the record."""
+"""Scheduler of a simulation: chooses the next actor and fault, advances time, keeps records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hudi_ops.testing.world import LateEffect, World, fold
 
 _CRASHES = frozenset({Fault.CRASH_BEFORE, Fault.CRASH_AFTER})
 _TIME = "@time"
-"""The move in which nobody moves and time passes until somebody can."""
+"""Move without an actor: time passes until an actor can move."""
 
 
 class Vain(Exception):
@@ -24,7 +24,7 @@ class Vain(Exception):
 
 
 class Simulation:
-    """Actors upon one memory storage, one lock and one clock; each call of theirs on these is a step.
+    """Actors over one memory storage, one lock and one clock; each call on these is a step.
 
     An actor runs real services in a greenlet: it may start no thread and wait for nothing but its context. A simulation runs once.
 
@@ -151,13 +151,13 @@ class Simulation:
         return step
 
     def clock_was_read(self, actor: str) -> None:
-        """The actor looked at its clock since its last operation."""
+        """Return whether the actor read its clock since its last operation."""
         process = self._processes[actor]
         if process.step is not None:
             self.clock_readers.add((actor, process.step.operation))
 
     def _step(self, watch: Callable[[Simulation], None] | None) -> bool:
-        """Make one step; False when nobody will ever move again.
+        """Make one step; return False when no actor will ever move again.
 
         Raises:
             Vain: an actor moves on after an interruption that it cannot have noticed.
@@ -223,7 +223,7 @@ class Simulation:
         return held is not None and held.actor == process.name
 
     def _is_vain(self, process: Process) -> bool:
-        """Whether it was interrupted in vain, and nothing can go wrong with it now that could not have gone wrong before."""
+        """Return whether it was interrupted in vain and no new fault is possible for it."""
         if not process.is_vain or process.pending is None:
             return False
         if self.faults_left <= 0:
@@ -279,14 +279,14 @@ class Simulation:
         try:
             effect.effect()
         except HudiOpsError as error:
-            step.seen = type(error).__name__  # refused by the store, and nobody is left to be told
+            step.seen = type(error).__name__  # refused by the store, and nothing receives the answer
 
     def _overdue(self, process: Process) -> list[Beat]:
-        """Beats that a process missed while it stood still: its thread may wake up before the actor does."""
+        """Return beats that a process missed in a pause: its thread may wake before the actor."""
         return [beat for beat in process.beats if beat.due_ms <= self.world.clock.wall_ms]
 
     def _happen(self, process: Process, operation: PendingCall, event: Event) -> None:
-        """An event before an operation, which is then still to be made."""
+        """Apply an event before an operation; the operation itself is still to be made."""
         if event not in {Event.LOCK_LOST, Event.LOCK_LOST_NOTICED}:
             self.record(process.name, PendingCall("before", str(operation)), event)
         if event in {Event.LOCK_LOST, Event.LOCK_LOST_NOTICED}:
@@ -305,7 +305,7 @@ class Simulation:
             self._advance(self.world.clock.wall_ms + self._faults.pause_ms)
 
     def _advance(self, to_ms: int) -> None:
-        """Let time pass; whoever does not stand still beats on the way."""
+        """Let time pass; actors that are not paused renew their leases meanwhile."""
         clock = self.world.clock
         for process in self._processes.values():
             process.is_vain = False  # time is noticed by everybody

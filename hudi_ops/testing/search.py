@@ -1,12 +1,12 @@
-"""The systematic search: every schedule within its bounds, without those that can show nothing new.
+"""Systematic search of all schedules within bounds, without those that show nothing new.
 
 Schedules are tried in order of their decisions: first none, then one, and so on, so that a failure is found by a short one. Each
 run makes the decisions of its schedule and from there on takes the first option; what else it could have chosen becomes new ones.
 Two reductions, both of which keep every end state within the bounds:
 
-- A choice is left out where it commutes with the operation it precedes. Interrupting an actor before an operation that nobody else
-  can notice, nor anybody's operation it, ends like interrupting it one operation later. What an actor does is learned from the
-  runs; a choice that was left out is taken up again when somebody does something that it conflicts with.
+- A choice is left out where it commutes with the operation it precedes. Interrupting an actor before an operation that no other actor
+  can notice, and that notices no other actor's operation, ends like interrupting it one operation later. What an actor does is learned from the
+  runs; a choice that was left out is taken up again when an actor does something that it conflicts with.
 - A run that comes to a state that was reached before, with as many preemptions and faults left, ends there. A state is all of
   storage, lock and time, and everything that each living actor saw.
 """
@@ -157,7 +157,7 @@ class Search:
         )
 
     def _shows_time(self, actor: str, operation: PendingCall) -> bool:
-        """Whether it can be told if time passed before or after: by a file's change time, or by a look at the clock."""
+        """Return whether an observer can tell if time passed: by a change time or a clock."""
         return operation.is_mutation or (actor, operation) in self._clock_readers
 
     def _can_fault_matter(self, one: Alternative, operation: PendingCall) -> bool:
@@ -213,5 +213,5 @@ class _Guide:
         return 0
 
     def refuse_unused(self) -> None:
-        """The scenario must be the same each time."""
+        """Raise if the scenario is not the same each time."""
         self._scheduled.refuse_unused()

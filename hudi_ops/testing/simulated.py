@@ -1,4 +1,4 @@
-"""Components for running a table's services under a test's control: seeded ids, no threads, no waiting."""
+"""Context for services under a test's control: seeded ids, no threads, no waiting."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class SeededIds:
         self._random = random.Random(seed)  # noqa: S311 - repeatable, not secret
 
     def new_id(self) -> str:
-        """The next UUID as text."""
+        """Return the next UUID as text."""
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
 
 class NoBeats:
-    """Leases are not renewed: in a simulation beating is an actor of its own, or time does not pass."""
+    """Heartbeats that renew nothing: a simulation has an actor for them, or time stands still."""
 
     @contextmanager
     def every(self, interval_s: float, beat: Callable[[], None]) -> Iterator[None]:
@@ -35,7 +35,7 @@ class NoBeats:
 
 
 def simulated_context(storage: Storage, clock: Clock, actor: str) -> TableContext:
-    """A context whose every effect goes through `storage` and `clock`, in the calling thread.
+    """Make a context whose effects go through `storage` and `clock`, in the calling thread.
 
     Args:
         storage: usually a `FaultyStorage` around a `MemoryStorage`.

@@ -1,4 +1,4 @@
-"""Runs a scenario under every schedule, under random ones, or under one: the door to the simulator.
+"""Runs of a scenario under every schedule, under random ones, or under a given one.
 
     def scenario() -> Simulation:
         simulation = Simulation(base, START_MS, FaultMenu(frozenset({Fault.CRASH_AFTER})))
@@ -103,7 +103,7 @@ def explore(
         check: raises when a history breaks a promise. It is asked once for each end: equal storage, equal outcomes.
         preemptions: how often, at most, an actor is interrupted that could move on; None: without a bound.
         faults: how many things go wrong at most.
-        limit: stop after so many runs; None: run all.
+        limit: stop after this number of runs; None: run all.
         reduce: leave out schedules that end like others; False only to test this.
 
     Returns:

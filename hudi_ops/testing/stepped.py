@@ -1,4 +1,4 @@
-"""The world as one simulated process sees it: storage, lock, clock and beats that pause before a call takes effect."""
+"""Storage, lock, clock and heartbeats of one simulated process; each call is a step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ENGINE = LocalEngine(threads=1)  # one for all: it measures the machine's memor
 
 
 def stepped_context(process: Process) -> TableContext:
-    """A context whose every effect is a step of this process."""
+    """Return a context in which every effect is a step of this process."""
     return replace(
         simulated_context(process.world.storage, process.world.clock, process.name),
         storage=SteppedStorage(process),
@@ -135,7 +135,7 @@ class SteppedStorage:
             return OutcomeUnknown(story)
         if fault in {Fault.CRASH_BEFORE, Fault.CRASH_AFTER}:
             if fault is Fault.CRASH_AFTER:
-                with suppress(HudiOpsError):  # refused by the store, and nobody is left to be told
+                with suppress(HudiOpsError):  # refused by the store, and nothing receives the answer
                     effect()
             self._process.die()
             return Crash(story)
@@ -158,7 +158,7 @@ def _told_folder(folder: Folder) -> tuple[str, bytes]:
 
 
 class SteppedClock:
-    """The world's time as one process sees it: with its skew, and asleep until the scheduler wakes it."""
+    """Time of one process: the world's time with a skew; sleeps until the scheduler wakes it."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -180,7 +180,7 @@ class SteppedClock:
         return elapsed_s
 
     def sleep_s(self, seconds: float) -> None:
-        """A step that is made once the time has come."""
+        """Add a step that is made once the time has come."""
         process = self._process
         process.scheduler.clock_was_read(process.name)
         wake_ms = process.world.clock.wall_ms + round(seconds * 1000)

@@ -1,4 +1,4 @@
-"""What happened in a simulation: operations, when two of them conflict, steps, and the story that is told of them."""
+"""Operations, their conflicts, the steps of a simulation, and the report of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMELY = frozenset({"sleep", "time", "before"})
 
 
 class Event(Enum):
-    """What may happen to an actor before one of its operations, beside the faults of that operation itself."""
+    """Event before an operation of an actor, beside the faults of the operation itself."""
 
     LOCK_LOST = "L1"
     """The lock is free for others; its holder goes on and `still_mine` still says True."""
@@ -44,7 +44,7 @@ Trouble: TypeAlias = Fault | Event
 
 
 def trouble_of(code: str) -> Trouble | None:
-    """The fault or event that a schedule names, such as `F2`."""
+    """Return the fault or event that a schedule names, such as `F2`."""
     known: dict[str, Trouble] = {kind.value: kind for kind in (*Fault, *Event)}
     return known.get(code)
 
@@ -118,7 +118,7 @@ def folders_of(path: str) -> list[str]:
 
 @dataclass(slots=True)
 class Step:
-    """One step: who, what, what went wrong, and what the actor saw. Numbers are those of schedules."""
+    """One step: actor, operation, disturbance, and result. Numbers are those of schedules."""
 
     number: int
     actor: str
@@ -135,7 +135,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an actor ended: with a result, with an error, dead of a fault, or not at all because it never came to run."""
+    """End of an actor: a result, an error, a death by a fault, or never started."""
 
     result: Any = None
     error: Exception | None = None
@@ -180,7 +180,7 @@ class RunRecord:
     end: str
 
     def result(self, actor: str) -> Any:
-        """What an actor returned; its error is raised."""
+        """Return the actor's result, or raise its error."""
         outcome = self.outcomes[actor]
         if outcome.error is not None:
             raise outcome.error
@@ -213,7 +213,7 @@ class RunRecord:
         ))  # fmt: skip
 
     def stories(self) -> Iterable[str]:
-        """The story of each actor by itself."""
+        """Return the report of each actor by itself."""
         for name in dict.fromkeys([*self.outcomes, *(step.actor for step in self.steps)]):
             own = [str(step) for step in self.steps if step.actor == name]
             yield "\n".join((f"--- {name}: {self.outcomes.get(name, 'a step of its own')}", *own))

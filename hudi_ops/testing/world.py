@@ -1,4 +1,4 @@
-"""The world that simulated actors share: its storage, its one table lock, its time; and a digest of all of it."""
+"""World that simulated actors share: storage, table lock, time, and a digest of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hudi_ops.storage.memory import MemoryStorage
 
 
 def fold(seen: bytes, *more: str | bytes) -> bytes:
-    """A digest that goes on from another one."""
+    """Extend a digest by a value."""
     digest = blake2b(seen, digest_size=16)
     for one in more:
         digest.update(one.encode() if isinstance(one, str) else one)
@@ -86,7 +86,7 @@ class SharedLock:
             self.held = None
 
     def state(self) -> tuple[object, ...]:
-        """What its future depends on."""
+        """Return what its future depends on."""
         return (None if self.held is None else (self.held.actor, self.held.token), *self.waiting, self.acquisitions)
 
 

@@ -27,7 +27,6 @@ UNWRITTEN = {
     "hudi_ops/commit": 211,
     "hudi_ops/concurrency": 185,
     "hudi_ops/services": 290,
-    "hudi_ops/testing": 63,
     "hudi_ops/verify": 81,
 }
 
