@@ -4,8 +4,8 @@ Schedules are tried in order of their decisions: first none, then one, and so on
 run makes the decisions of its schedule and from there on takes the first option; what else it could have chosen becomes new ones.
 Two reductions, both of which keep every end state within the bounds:
 
-- A choice is left out where it commutes with the operation it precedes: interrupting an actor before an operation that is independent
-  of all other actors ends like interrupting it one operation later. The actors' operations are learned from the runs; a choice that
+- A choice is left out where it commutes with the operation it precedes: interrupting an actor before an operation that is
+  independent of all other actors ends like interrupting it one operation later. Operations are learned from the runs; a choice that
   was left out is taken up again when an actor makes an operation that conflicts with it.
 - A run that comes to a state that was reached before, with as many preemptions and faults left, ends there. A state is all of
   storage, lock and time, and everything that each living actor saw.
