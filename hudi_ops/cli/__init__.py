@@ -1,4 +1,4 @@
-"""Run `hudi-ops`: one module per command, below it the options and the output that commands share.
+"""Commands of `hudi-ops`, a module each, and the options and output that they share.
 
 Nothing imports it. Read first: main.py.
 """

@@ -1,4 +1,4 @@
-"""What the commands share: the TABLE argument and how a table is opened from it, lists of columns, durations."""
+"""The TABLE argument, how a table is opened from it, and parsers of columns and durations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SECONDS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0
 
 
 def declared_names(incomplete: str) -> list[str]:
-    """Names in `tables.yaml` that begin so; none when there is no such file, or when it is broken."""
+    """Return the names in `tables.yaml` that begin so; none if the file is absent or broken."""
     from hudi_ops.config.tables_file import load_tables
 
     try:
@@ -55,7 +55,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def locate(table: str) -> TableLocation:
-    """What a TABLE argument means.
+    """Return the location of the table that a TABLE argument names.
 
     Raises:
         InvalidRequest: neither a declared name nor a path; says which name was probably meant.
@@ -66,7 +66,9 @@ def locate(table: str) -> TableLocation:
 
 
 def locate_new(table: str) -> TableLocation:
-    """What a TABLE argument means where the table may not exist yet: without a `tables.yaml`, a bare name is a folder.
+    """Return the location of a table that may not exist yet.
+
+    Without a `tables.yaml`, a bare name is a folder.
 
     Raises:
         InvalidRequest: there is a `tables.yaml`, and it does not declare the name.
@@ -78,7 +80,7 @@ def locate_new(table: str) -> TableLocation:
 
 @contextmanager
 def open_table(location: TableLocation, *, accept_future: bool = False, **options: Any) -> Iterator[Table]:
-    """The table at a location, with its lock; let go of at the end.
+    """Open the table at a location with its lock, and release both at the end.
 
     Args:
         location: where it is.
@@ -99,14 +101,17 @@ def open_table(location: TableLocation, *, accept_future: bool = False, **option
 
 
 def storage_of(location: TableLocation) -> Storage:
-    """The bytes of the table at a location, for what needs no lock."""
+    """Open the storage of the table at a location, for what needs no lock."""
     from hudi_ops.storage.open import open_storage
 
     return open_storage(location.path)
 
 
 def as_help(text: str) -> str:
-    """A help text whose paragraphs are one line each, for the terminal to wrap; those marked as examples keep their lines."""
+    """Return a help text with one line a paragraph, which the terminal wraps.
+
+    Paragraphs that are marked as examples keep their lines.
+    """
     paragraphs = text.strip().split("\n\n")
     return "\n\n".join(one if one.startswith("\b") else " ".join(one.splitlines()) for one in paragraphs)
 
@@ -135,7 +140,7 @@ def split_names(text: str | None, option: str) -> tuple[str, ...] | None:
 
 
 def parse_seconds(text: str, option: str) -> float:
-    """A duration as people write it: `500ms`, `5s`, `2m`, `1h`; a bare number is seconds.
+    """Parse a duration: `500ms`, `5s`, `2m`, `1h`; a bare number is seconds.
 
     Args:
         text: the duration.
@@ -153,7 +158,7 @@ def parse_seconds(text: str, option: str) -> float:
 
 
 def parse_bytes(text: str, option: str) -> int:
-    """A number of bytes as people write it: `500MB`, `1.5GB`, `2GiB`; a bare number is bytes.
+    """Parse a number of bytes: `500MB`, `1.5GB`, `2GiB`; a bare number is bytes.
 
     Args:
         text: the size.

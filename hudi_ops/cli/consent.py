@@ -1,4 +1,4 @@
-"""The question before something goes, to those who can answer; where nobody can, an option has to say so."""
+"""Confirmation prompt of destructive commands; without a terminal `--yes` is required."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def ask(
         verb: what the operation does to the amount.
 
     Raises:
-        InvalidRequest: nobody can be asked.
+        InvalidRequest: there is no terminal to ask at.
         Cancelled: the answer is no.
     """
     if yes:
         return
     if not can_ask(as_json=as_json):
         raise InvalidRequest(
-            f"{operation} {verb}s {amount}, and nobody can be asked",
+            f"{operation} {verb}s {amount}, and there is no terminal to ask for consent",
             table=table,
-            expected="--yes, where no person is at a terminal",
+            expected="--yes, or a terminal",
             found="no --yes",
-            next_step="look at it with --dry-run, then pass --yes",
+            next_step="see with --dry-run what would change, then pass --yes",
         )
     show()
     if not typer.confirm(f"{verb.capitalize()} {amount} {'from' if verb == 'remove' else 'of'} {table}?", err=True):

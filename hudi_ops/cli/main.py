@@ -1,4 +1,4 @@
-"""`hudi-ops`: the command line. Here: the program as a whole, its global options, and how each kind of error ends it.
+"""`hudi-ops`: the program, its global options, and the exit code of each kind of error.
 
 Nothing heavy is imported before a command needs it, so that `--help` and completion answer at once.
 """
@@ -30,8 +30,8 @@ app = typer.Typer(
     help="Write, read and check Apache Hudi tables. Each command tells more with --help.",
     epilog="A TABLE is a name that tables.yaml declares, or a folder. tables.yaml is found through the environment "
     "variable HUDI_OPS_TABLES, else in the working folder or above it. Exit codes: 0 done, 2 wrong call, 3 not supported, "
-    "10 lost to another writer, 11 somebody else is at it, 12 cancelled, 13 a service does not answer, "
-    "14 outcome unknown, 20 the table is damaged, 70 a fault of this program.",
+    "10 lost to another writer, 11 another process holds the lock, writes or has a pending plan, 12 cancelled, "
+    "13 a service does not answer, 14 outcome unknown, 20 the table is damaged, 70 a fault of this program.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run() -> NoReturn:
-    """The program: run the process's command line and end the process."""
+    """Run the command line of this process and end the process."""
     sys.exit(main(sys.argv[1:]))
 
 
@@ -155,7 +155,7 @@ def _say_error(error: dict[str, Any], as_json: bool) -> None:
     try:
         write_json(error)
     except typer.Exit:
-        return  # nobody reads any more
+        return  # the reader of the output is gone
 
 
 if __name__ == "__main__":

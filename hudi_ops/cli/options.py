@@ -68,7 +68,7 @@ def with_options(
 
 
 def _annotation(option: str, schema: dict[str, Any], metavar: str | None, *, hidden: bool) -> Any:
-    """The type of an option, and how it is shown; `metavar` stands for a text that is read apart."""
+    """Return the type of an option and its help; `metavar` names a text with its own reader."""
     kind: Any = int | None if "integer" in schema["type"] and metavar is None else str | None
     default = schema.get("default")
     if default is True:

@@ -1,4 +1,4 @@
-"""What the commands print: JSON lines for programs, tables for people, progress for whoever watches a terminal."""
+"""Output of the commands: JSON lines for programs; tables and progress for people."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write(text: str) -> None:
     """Print one text to the standard output, now.
 
     Raises:
-        Exit: whoever read it has gone; there is nobody to tell, so this is quiet.
+        Exit: the reader of the output is gone; this is quiet.
     """
     write_part(text + "\n")
 
@@ -43,7 +43,7 @@ def write_part(text: str) -> None:
     """Print a part of a line to the standard output, now.
 
     Raises:
-        Exit: whoever read it has gone; there is nobody to tell, so this is quiet.
+        Exit: the reader of the output is gone; this is quiet.
     """
     try:
         sys.stdout.write(text)
@@ -65,7 +65,10 @@ def to_json(value: Mapping[str, Any]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value in JSON's own types: dates and decimals as text, bytes as base64, NaN and infinities by name."""
+    """Return a value in JSON's types.
+
+    Dates and decimals become text, bytes base64, NaN and infinities their names.
+    """
     match value:
         case None | bool() | int() | str():
             return value
@@ -83,7 +86,7 @@ def plain(value: Any) -> Any:
 
 
 def plain_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    """Rows as objects of JSON's types, some at a time: a large table is never held as Python objects."""
+    """Yield rows as JSON objects, in batches, so that a large table is never held in memory."""
     for batch in batches:
         names = batch.schema.names
         for start in range(0, batch.num_rows, _ROWS_AT_A_TIME):
@@ -98,7 +101,7 @@ def write_lines(rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def write_json_with_rows(head: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print one JSON object on one line, with `rows` as its last value; the rows are printed as they come.
+    """Print one JSON object on one line, with `rows` as its last value, printed row by row.
 
     An error while they come ends the line, so that what is printed of the error stands on a line of its own.
     """
@@ -190,7 +193,7 @@ def write_facts(facts: Mapping[str, Any]) -> None:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show that something long goes on, where somebody watches; nothing at all where the error output is no terminal."""
+    """Show a spinner while something long runs, if the error output is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -201,7 +204,7 @@ def working(what: str) -> Iterator[None]:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun: `1 row`, `1,200 rows`."""
+    """Return a number with its noun: `1 row`, `1,200 rows`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

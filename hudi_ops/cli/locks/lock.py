@@ -1,4 +1,4 @@
-"""`hudi-ops lock`: who holds a table's lock, who waits for it, and whose leases say that they work; changes nothing."""
+"""`hudi-ops lock`: the holder of a table's lock, the queue for it, and the live leases."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def lock(table: TableArgument, as_json: JsonOption = False) -> None:
 
 
 def _line(location: TableLocation) -> tuple[str, list[dict[str, Any]] | None]:
-    """The lock's address, and who stands in line for it, the holder first; None where that cannot be seen."""
+    """Return the lock's address and its queue, the holder first; None if it cannot be seen."""
     from hudi_ops.concurrency.lock.open_lock import IN_PROCESS, lock_of
 
     if location.lock is None or location.lock == IN_PROCESS:
@@ -95,7 +95,7 @@ def _tell_line(name: str, address: str, line: list[dict[str, Any]] | None) -> No
         write("Where several processes write, declare `lock: zookeeper://…` in tables.yaml.")
         return
     if not line:
-        write(f"{name}: nobody holds {address}")
+        write(f"{name}: {address} is free")
         return
     write(f"{name}: {address} is held, {counted(len(line) - 1, 'other')} in line")
     columns = ("owner", "host", "run", "purpose", "since")

@@ -1,4 +1,4 @@
-"""`hudi-ops changes`: what changed in a table since a checkpoint, for jobs that go on where they stopped."""
+"""`hudi-ops changes`: rows that changed since a checkpoint, for jobs that resume."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def changes(
     where: Annotated[
         str | None, typer.Option(metavar="SQL", help="A condition, for example: origin = 'JFK' AND month IN (1, 2)")
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="At most so many rows; then there is no checkpoint.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Return at most this many rows; then there is no checkpoint.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE.parquet", help="Write the rows to this file instead of printing them.")
     ] = None,

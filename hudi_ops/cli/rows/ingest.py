@@ -81,7 +81,7 @@ def _declared_source(location: TableLocation) -> str:
 
 
 def _preview(table: Table, folder: str, request: IngestRequest) -> Offer:
-    """What an ingest would take now, refused for the reasons for which it would be."""
+    """Return what an ingest would take now; refuse what it would refuse."""
     from hudi_ops.services.base.engine import choose_engine
 
     if request.engine != "spark":  # asking for Spark starts it

@@ -1,4 +1,4 @@
-"""`hudi-ops delete-partition` and `hudi-ops truncate`: rows removed by where they lie, after a question to those who can answer."""
+"""`hudi-ops delete-partition` and `hudi-ops truncate`: remove all rows of partitions."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _ROW_GROUP_BYTES = 64 << 20
 
 
 def check_output(output: Path, location: TableLocation) -> None:
-    """Refuse a place for rows where nothing can lie, or where readers of the table would take it for rows.
+    """Refuse an output file that cannot be written, or that readers would take for table data.
 
     Raises:
         InvalidRequest: it is one.
@@ -46,7 +46,7 @@ def check_output(output: Path, location: TableLocation) -> None:
 
 
 def write_parquet(scan: Scan, output: Path) -> int:
-    """Write the rows batch by batch; the file gets its name when it is whole. Returns how many rows there were."""
+    """Write the rows and return their number; the file gets its name when it is whole."""
     import pyarrow.parquet as pq
 
     aside = output.with_name(f".{output.name}.{uuid4().hex[:8]}")
@@ -76,7 +76,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.Table:
 
 
 def read_checkpoint(file: Path) -> str | None:
-    """The checkpoint in a file; None when there is no such file yet.
+    """Return the checkpoint in a file; None if the file does not exist.
 
     Raises:
         InvalidRequest: it cannot be read, or has no folder to be written to.
@@ -97,7 +97,7 @@ def read_checkpoint(file: Path) -> str | None:
 
 
 def write_checkpoint(file: Path, checkpoint: str, rows: Path | None = None) -> None:
-    """Replace the checkpoint in a file; whoever reads it meanwhile sees the old one or the new one.
+    """Replace the checkpoint in a file; readers see the old one or the new one.
 
     Args:
         file: where it is kept.

@@ -1,4 +1,4 @@
-"""`hudi-ops compact`: log files merged into new base files, planned and executed in one call or in two."""
+"""`hudi-ops compact`: merge log files into base files; plan and execute in one call or two."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Mode(enum.StrEnum):
 
 
 def _amount(values: dict[str, Any], text: str, option: str) -> float:
-    """A threshold in the strategy's unit.
+    """Parse a threshold in the strategy's unit.
 
     Raises:
         InvalidRequest: it is none.

@@ -1,4 +1,4 @@
-"""`hudi-ops recover` and `hudi-ops rollback`: what dead writers left, cleared without a write of one's own."""
+"""`hudi-ops recover` and `hudi-ops rollback`: clean up after dead writers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hudi_ops.cli.output import counted, working, write, write_json, write_table
 
 RECOVER_HELP = """Finish what was decided, and clear away what dead writers left.
 
-Whoever begins to write does this first, so it is needed only where nobody is about to. Live writers are left alone, and so are
+Each write does this first, so it is needed only where no write is planned. Live writers are left alone, and so are
 pending writes without a heartbeat; each is named, with the reason.
 
 A rollback that Apache Hudi began is its own to finish. Where its writers fail over it, pass --abandoned once they have

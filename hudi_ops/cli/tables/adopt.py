@@ -94,7 +94,7 @@ def adopt(
 
 
 def _agreed_zone(location: TableLocation, *, as_json: bool) -> str | None:
-    """The time zone that a person at the terminal agrees to; None where none is missing, or nobody can be asked."""
+    """Ask for the missing time zone; None if none is missing or there is no terminal."""
     from hudi_ops.services.create.zone_evidence import missing_zone
 
     with open_table(location) as opened:

@@ -79,7 +79,7 @@ def create(
 
 
 def _definition(location: TableLocation, given: dict[str, Any]) -> TableDefinition:
-    """What options say, else what `tables.yaml` declares."""
+    """Return the value of an option, or else of `tables.yaml`."""
     declared = location.declaration.definition if location.declaration is not None else {"record_key": ()}
     return TableDefinition(**{"name": location.name, **declared, **given})
 

@@ -1,4 +1,4 @@
-"""`hudi-ops read`, `timeline`, `show` and `verify`: the commands that look at a table and change nothing."""
+"""`hudi-ops read`, `timeline`, `show` and `verify`: commands that change nothing."""
 
 from __future__ import annotations
 
@@ -149,11 +149,11 @@ def read(
     where: WhereOption = None,
     as_of: AsOfOption = None,
     query: QueryOption = "snapshot",
-    limit: Annotated[int | None, typer.Option(help="At most so many rows. Default on a terminal: 20.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Return at most this many rows. Default on a terminal: 20.")] = None,
     output: OutputOption = None,
     meta: Annotated[bool, typer.Option("--meta", help="With the meta columns that Hudi adds to each row.")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Print what would be read and what is left out, and no rows.")
+        bool, typer.Option("--explain", help="Print which files would be read and which are pruned, and no rows.")
     ] = False,
     listing: ListingOption = ListingName.AUTO,
     check_listing: CheckListingOption = False,
@@ -210,7 +210,7 @@ def read(
 
 
 def _refuse_beside_check(*given: object) -> None:
-    """Whoever asks for rows, too, would wait for them.
+    """Refuse `--check` beside options about rows, which would wait for it.
 
     Args:
         given: for each of `_ABOUT_ROWS` its value, or whether it was given; None and False where not.
@@ -258,7 +258,7 @@ def _tell_shown(names: list[str], shown: pa.Table, more: int) -> None:
 
 def timeline(
     table: TableArgument,
-    limit: Annotated[int | None, typer.Option(help="Only so many instants, the newest ones.", min=0)] = None,
+    limit: Annotated[int | None, typer.Option(help="Only this many instants, the newest.", min=0)] = None,
     archived: Annotated[bool, typer.Option("--archived", help="Also instants that were archived.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -299,7 +299,7 @@ def verify(
     deep: Annotated[bool, typer.Option("--deep", help="Read the keys of all files, and compare them.")] = False,
     index: Annotated[bool, typer.Option("--index", help="Compare the metadata table with the files.")] = False,
     sample: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="For --index: open about so many files. Default: all.")
+        int | None, typer.Option(metavar="N", min=1, help="For --index: open about this many files. Default: all.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -327,14 +327,17 @@ def verify(
 
 
 def columns_of(table: Table, meta: bool) -> tuple[str, ...]:
-    """The columns of a table, with or without the meta columns."""
+    """Return the columns of a table, with or without the meta columns."""
     from hudi_ops.config.columns import META_COLUMNS
 
     return (*(META_COLUMNS if meta else ()), *table.schema.names)
 
 
 def _write_rows(rows: Sequence[dict[str, Any]]) -> None:
-    """Rows as a table: columns that say nothing are left out, those that matter less come last, where terminals end."""
+    """Print rows as a table.
+
+    Empty columns are left out; less important ones come last, since terminals cut lines off.
+    """
     names = [name for name in rows[0] if any(row[name] not in (None, "", [], {}, (), False) for row in rows)]
     names.sort(key=lambda name: name in _LESS_TELLING)
     write_table(names, [[row[name] for name in names] for row in rows])

@@ -1,4 +1,4 @@
-"""`hudi-ops repair-properties`: the command that ends a contradiction between `hoodie.properties` and the commit log."""
+"""`hudi-ops repair-properties`: make `hoodie.properties` and the commit log agree."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 REPAIR_PROPERTIES_HELP = """Choose between hoodie.properties and the commit log where they differ.
 
 The log keeps the settings that say where a row lies and which of two rows wins: with other values, writers and readers stop.
---from-log puts the values of the log back into the file. --accept-file records those of the file, for somebody who changed them on
-purpose and rewrote the files to match. Nothing else does either. The choice is recorded in the log.
+--from-log puts the values of the log back into the file. --accept-file records those of the file, if they were changed on
+purpose and the files were rewritten to match. Nothing else does either. The choice is recorded in the log.
 
 \b
 hudi-ops repair-properties flights --from-log --dry-run

@@ -26,7 +26,7 @@ TimeFormatOption = Annotated[str | None, typer.Option(metavar="PATTERN", help="J
 
 
 def time_of(**settings: str | None) -> TimePartition | None:
-    """Settings of the time-based key generator, from those options that were given; None without any.
+    """Return the settings of the time-based key generator; None if no option sets any.
 
     Raises:
         InvalidRequest: a value that is not allowed.
