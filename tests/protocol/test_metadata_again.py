@@ -195,7 +195,7 @@ def test_what_another_built_meanwhile_is_left_alone(base, monkeypatch: pytest.Mo
         return done
 
     monkeypatch.setattr(metadata_build, "drop_metadata", beside)
-    with pytest.raises(Conflict, match="somebody else has built record_index"):
+    with pytest.raises(Conflict, match="another process has built record_index"):
         again(storage, clock, "first", ["record_index"])
     assert faults_of(storage, clock) == []
 

@@ -1,6 +1,6 @@
 """Building partitions of the metadata table on a table that is written meanwhile.
 
-Everything is written where nobody reads it, at an instant of the metadata table that no write will ever have; what completes
+Files are written unseen by readers, at an instant of the metadata table that no write will ever have; what completes
 meanwhile is added in rounds, until a decision of the log finds nothing new and names the partitions. See docs/protocol.md §18.
 """
 
@@ -51,7 +51,9 @@ ROUNDS_MAX = 20
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What a build did, or would do. `partitions` are those that it added; `rounds` counts how often something completed meanwhile.
+    """Result of a build, or of a dry run.
+
+    `partitions` are those that it added; `rounds` counts how often writes completed meanwhile.
 
     `records` are those of the first base files, by partition; sizes in bytes, of the table's files that were read. `again` are
     those that were there, and were dropped to be built anew. Where a record index was built, `doubled_keys` counts the record keys
@@ -107,8 +109,8 @@ def build_metadata(
 ) -> BuildResult:
     """Build partitions of the metadata table, and have readers use them.
 
-    What is built anew is dropped first, by a decision of its own that names it: until the build has ended, readers do without, and
-    so does whoever goes on with the same call after a death.
+    Partitions that are rebuilt are dropped first, by a decision of its own that names them: until the build has ended, readers do
+    without them. The same call continues after a crash.
 
     Args:
         session: the table.
@@ -121,9 +123,9 @@ def build_metadata(
     Raises:
         InvalidRequest: an unknown partition, or one that the table cannot have.
         Unsupported: the table cannot be written.
-        Busy: somebody builds, or a resize of buckets is pending, or the lock was not to be had.
-        Conflict: too much completed meanwhile, or somebody else changed the metadata table.
-        Cancelled: somebody took the build for dead.
+        Busy: another process builds, or a resize of buckets is pending, or the lock was not available.
+        Conflict: too many writes completed meanwhile, or another process changed the metadata table.
+        Cancelled: another process took this build for dead.
     """
     refuse_unknown_engine(engine)
     started_s = session.ctx.clock.monotonic_s()
@@ -216,7 +218,7 @@ def _complete(build: _Build, seen: TableSnapshot, check: Callable[[], None]) -> 
         How many rounds that took.
 
     Raises:
-        Conflict: too many; or somebody else changed the metadata table, or the table's columns.
+        Conflict: too many; or another process changed the metadata table, or the table's columns.
     """
     for rounds in range(ROUNDS_MAX):
         if _decided(build, seen):
@@ -274,7 +276,7 @@ def _decided(build: _Build, seen: TableSnapshot) -> bool:
         own = load_metadata_timeline(session.ctx.storage)
         _refuse_cleared(build, state, own.find(build.instant) is not None)
         if build.completed:
-            # An earlier try lost its slot: what has completed since was told to nobody.
+            # An earlier try lost its slot: its delta lacks what has completed since, and no reader has seen it.
             session.ctx.storage.delete(build.completed)
         known = known_times(state.timeline, state.log) | own.known_times
         completion = session.next_time(known, state)
@@ -299,7 +301,7 @@ def _decided(build: _Build, seen: TableSnapshot) -> bool:
 
 
 def _refuse_unnamed(build: _Build) -> None:
-    """What was decided is not named where something came in between that knows nothing of it (`commit.apply.properties`).
+    """Refuse to name partitions if a decision in between does not know of the build.
 
     Raises:
         Conflict: so it was.
@@ -321,7 +323,7 @@ def _refuse_changed(build: _Build, state: TableState) -> None:
     """Whatever the build stands on must still be there.
 
     Raises:
-        Cancelled: somebody took it for dead.
+        Cancelled: another process took it for dead.
         Conflict: the metadata table got or lost partitions.
         Busy: an index is being built, or a resize of buckets is pending.
     """
@@ -347,7 +349,7 @@ def _refuse_changed(build: _Build, state: TableState) -> None:
 def _refuse_cleared(build: _Build, state: TableState, is_there: bool) -> None:
     if not is_there:
         raise Conflict(
-            "somebody else cleared away what was being built",
+            "another process deleted what was being built",
             table=state.config.name,
             instant=build.instant,
             expected="its instant on the metadata table's timeline",

@@ -26,7 +26,10 @@ Group = tuple[str, str]
 
 @dataclass(frozen=True)
 class TableSnapshot:
-    """A table at one moment: sizes of all files that count, by partition path and name, and the slices that readers see."""
+    """Snapshot of a table: sizes of all files that count, and the slices that readers see.
+
+    Sizes are by partition path and file name.
+    """
 
     state: TableState
     files: Mapping[str, Mapping[str, int]]
@@ -117,7 +120,7 @@ def diff(before: TableSnapshot, after: TableSnapshot) -> TableDiff:
 
 
 def _touched(session: Session, before: TableSnapshot, state: TableState) -> frozenset[str] | None:
-    """Return partitions whose files changed; None when the instants that completed since do not say."""
+    """Return partitions whose files changed; None if the completed instants do not say."""
     now = changing(state.timeline)
     gone = before.completed - now
     if any(one.time >= state.timeline.start for one in gone):

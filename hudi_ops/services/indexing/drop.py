@@ -1,4 +1,6 @@
-"""Dropping a metadata table, or partitions of it: first the properties stop naming them, by a decision of the log, then folders go.
+"""Drop of a metadata table or of partitions: a decision of the log first, then the folders.
+
+The properties stop naming the partitions before their files are deleted.
 
 Readers list storage as soon as the properties name no partition, whether or not the folder is still there; a default writer of
 Apache Hudi builds it again, over a stale folder too (docs/format.md §9.6). So a crash at any point leaves a table that is right.
@@ -40,7 +42,7 @@ _SECONDARY = "secondary_index_"
 
 @dataclass(frozen=True)
 class DropResult:
-    """What a drop took away, or would: partitions that the properties named, and files in their folders; sizes in bytes."""
+    """Result of a drop or dry run: dropped partitions, and their files; sizes in bytes."""
 
     table: str
     dropped: tuple[str, ...]
@@ -56,14 +58,16 @@ class DropResult:
 
 
 def drop_metadata_table(session: Session) -> tuple[str, ...]:
-    """Make a table one without a metadata table. Definitions of indexes stay, as when Apache Hudi drops it.
+    """Remove the metadata table of a table.
+
+    Index definitions stay, as when Apache Hudi drops it.
 
     Returns:
         The partitions that it had; empty when the properties named none. Files that an earlier try left are deleted all the same.
 
     Raises:
         Busy: the lock was not to be had in time, or an index is being built.
-        Conflict: somebody builds it again at this moment.
+        Conflict: it is built again at this moment.
     """
     return drop_metadata(session).dropped
 
@@ -85,7 +89,7 @@ def drop_metadata(
     Raises:
         InvalidRequest: an unknown name, or a partition that others cannot do without.
         Busy: the lock was not to be had in time, or an index is being built.
-        Conflict: somebody builds it again at this moment, or changed the partitions of one that is to be built anew.
+        Conflict: it is built again at this moment, or the partitions of one that is to be rebuilt changed.
     """
     storage = session.ctx.storage
     config = load_config(storage)
@@ -140,7 +144,7 @@ def drop_metadata(
 
 
 def _wanted(config: TableConfig, names: Sequence[str] | None, lying: Sequence[str] | set[str]) -> set[str]:
-    """The partitions to drop; all of those that the properties name where nobody names any.
+    """Return the partitions to drop; without names, all that the properties name.
 
     Raises:
         InvalidRequest: there is none of that name, or others need it.
@@ -179,7 +183,7 @@ def _wanted(config: TableConfig, names: Sequence[str] | None, lying: Sequence[st
 
 
 def _refuse_index(config: TableConfig, index: IndexKind, dropped: set[str]) -> None:
-    """Nobody could tell where a key of such a table is.
+    """Refuse to drop the index that says where a key of the table is.
 
     Raises:
         InvalidRequest: rows go where the record index says.
@@ -195,7 +199,7 @@ def _refuse_index(config: TableConfig, index: IndexKind, dropped: set[str]) -> N
 
 
 def _refuse_changed(before: TableConfig, now: TableConfig) -> None:
-    """What is dropped and built anew was chosen by what there was.
+    """Refuse to drop and rebuild if the partitions changed since they were chosen.
 
     Raises:
         Conflict: partitions came or went.
@@ -215,7 +219,7 @@ def _delete(session: Session, wanted: set[str], *, whole: bool) -> list[FileInfo
 
     Raises:
         Busy: the lock was lost.
-        Conflict: somebody built it again.
+        Conflict: it was built again.
     """
     ctx = session.ctx
     # Under the lock, and after a last look: Apache Hudi builds a metadata table under the same lock.
@@ -233,7 +237,7 @@ def _delete(session: Session, wanted: set[str], *, whole: bool) -> list[FileInfo
         again = _listed(config) if whole else _listed(config) & wanted
         if again:
             raise Conflict(
-                f"somebody built the metadata table again ({', '.join(sorted(again))})",
+                f"the metadata table was built again meanwhile ({', '.join(sorted(again))})",
                 table=config.name,
                 next_step="let Apache Hudi's writers run with hoodie.metadata.enable=false, then run the same call again",
             )
@@ -261,7 +265,7 @@ def _forget(session: Session, dropped: set[str]) -> None:
 
 
 def without_partitions(config: TableConfig, dropped: Collection[str]) -> TableConfig:
-    """The settings as they will be once partitions are dropped."""
+    """Return the settings as they will be once partitions are dropped."""
     return config.model_copy(
         update={
             "metadata_partitions": tuple(name for name in config.metadata_partitions if name not in dropped),

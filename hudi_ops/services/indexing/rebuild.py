@@ -1,4 +1,4 @@
-"""Which partitions of a metadata table are built anew though they are there, and which of them have to be dropped for it."""
+"""Choice of the partitions of a metadata table that are rebuilt or dropped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hudi_ops.timeline.state import TableState
 def built_anew(
     session: Session, state: TableState, names: Sequence[str] | None
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """What a call builds anew.
+    """Return the partitions that a call rebuilds.
 
     That is what it names, or else all there is; what cannot stay without what it names; all of a metadata table that lacks
     completed writes or its timeline, which no partition alone puts right; and what an earlier call dropped and did not build.
@@ -45,7 +45,7 @@ def built_anew(
 
 
 def _is_behind(session: Session, state: TableState) -> bool:
-    """Whether nobody believes the metadata table that the properties name; its timeline is read after the table's."""
+    """Return whether readers ignore the metadata table because it lacks completed writes."""
     if not state.config.metadata_partitions:
         return False
     own = load_metadata_timeline(session.ctx.storage)

@@ -1,6 +1,6 @@
-"""Where partitions of the metadata table are built: what can be built, at which instant, and clearing away what was not finished.
+"""Reservation of a build of the metadata table: its partitions, its instant, its clean-up.
 
-A build has a lease under its instant, so that nobody takes its files for leftovers while it lives. What a dead one left unfinished
+A build has a lease under its instant, so that its files are not taken for leftovers while it lives. What a dead one left unfinished
 is cancelled by a slot before it is cleared away: if its builder wakes up after all, it finds that before it could name anything.
 """
 
@@ -47,7 +47,7 @@ class Place:
 
 
 def wanted_partitions(state: TableState, names: Sequence[str] | None) -> tuple[MetadataPartition, ...]:
-    """The partitions to build: those asked for that readers do not use yet, and `files` where there is none.
+    """Return the requested partitions that readers do not use yet, and `files` if it is missing.
 
     Raises:
         InvalidRequest: an unknown name, or one that the table cannot have.
@@ -72,14 +72,14 @@ def wanted_partitions(state: TableState, names: Sequence[str] | None) -> tuple[M
 
 
 def _default(state: TableState) -> list[MetadataPartition]:
-    """What Apache Hudi's tables have by default, and the record index of a table whose index it is."""
+    """Return Apache Hudi's default partitions, and the record index if it is the table's index."""
     is_index = state.log.properties.facts.index == "record_index"
     found = [one for one in _DEFAULT if is_partitioned(state.config) or one is not MetadataPartition.PARTITION_STATS]
     return [*found, *([MetadataPartition.RECORD_INDEX] if is_index else [])]
 
 
 def partition_named(name: str, table: str) -> MetadataPartition:
-    """The partition of that name.
+    """Return the partition of that name.
 
     Raises:
         InvalidRequest: there is none that is built here.
@@ -97,7 +97,7 @@ def partition_named(name: str, table: str) -> MetadataPartition:
 
 
 def refuse_unbuildable(session: Session, state: TableState) -> None:
-    """What must not be under way while a metadata table is built.
+    """Refuse pending actions that must not run beside a build of the metadata table.
 
     Raises:
         Unsupported: the table cannot be written. Raised by `refuse_unwritable`.
@@ -109,7 +109,7 @@ def refuse_unbuildable(session: Session, state: TableState) -> None:
         plan = read_plan(session.ctx.storage, state.timeline, one) if one.kind == "replacecommit" else None
         if isinstance(plan, ReplacePlan) and _RESIZE in plan.strategy:
             raise Busy(
-                "a resize of buckets is pending: its log files carry a time of which nobody knows yet whether it will count",
+                "a resize of buckets is pending: it is not decided yet whether the time of its log files will count",
                 table=state.config.name,
                 instant=one.time,
                 found=plan.strategy,
@@ -118,11 +118,11 @@ def refuse_unbuildable(session: Session, state: TableState) -> None:
 
 
 def take_place(session: Session, wanted: tuple[MetadataPartition, ...]) -> Place:
-    """Take an instant of the metadata table, and clear away what an earlier build left in the partitions' folders.
+    """Reserve an instant of the metadata table, and delete leftovers of earlier builds.
 
     Raises:
-        Busy: somebody else builds; names who. Or the lock was not to be had.
-        Conflict: somebody has built one of them.
+        Busy: another process builds, which is named; or the lock was not available.
+        Conflict: another process has built one of them.
         InvalidRequest: nothing has ever completed.
     """
     ctx = session.ctx
@@ -135,7 +135,7 @@ def take_place(session: Session, wanted: tuple[MetadataPartition, ...]) -> Place
         left = _unfinished(session, state, own)
         if not all(session.was_cancelled(state, instant) for instant in left):
             raise Busy(
-                "somebody else begins to build the metadata table",
+                "another process begins to build the metadata table",
                 table=state.config.name,
                 next_step="run the same call again",
             )
@@ -155,12 +155,12 @@ def _refuse_built(state: TableState, wanted: tuple[MetadataPartition, ...]) -> N
     """Readers use what lies in the folder of a partition that is named.
 
     Raises:
-        Conflict: somebody has built one of those that were to be built.
+        Conflict: another process has built one of those that were to be built.
     """
     built = [one for one in wanted if one in state.config.metadata_partitions]
     if built:
         raise Conflict(
-            f"somebody else has built {', '.join(built)} meanwhile",
+            f"another process has built {', '.join(built)} meanwhile",
             table=state.config.name,
             expected=f"a metadata table without {', '.join(wanted)}",
             found=", ".join(state.config.metadata_partitions),
@@ -190,7 +190,7 @@ def _is_left(session: Session, instant: str) -> bool:
 
 
 def clear_build(session: Session, place: Place) -> None:
-    """Remove what a build has written, as far as readers do not use it; a failure is logged, and left to the next build."""
+    """Delete the files of a build that readers do not use; log a failure for the next build."""
     try:
         with hold_lock(session.ctx, "clear away an unfinished build"):
             state = session.loader.load()
@@ -217,7 +217,7 @@ def _unfinished(session: Session, state: TableState, own: Timeline) -> list[str]
         lease = read_lease(session.ctx.storage, one.time)
         if lease is not None and not lease.is_dead(session.ctx.clock):
             raise Busy(
-                f"{lease.owner or 'somebody'} builds the metadata table",
+                f"{lease.owner or 'another process'} builds the metadata table",
                 table=state.config.name,
                 instant=one.time,
                 found=f"a beat {max(0, session.ctx.clock.now_ms() - lease.beaten_ms) / 1000:.0f} s ago",
@@ -239,7 +239,7 @@ def _is_named(session: Session, state: TableState, path: str) -> bool:
 def _clear(
     session: Session, state: TableState, wanted: Collection[MetadataPartition], instants: Collection[str]
 ) -> None:
-    """Delete the folders of partitions that the properties do not name, and instants of builds; to be called under the lock."""
+    """Delete folders of partitions that are not named, and instants of builds; under the lock."""
     storage = session.ctx.storage
     named = load_config(storage).all_metadata_partitions
     if not named:
@@ -269,7 +269,9 @@ def _clear(
 
 
 def _take_instant(session: Session, state: TableState, own: Timeline) -> str:
-    """An instant that no write has, nor ever will: below the newest completion time, above which all others rise.
+    """Choose an instant that no write has or will have.
+
+    It is below the newest completion time, above which all others rise.
 
     Raises:
         InvalidRequest: nothing has ever completed.

@@ -1,4 +1,4 @@
-"""Reading what the metadata table says of a table's files: facts of files, and keys of slices, each once."""
+"""Tasks that read file statistics and slice keys for the metadata table, each once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a build has come: how many of its tasks are done, each a file or the keys of a slice."""
+    """Progress of a build: finished tasks, each a file or the keys of a slice."""
 
     what: str
     done: int
@@ -94,7 +94,10 @@ class FactReader:
         return self._map("files", statistics_of_file, tasks)
 
     def located(self, slices: Sequence[Slice]) -> list[KeysAt]:
-        """The keys of slices, where they are wanted, by the time of the slices; they are kept, to be compared with later ones."""
+        """Return the keys of slices with their places, by the time of the slices.
+
+        Keys are kept and compared with later ones.
+        """
         if not self._wants_keys:
             return []
         config = self.state.config
@@ -106,7 +109,7 @@ class FactReader:
         return [self._at(one, keys) for one, keys in zip(slices, found, strict=True)]
 
     def moved(self, changed: Sequence[tuple[Slice | None, Slice | None]]) -> tuple[list[KeysAt], pa.Array]:
-        """What changed slices mean for the record index: keys that came, by slice, and keys that are in none of them any more."""
+        """Return keys that changed slices gained, by slice, and keys that no slice has any more."""
         if not self._wants_keys:
             return [], no_keys()
         groups = [(one.partition_path, one.file_id) for pair in changed if (one := pair[1] or pair[0]) is not None]
@@ -123,7 +126,7 @@ class FactReader:
         return came, joined(gone, pa.string())
 
     def doubled_keys(self) -> int | None:
-        """How many record keys lie in more than one of the slices, as they were read last; None where no keys are wanted."""
+        """Count the record keys in more than one slice, as last read; None if keys are not read."""
         if not self._wants_keys:
             return None
         return count_doubled(list(self._keys.values()))

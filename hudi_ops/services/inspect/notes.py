@@ -1,4 +1,4 @@
-"""One line for people about a plan or a result of a table service: what it works on, and how much of it."""
+"""Notes of one line about the plan or the result of a table service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hudi_ops.timeline.content.plans import (
 
 @singledispatch
 def note_of(said: object) -> str:
-    """What a plan or result is about; empty when there is none."""
+    """Return the subject of a plan or result; empty if there is none."""
     return ""
 
 
@@ -73,7 +73,7 @@ def _restore(said: RestorePlan) -> str:
 @note_of.register
 def _savepoint(said: Savepoint) -> str:
     comment = f": {said.comments}" if said.comments else ""
-    return f"protects {_files(said.files)}, made by {said.made_by or 'nobody named'}{comment}"
+    return f"protects {_files(said.files)}, made by {said.made_by or 'an unnamed user'}{comment}"
 
 
 @note_of.register

@@ -1,4 +1,4 @@
-"""What `hudi-ops timeline` and `hudi-ops show` print, as plain values. Works on every table that can be opened, ours or not."""
+"""Contents of `hudi-ops timeline` and `hudi-ops show` as plain values, for every table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ LAST_INSTANTS = 5
 
 @dataclass(frozen=True, slots=True)
 class TimelineRow:
-    """One instant. Counts are None where its files do not say; `owner` works on a pending one, `slot` is its place in the log."""
+    """One instant.
+
+    Counts are None where its files do not say; `owner` works on a pending one, `slot` is its place in the log.
+    """
 
     time: str
     action: str
@@ -104,12 +107,12 @@ class TableSummary:
 
 
 def describe_timeline(storage: Storage, *, archived: bool = False, limit: int | None = None) -> list[TimelineRow]:
-    """The timeline's instants, oldest first.
+    """Return the timeline's instants, oldest first.
 
     Args:
         storage: the table.
         archived: archived instants too; those of layout 1 cannot be read, which a row without a time says.
-        limit: the newest so many.
+        limit: return only this many, the newest.
 
     Raises:
         InvalidRequest: the path is not a table.
@@ -270,7 +273,7 @@ def _columns(config: TableConfig, timeline: Timeline, commits: CommitReader) -> 
     try:
         schema = row_schema(config, table_schema(config, timeline, commits))
     except (Unsupported, Corrupt):
-        # A table that nobody has written to, or a type we cannot read: everything else is still worth showing.
+        # A table without writes, or a type we cannot read: everything else is still worth showing.
         return ()
     return tuple((field.name, str(field.type)) for field in schema)
 
@@ -303,7 +306,10 @@ def _log_state(storage: Storage, log: Log | None) -> str:
 
 
 def _rows(timeline: Timeline, commits: CommitReader, visible: set[str]) -> int | None:
-    """Rows in the visible base files by their write statistics; None when a file's writer is not on the active timeline."""
+    """Count rows in the visible base files by their write statistics.
+
+    None if the writer of a file is not on the active timeline.
+    """
     counted = dict(_written(timeline, commits))
     if not visible <= counted.keys():
         return None

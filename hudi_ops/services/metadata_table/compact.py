@@ -1,7 +1,7 @@
-"""Compaction of the metadata table: after so many of its deltas, beside ongoing writes, its log files become base files.
+"""Compaction of the metadata table: merges its log files into base files beside writes.
 
-Base files first, which nobody sees; then, under the table's lock and after a last look, one file of the timeline that makes them
-count. Whoever was there first, and whatever came between, the metadata table stays right: see docs/protocol.md §18.
+Base files are written first, unseen by readers; then, under the table's lock and after a last check, one timeline file makes them
+count. Races with other compactions and writes leave the metadata table right: see docs/protocol.md §18.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 KEPT_MS = 10 * 60 * 1000
-"""How long files of the metadata table stay after nobody begins to read them any more."""
+"""How long files of the metadata table stay after their slice was superseded, in ms: no reader starts on them any more."""
 
 _PURPOSE = "compact the metadata table"
 _NOTHING = "nothing to merge: no write lies below the newest one that was not merged already"
@@ -53,9 +53,11 @@ _NOTHING = "nothing to merge: no write lies below the newest one that was not me
 
 @dataclass(frozen=True)
 class MetadataCompaction:
-    """What a compaction of the metadata table did, or would do. `instant` is None when nothing was merged; sizes in bytes.
+    """Result of a compaction of the metadata table, or of a dry run.
 
-    `records` are those of the new base files; `cleaned` counts files that went, of slices that nobody reads any more.
+    `instant` is None when nothing was merged; sizes in bytes.
+
+    `records` are those of the new base files; `cleaned` counts deleted files, of slices that readers no longer use.
     """
 
     table: str
@@ -87,7 +89,9 @@ class _Chosen:
 
 
 def after_write(session: Session) -> None:
-    """Compact the metadata table if enough deltas lie upon it. Never fails the write that has just completed.
+    """Compact the metadata table if it has enough deltas.
+
+    Never fails the write that has just completed.
 
     Args:
         session: the table; its `metadata_compact_after` says how many are enough, and its last write counted them.
@@ -105,7 +109,7 @@ def after_write(session: Session) -> None:
 
 
 def compact_metadata(session: Session, *, dry_run: bool = False) -> MetadataCompaction:
-    """Merge the log files of the metadata table into new base files, and clear away what nobody reads any more.
+    """Merge log files of the metadata table into base files, and delete superseded files.
 
     Args:
         session: the table.
@@ -133,10 +137,10 @@ def compact_metadata(session: Session, *, dry_run: bool = False) -> MetadataComp
 
 
 def _choose(session: Session, state: TableState) -> _Chosen | None:
-    """What there is to merge; None for nothing.
+    """Return what to merge; None if there is nothing.
 
     Raises:
-        Busy: somebody is between the two commits of a write.
+        Busy: a write is between its two commits.
     """
     storage = session.ctx.storage
     own = load_metadata_timeline(storage)
@@ -159,7 +163,7 @@ def _choose(session: Session, state: TableState) -> _Chosen | None:
 
 
 def _refuse_unsettled(own: Timeline, state: TableState) -> None:
-    """What is complete in the metadata table and pending in the table may still be rolled back.
+    """Refuse deltas whose writes are still pending in the table: they may be rolled back.
 
     Raises:
         Busy: there is such an instant, or another program's compaction is under way.
@@ -184,7 +188,7 @@ def _merge(session: Session, chosen: _Chosen) -> list[MergedGroup]:
     """Merge and put all groups. Their bodies are let go.
 
     Raises:
-        Unavailable: a file could not be read: somebody compacted and cleaned, or dropped the metadata table, meanwhile.
+        Unavailable: a file could not be read: the metadata table was compacted and cleaned, or dropped, meanwhile.
     """
     storage, version = session.ctx.storage, chosen.state.config.version
 
@@ -198,7 +202,7 @@ def _merge(session: Session, chosen: _Chosen) -> list[MergedGroup]:
 
 
 def _publish(session: Session, chosen: _Chosen, merged: Sequence[MergedGroup]) -> MetadataCompaction:
-    """Make the new base files count, unless what they were made of is not what lies there any more.
+    """Publish the merged base files, unless their inputs changed.
 
     Raises:
         Busy: the lock was not to be had in time, or was lost.
@@ -210,7 +214,7 @@ def _publish(session: Session, chosen: _Chosen, merged: Sequence[MergedGroup]) -
         own = load_metadata_timeline(ctx.storage)
         if inputs.instant not in compactions(own):
             named = state.config.all_metadata_partitions
-            # Of a partition that was dropped nobody completes anything any more, and its folder is to stay away.
+            # A dropped partition receives no more commits, and its folder is to stay absent.
             ctx.storage.delete_all([one.path for one in merged if one.stat.partition_path not in named])
             if basis_of(ctx.storage, state, own) != chosen.basis:
                 raise Conflict(**_changed(state, "it got or lost partitions"))
@@ -231,17 +235,17 @@ def _publish(session: Session, chosen: _Chosen, merged: Sequence[MergedGroup]) -
 
 
 def _refuse_changed(inputs: CompactionInputs, own: Timeline, state: TableState) -> None:
-    """What was merged must be all that lies below the compaction's time, and still count.
+    """Refuse to publish if the inputs are not all that is below the compaction's time.
 
     What was put stays: another process with the same time may be about to complete it. The next compaction clears it away.
 
     Raises:
-        Busy: somebody is between the two commits of a write.
+        Busy: a write is between its two commits.
         Conflict: it is not.
     """
     _refuse_unsettled(own, state)
     if compactions(own) != inputs.before:
-        raise Conflict(**_changed(state, "somebody else compacted it"))
+        raise Conflict(**_changed(state, "another process compacted it"))
     if taken_below(own, inputs.instant) != inputs.taken:
         raise Conflict(**_changed(state, "a write with an older completion time came, or one was undone"))
     if any(one.time == inputs.instant for timeline in (own, state.timeline) for one in timeline):
@@ -267,7 +271,7 @@ def _put(session: Session, inputs: CompactionInputs, commit: bytes) -> None:
 
 
 def _clean(session: Session, chosen: _Chosen) -> int:
-    """Delete files of slices that were superseded twice, a while ago, and base files that never counted."""
+    """Delete files of slices that were superseded twice, and base files that never counted."""
     before_ms = session.ctx.clock.now_ms() - KEPT_MS
     gone = [
         path

@@ -1,4 +1,4 @@
-"""What a table's metadata table is made of: its partitions, their file groups and files, and what lies upon its last compaction."""
+"""Description of a metadata table: its partitions, their file groups, files and deltas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from hudi_ops.timeline.settings.properties_file import load_config
 
 @dataclass(frozen=True)
 class PartitionFacts:
-    """One partition. `state` is `used`, `being built`, or `left`: files that no reader looks at. Sizes in bytes.
+    """One partition.
+
+    `state` is `used`, `being built`, or `left`: files without readers. Sizes in bytes.
 
     `log_files` and `log_bytes` are those that a reader merges with the newest base files; `bytes` counts all files.
     """
@@ -35,7 +37,10 @@ class PartitionFacts:
 
 @dataclass(frozen=True)
 class MetadataFacts:
-    """A metadata table. `behind` names completed writes that it lacks; then no reader should believe it."""
+    """A metadata table.
+
+    `behind` names completed writes that it lacks; then readers must not use it.
+    """
 
     table: str
     partitions: tuple[PartitionFacts, ...]

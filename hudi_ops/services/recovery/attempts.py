@@ -1,4 +1,4 @@
-"""What people ask for by hand: undo one pending write whose writer is gone, or do what every write does first, and nothing more."""
+"""Roll back one pending write of a dead writer, or recover as every write does first."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _LIST = "copy an instant from `hudi-ops timeline`"
 
 @dataclass(frozen=True)
 class RollbackResult:
-    """A pending write that was rolled back, or would be. `files` are those that it announced; `rollback` is None in a dry run."""
+    """Pending write that was rolled back, or would be.
+
+    `files` are those that it announced; `rollback` is None in a dry run.
+    """
 
     table: str
     instant: str
@@ -51,7 +54,10 @@ class RollbackResult:
 
 @dataclass(frozen=True)
 class Left:
-    """A pending instant that a recovery left alone, and why; `state` is `requested` or `inflight`."""
+    """Pending instant that a recovery left alone, with the reason.
+
+    `state` is `requested` or `inflight`.
+    """
 
     instant: str
     action: str
@@ -77,7 +83,7 @@ def recover_table(session: Session, *, abandoned: bool = False) -> RecoverResult
 
     Args:
         session: the table.
-        abandoned: finish the pending rollbacks of Apache Hudi as well: whoever calls knows that its programs have ended. Pending
+        abandoned: finish the pending rollbacks of Apache Hudi as well: the caller knows that its programs have ended. Pending
             writes without a heartbeat and without a rollback stay: these are named one by one (`rollback_write`).
 
     Raises:
@@ -109,13 +115,13 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
     Args:
         session: the table.
         instant: the write's request time.
-        abandoned: whoever calls knows that its writer is gone, where no heartbeat tells: a single writer of Apache Hudi makes none.
+        abandoned: the caller knows that its writer has ended, where no heartbeat shows it: a single writer of Apache Hudi has none.
         dry_run: say what would be deleted; change nothing.
 
     Raises:
         InvalidRequest: no such instant, a completed one, or one whose writer may be alive and `abandoned` was not said.
         Unsupported: a pending service other than a compaction, or the table cannot be written.
-        Busy: its writer is alive, or somebody else is rolling it back.
+        Busy: its writer is alive, or another process is rolling it back.
         Conflict: it completed meanwhile.
     """
     state = session.loader.load() if dry_run else finish_unfinished(session)
@@ -131,7 +137,7 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
     lease = read_lease(session.ctx.storage, instant)
     cancelled = session.was_cancelled(state, instant)
     is_plan = found.action == "compaction" and State.INFLIGHT not in found.states
-    if not cancelled and not (is_plan and lease is None):  # nobody has begun such a plan
+    if not cancelled and not (is_plan and lease is None):  # such a plan has no executor
         refuse_alive(session, state, lease, instant, abandoned=abandoned)
     owner = _owner(lease)
     if dry_run:
@@ -147,7 +153,7 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
     undone = roll_back(session, found)
     if undone is None:
         raise Busy(
-            "somebody else is rolling it back, or the plan of a pending rollback cannot be read",
+            "another process is rolling it back, or the plan of a pending rollback cannot be read",
             table=state.config.name,
             instant=instant,
             next_step="see `hudi-ops timeline` and `hudi-ops verify`",
@@ -196,7 +202,7 @@ def _finish(
     lease = read_lease(session.ctx.storage, first.target.time)
     if not abandoned:
         raise InvalidRequest(
-            f"Apache Hudi has begun to undo this write (rollback {first.rollback.time}), and may be at it",
+            f"Apache Hudi has begun to undo this write (rollback {first.rollback.time}), and may still be working on it",
             table=name,
             instant=first.target.time,
             expected="a finished rollback, or the word that its program is gone",
@@ -266,7 +272,7 @@ def _absent(session: Session, state: TableState, instant: str) -> RollbackResult
 def _why_left(session: Session, instant: Instant) -> str:
     lease = read_lease(session.ctx.storage, instant.time)
     if lease is not None and not lease.is_dead(session.ctx.clock):
-        return f"{_owner(lease)} is at it"
+        return f"{_owner(lease)} is working on it"
     if instant.action == "compaction":
         begun = "begun and not completed" if lease is not None or State.INFLIGHT in instant.states else "planned"
         return f"a compaction that is {begun}: `hudi-ops compact TABLE --instant {instant.time}` executes it"
@@ -276,7 +282,7 @@ def _why_left(session: Session, instant: Instant) -> str:
         return f"a pending {instant.action}, which its program finishes or rolls back"
     if lease is None:
         return "no heartbeat: its writer may be alive; if it is gone, `hudi-ops rollback TABLE INSTANT --abandoned`"
-    return "somebody else is rolling it back"
+    return "another process is rolling it back"
 
 
 def _owner(lease: Lease | None) -> str:

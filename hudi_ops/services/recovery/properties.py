@@ -1,4 +1,6 @@
-"""Ending a contradiction between `hoodie.properties` and the commit log: a person says which is right, and a slot records it.
+"""Repair of a contradiction between `hoodie.properties` and the commit log.
+
+A user says which of the two is right, and a slot records the choice.
 
 Source: docs/protocol.md §6.
 """
@@ -34,7 +36,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PropertiesRepair:
-    """What a repair did, or would do. `source` None: nobody chose yet. `slot` records the choice; None: nothing was decided."""
+    """Result of a repair, or of a dry run.
+
+    `source` None: no choice was made yet. `slot` records the choice; None: nothing was decided.
+    """
 
     table: str
     source: SettingsSource | None
@@ -49,7 +54,7 @@ class PropertiesRepair:
 
 
 def repair_properties(session: Session, source: SettingsSource | None, *, dry_run: bool = False) -> PropertiesRepair:
-    """Put the values of the commit log back into `hoodie.properties`, or take those of the file for right.
+    """Restore the commit log's values in `hoodie.properties`, or accept those of the file.
 
     Args:
         session: the table.
@@ -94,7 +99,7 @@ def repair_properties(session: Session, source: SettingsSource | None, *, dry_ru
 
 
 def _entry(session: Session, state: TableState, source: SettingsSource) -> Entry | None:
-    """What records the choice; None when there is none to make."""
+    """Return the entry that records the choice; None if nothing differs."""
     kept = session.settings(state)
     # Not the state's: its settings are those of the log already.
     raw = read_properties(session.ctx.storage)
