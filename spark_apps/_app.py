@@ -94,14 +94,14 @@ class StoppableLocks:
         return self._locks.address
 
     @property
-    def has_strangers(self) -> bool | None:
+    def has_foreign_writers(self) -> bool | None:
         """Whether writers of Apache Hudi share the table; None: not known."""
-        return self._locks.has_strangers if isinstance(self._locks, Guarded) else None
+        return self._locks.has_foreign_writers if isinstance(self._locks, Guarded) else None
 
-    @has_strangers.setter
-    def has_strangers(self, has_any: bool | None) -> None:
+    @has_foreign_writers.setter
+    def has_foreign_writers(self, has_any: bool | None) -> None:
         if isinstance(self._locks, Guarded):
-            self._locks.has_strangers = has_any
+            self._locks.has_foreign_writers = has_any
 
     @property
     def shares_credentials(self) -> bool:

@@ -34,7 +34,7 @@ def make_table(path: Path, files: int) -> Table:
     stats = _put_files(path, files, attempt.instant)
     with session.keep(attempt.instant):
         complete_write(session, attempt, Write(operation="BULK_INSERT", stats=stats))
-    session.settle(attempt.instant)
+    session.release(attempt.instant)
     made.build_metadata(["files"], engine="local")
     return made
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt
-from hudi_ops.concurrency.attempt_status import refuse_settled
+from hudi_ops.concurrency.attempt_status import refuse_closed
 from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.concurrency.foreign.foreign_starts import refuse_starting
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers
@@ -29,7 +29,7 @@ def refuse_unfit(session: Session, attempt: Attempt, state: TableState) -> None:
         Busy: somebody has begun something that cannot be told yet, or that has no heartbeat.
         Cancelled: it was cancelled, or may have been taken for dead.
     """
-    refuse_settled(session.ctx.storage, attempt, state)
+    refuse_closed(session.ctx.storage, attempt, state)
     shared = partial(has_foreign_writers, session.ctx.storage, session.commits, state)
     refuse_starved(session.longest_gap_s(attempt.instant), shared, attempt.instant)
     refuse_starting(session.ctx, state, attempt.instant)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hudi_ops.commit.apply.metadata_delta import DeltaMaker
 from hudi_ops.commit.checks import refuse_changed_columns, refuse_unfit
 from hudi_ops.commit.ledger import pointers
-from hudi_ops.commit.observed import seen_by
+from hudi_ops.commit.observed import observed_completions
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
@@ -23,7 +23,7 @@ from hudi_ops.concurrency.conflicts import (
     refuse_running,
 )
 from hudi_ops.concurrency.foreign.foreign_starts import STARTS_WITHIN_S, await_started, is_starting
-from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers, newest_stranger
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers, newest_foreign_completion
 from hudi_ops.concurrency.lease.monitor import GAP_S_MAX
 from hudi_ops.concurrency.transaction import Decided, Prepare
 from hudi_ops.errors import Busy, Cancelled, Conflict, Unsupported
@@ -108,7 +108,7 @@ def complete_write(
         body = _metadata(session, state, slot, write, ahead, may_double=doubt).to_bytes()
         entry = _entry(session, attempt, state, completion, session.put_payload(attempt.instant, slot, body))
         added = {"metadata": delta.path_at(completion, state), "metadata_seen": delta.seen_at(completion)}
-        return entry.model_copy(update={**added, **seen_by(state, completion)})
+        return entry.model_copy(update={**added, **observed_completions(state, completion)})
 
     decided = _decided(session, attempt, prepare, delta, f"{write.operation.lower()} {attempt.instant}")
     entry = landed(decided, attempt)
@@ -328,7 +328,7 @@ def _metadata(
     schema = schema_text(state.config, state.timeline, session.commits)[0]
     if write.schema is not None:
         schema = json.dumps(to_avro(write.schema, state.config.name), separators=(",", ":"))
-    stranger = newest_stranger(session.commits, state)
+    stranger = newest_foreign_completion(session.commits, state)
     log = state.log
     pointer = Pointer(log.table_id, slot, log.properties_slot, log.archive_slot, stranger, may_double)
     extra = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hudi_ops.commit.complete import complete_write
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.rollback import undo_attempt
+from hudi_ops.commit.undo.rollback import rollback_attempt
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.concurrency.lease.lease import read_lease
@@ -33,9 +33,9 @@ def ensure_first_commit(session: Session) -> None:
         _refuse_foreign_writes(session, session.loader.load(), attempt.instant)
         with session.keep(attempt.instant):
             complete_write(session, attempt, Write(operation="UPSERT", stats=()))
-        session.settle(attempt.instant)
+        session.release(attempt.instant)
     except (Unsupported, Busy, Conflict, Cancelled) as error:
-        undo_attempt(session, attempt.instant, error)
+        rollback_attempt(session, attempt.instant, error)
         raise
 
 

@@ -15,14 +15,14 @@ SEEN_MAX = 64
 """How far below its own time, and how many at most, a COMPLETE names completions that its decider has seen."""
 
 
-class Seen(TypedDict):
+class ObservedCompletions(TypedDict):
     """Fields of a COMPLETE that say what its decider found on the timeline."""
 
     seen: tuple[str, ...]
     seen_from: str
 
 
-def seen_by(state: TableState, completion_time: str) -> Seen:
+def observed_completions(state: TableState, completion_time: str) -> ObservedCompletions:
     """`seen` and `seen_from` of a write's COMPLETE: what its decider found on the timeline (`entries.Complete`).
 
     Completions that the log names need no mention. A clock that lags by more than ten minutes, or more than `SEEN_MAX` foreign
@@ -38,4 +38,4 @@ def seen_by(state: TableState, completion_time: str) -> Seen:
     if len(recent) > SEEN_MAX:
         since = recent[-SEEN_MAX - 1][0]
     plans = [one.time for one in state.timeline.pending if one.action in REWRITING_ACTIONS]
-    return Seen(seen=(*(time for _, time in recent[-SEEN_MAX:]), *plans), seen_from=since)
+    return ObservedCompletions(seen=(*(time for _, time in recent[-SEEN_MAX:]), *plans), seen_from=since)

@@ -13,12 +13,12 @@ from typing import TypedDict
 from hudi_ops.commit.apply.decided import TimelineApplier
 from hudi_ops.concurrency.conflicts import ConflictStrategy, Contender, strategy_of
 from hudi_ops.concurrency.contenders import ContenderReader
-from hudi_ops.concurrency.early_conflicts import Watch
+from hudi_ops.concurrency.early_conflicts import ConflictWatch
 from hudi_ops.concurrency.ended import ends_if_it_fails
 from hudi_ops.concurrency.foreign.silent_writers import SilentWriters
 from hudi_ops.concurrency.lease.heartbeat_client import process_beats
 from hudi_ops.concurrency.lease.lease import BEAT_INTERVAL_S, LeaseRole, Renewal, drop_lease, inherit_lease, lease_path
-from hudi_ops.concurrency.lease.monitor import Keeper
+from hudi_ops.concurrency.lease.monitor import LeaseMonitor
 from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
 from hudi_ops.config.conflict_settings import ConflictSettings
@@ -83,7 +83,7 @@ class Session:
     """When this session recovered the table last, by the monotonic clock."""
     metadata_deltas: int = field(default=0, init=False)
     """Delta commits of the metadata table since its last compaction, as this session's last write found them."""
-    _keepers: dict[str, Keeper] = field(init=False, default_factory=dict)
+    _monitors: dict[str, LeaseMonitor] = field(init=False, default_factory=dict)
     _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
     _groups: tuple[Basis, Mapping[MetadataPartition, int]] | None = field(init=False, default=None)
 
@@ -164,17 +164,17 @@ class Session:
             self._groups = basis, group_counts(self.ctx.storage, config, kept_partitions(config))
         return self._groups[1]
 
-    def watch(self, action: str, intent: Footprint) -> Watch:
+    def watch(self, action: str, intent: Footprint) -> ConflictWatch:
         """The look-out of a write that is going to touch what `intent` says."""
         is_on = self.conflicts.early_detection
         mine = Contender("", action, intent, owner=str(self.ctx.owner))
         gives_way = is_on and self.gives_way
-        return Watch(self.ctx, self.contenders, mine, self.conflicts.wait_s, self.silent, is_on, gives_way)
+        return ConflictWatch(self.ctx, self.contenders, mine, self.conflicts.wait_s, self.silent, is_on, gives_way)
 
     @contextmanager
     def keep(
         self, instant: str, role: LeaseRole = "write", *, epoch: int | None = None, leased_s: float | None = None
-    ) -> Iterator[Keeper]:
+    ) -> Iterator[LeaseMonitor]:
         """Renew an instant's lease until the context ends.
 
         Args:
@@ -187,15 +187,15 @@ class Session:
             What to ask between steps of long work.
         """
         renewal = Renewal(self.ctx, instant, role, self.ctx.clock.monotonic_s() if leased_s is None else leased_s)
-        keeper = self._keepers[instant] = Keeper(self.ctx, renewal, epoch, self.loader.known_log)
+        monitor = self._monitors[instant] = LeaseMonitor(self.ctx, renewal, epoch, self.loader.known_log)
         beats = self.ctx.beats or process_beats()
         with ends_if_it_fails(self.ctx, instant), beats.every(BEAT_INTERVAL_S, renewal):
-            yield keeper
+            yield monitor
 
     def longest_gap_s(self, instant: str) -> float:
         """Longest time in which no beat of an instant landed; 0 for one that is not kept."""
-        keeper = self._keepers.get(instant)
-        return keeper.longest_gap_s if keeper is not None else 0.0
+        monitor = self._monitors.get(instant)
+        return monitor.longest_gap_s if monitor is not None else 0.0
 
     def drop_lost_payloads(self, instant: str, decided: Decided | None, *, alone: bool = False) -> None:
         """Remove the payloads of tries that lost their slot; the one that a slot names stays.
@@ -223,29 +223,29 @@ class Session:
                 if path not in named:
                     self.ctx.storage.delete(path)
 
-    def settle(self, instant: str, markers: Sequence[str] | None = None) -> None:
+    def release(self, instant: str, markers: Sequence[str] | None = None) -> None:
         """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed.
 
         Args:
             instant: the one that completed.
             markers: paths of all its markers, where the caller knows that nobody can have put others; None: they are listed.
         """
-        keeper = self._keepers.pop(instant, None)
+        monitor = self._monitors.pop(instant, None)
         with best_effort(instant):
             if markers is None:
                 delete_markers(self.ctx.storage, instant)
-            if keeper is not None:
-                keeper.renewal.settle()
+            if monitor is not None:
+                monitor.renewal.settle()
             # The lease last: dead, it is what leads the next write to the markers.
             self.ctx.storage.delete_all([*(markers or ()), lease_path(instant)])
         self.is_clean = True
 
     def drop_name(self, instant: str) -> None:
         """Drop the lease of an instant that needs none any more: the timeline holds its name, or nothing does."""
-        keeper = self._keepers.pop(instant, None)
+        monitor = self._monitors.pop(instant, None)
         with best_effort(instant):
-            if keeper is not None:
-                keeper.renewal.settle()
+            if monitor is not None:
+                monitor.renewal.settle()
             drop_lease(self.ctx, instant)
 
     def newest_extra(self, state: TableState) -> Mapping[str, str]:

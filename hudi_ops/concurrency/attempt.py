@@ -15,7 +15,7 @@ from hudi_ops.concurrency.ended import ends_if_it_fails
 from hudi_ops.concurrency.foreign.foreign_writers import (
     alone_with_the_clock,
     has_foreign_writers,
-    tell_lock_of_strangers,
+    tell_lock_of_foreign_writers,
 )
 from hudi_ops.concurrency.lease.lease import LeaseRole, discard, drop_lease, lease_facts, take_lease
 from hudi_ops.concurrency.lease.own_clock import refuse_ahead_at_lease
@@ -54,13 +54,13 @@ class Attempt:
 class Wanted:
     """What is to be put on the timeline: the pending word, the content of its requested file, and what its owner does with it.
 
-    `beside_strangers`: writers may be there that take instants without a lease and decide without a slot.
+    `beside_foreign_writers`: writers may be there that take instants without a lease and decide without a slot.
     """
 
     action: str
     requested: bytes
     role: LeaseRole
-    beside_strangers: bool
+    beside_foreign_writers: bool
 
 
 def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, wanted: Wanted) -> str | None:
@@ -86,7 +86,7 @@ def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, w
         Internal: no instant was free in many tries.
     """
     times = known_times(state.timeline, state.log)
-    if wanted.beside_strangers and ctx.follows_future:
+    if wanted.beside_foreign_writers and ctx.follows_future:
         refuse_future_beside_foreign_writers(times, ctx.clock.now_ms(), state.config.name, state.zone)
     for _ in range(INSTANTS_TRIED_MAX):
         instant = next_after(
@@ -97,7 +97,7 @@ def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, w
             continue
         with ends_if_it_fails(ctx, instant):
             newer = newer_decisions(loader.probe(), state, instant)
-            if wanted.beside_strangers:
+            if wanted.beside_foreign_writers:
                 newer |= newer_times(ctx, state, instant)
             is_outdated = loader.has_left(state) and loader.probed_head > state.log.head
             if not newer and not is_outdated and put_requested(ctx, state, instant, wanted.action, wanted.requested):
@@ -194,8 +194,10 @@ def begin(
             state = loader.load()
         leased_s = ctx.clock.monotonic_s()
         shared = has_foreign_writers(ctx.storage, loader.commits, state)
-        tell_lock_of_strangers(ctx, has_any=shared)
-        wanted = Wanted(action, requested, "rollback" if action == "rollback" else "write", beside_strangers=shared)
+        tell_lock_of_foreign_writers(ctx, has_any=shared)
+        wanted = Wanted(
+            action, requested, "rollback" if action == "rollback" else "write", beside_foreign_writers=shared
+        )
         with alone_with_the_clock(ctx) if shared and not is_locked else nullcontext():
             instant = reserve_instant(ctx, loader, state, wanted)
         if instant is None:
@@ -206,7 +208,7 @@ def begin(
         with ends_if_it_fails(ctx, instant):
             ensure(ctx.storage, inflight, inflight_body)
             # A sleeper may have been cancelled, or archived past, before its files appeared (docs/protocol.md §4).
-            after = seen_now(loader, state, beside_strangers=shared)
+            after = seen_now(loader, state, beside_foreign_writers=shared)
         if not was_passed(after, instant):
             logger.info("begun %s %s", action, instant)
             return Attempt(instant, action, beginning_of(state, after), leased_s=leased_s, seen=after)
@@ -216,10 +218,10 @@ def begin(
         state = loader.load()
 
 
-def seen_now(loader: StateLoader, state: TableState, *, beside_strangers: bool) -> TableState:
+def seen_now(loader: StateLoader, state: TableState, *, beside_foreign_writers: bool) -> TableState:
     """The state once an attempt is on the timeline: the log always, the timeline where somebody else may have moved on it."""
     log = loader.probe()
-    is_quiet = not beside_strangers and log.head == state.log.head and not state.timeline.pending
+    is_quiet = not beside_foreign_writers and log.head == state.log.head and not state.timeline.pending
     return TableState(state.config, log, state.timeline) if is_quiet else loader.relist(state)
 
 

@@ -19,7 +19,7 @@ from hudi_ops.timeline.state import TableState
 _AGAIN = "run the same call again; it takes a new instant"
 
 
-def refuse_settled(storage: Storage, attempt: Attempt, state: TableState) -> None:
+def refuse_closed(storage: Storage, attempt: Attempt, state: TableState) -> None:
     """Refuse an attempt whose end was decided by anybody, with a slot or without.
 
     Raises:

@@ -41,7 +41,7 @@ def jittered(ctx: TableContext, seconds: float) -> float:
 
 
 @dataclass
-class Watch:
+class ConflictWatch:
     """Looks out for one attempt.
 
     Attributes:

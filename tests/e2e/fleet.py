@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from hudi_ops.clock import SystemClock
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.rollback import Undone
+from hudi_ops.commit.undo.rollback import RolledBackWrite
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.table.table import Table
@@ -272,7 +272,7 @@ def check_slots(root: Path, told: Told) -> int:
     return log.head + 1
 
 
-def settle(table: Table) -> list[Undone]:
+def settle(table: Table) -> list[RolledBackWrite]:
     """The last writer's recovery, and the second look of one who comes later: returns what was rolled back."""
     undone = recover(Session(table.context))
     later = ManualClock(SystemClock().now_ms() + 2 * EXPIRY_MS)

@@ -77,5 +77,5 @@ def append_log(
     )
     with session.keep(attempt.instant):
         complete_write(session, attempt, Write("UPSERT", [stat]))
-    session.settle(attempt.instant)
+    session.release(attempt.instant)
     return attempt.instant

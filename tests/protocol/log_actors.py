@@ -80,7 +80,7 @@ def commit(session: Session, *stats: WriteStat) -> Complete:
 def finish(session: Session, attempt: Attempt, *stats: WriteStat) -> Complete:
     """Complete an attempt that was begun."""
     done = complete_write(session, attempt, Write("UPSERT", stats))
-    session.settle(attempt.instant)
+    session.release(attempt.instant)
     return done
 
 

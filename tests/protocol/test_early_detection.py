@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from hudi_ops.concurrency.early_conflicts import INTERVAL_S, POLL_MAX_S, Watch
+from hudi_ops.concurrency.early_conflicts import INTERVAL_S, POLL_MAX_S, ConflictWatch
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.errors import Conflict
@@ -128,7 +128,7 @@ def test_of_hudis_writers_the_markers_tell(storage: MemoryStorage, partition: st
     assert (waited_s(table) >= 2) == waits
 
 
-def begun(table: Table) -> tuple[Watch, object]:
+def begun(table: Table) -> tuple[ConflictWatch, object]:
     """An attempt on p0 that is on the timeline and about to write, and its look-out."""
     session = table._session
     attempt, watch = begin_watched(session, session.loader.load().config, UPSERT, OF_P0)

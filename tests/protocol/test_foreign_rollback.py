@@ -143,10 +143,10 @@ def test_without_the_second_judgement_under_the_lock_a_writer_that_came_back_is_
     session = table_of(FaultyStorage(storage, BeatsAfterTheFirstLook()), late_clock(), "ours")._session
     found = timeline(storage).find(instant)
     assert found is not None
-    assert recovery.undo_dead(session, found) is None
+    assert recovery.rollback_dead_write(session, found) is None
     assert all(storage.head(path) is not None for path in files)
     monkeypatch.setattr(recovery, "is_dead", lambda *_: True)
-    assert recovery.undo_dead(session, found) is not None
+    assert recovery.rollback_dead_write(session, found) is not None
     assert not any(storage.head(path) is not None for path in files)
 
 
@@ -172,7 +172,7 @@ def test_every_delete_of_a_dead_strangers_files_follows_a_cancel(storage: Memory
     instant, _ = kill_foreign(storage, NOW_MS)
     seen = []
 
-    class Watch:
+    class ConflictWatch:
         def fault_at(self, number: int, point: str) -> Fault | None:
             log = load_log(storage, None)
             is_cancelled = log is not None and any(
@@ -183,6 +183,6 @@ def test_every_delete_of_a_dead_strangers_files_follows_a_cancel(storage: Memory
                 assert is_cancelled, point
             return None
 
-    recover(table_of(FaultyStorage(storage, Watch()), late_clock(LATER_MS), "ours")._session)
+    recover(table_of(FaultyStorage(storage, ConflictWatch()), late_clock(LATER_MS), "ours")._session)
     assert len(seen) > 4
     assert EXPIRY_MS < LATER_MS

@@ -185,12 +185,12 @@ HOLES = [
     Hole(
         "H3 a pending rollback of Apache Hudi voids",
         lambda: killed_beside_hudi(Later(Hudi("theirs")), Later(Recovers())),
-        both(off(void, "undone"), off(void, "stale_beside_strangers")),
+        both(off(void, "undone"), off(void, "stale_beside_foreign_writers")),
     ),
     Hole(
         "H3 Apache Hudi judges the dead before its lock",
         lambda: killed_beside_hudi(Later(Hudi("theirs")), Later(Recovers())),
-        off(void, "stale_beside_strangers"),
+        off(void, "stale_beside_foreign_writers"),
     ),
     Hole(
         "H3 a plan of Apache Hudi voids",

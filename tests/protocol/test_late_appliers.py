@@ -11,7 +11,7 @@ from hudi_ops.commit.apply import decided as apply
 from hudi_ops.commit.archive_boundary import archive_boundary
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.undo import rollback
-from hudi_ops.commit.undo.rollback import undo_attempt
+from hudi_ops.commit.undo.rollback import rollback_attempt
 from hudi_ops.concurrency.attempt import begin
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH
@@ -157,7 +157,7 @@ def voided_rollback() -> tuple[MemoryStorage, ManualClock]:
     )
     session = session_of(FaultyStorage(storage, plan), clock, "writer")
     attempt = begin(session.ctx, session.loader, "commit")
-    undo_attempt(session, attempt.instant, Conflict("lost"))
+    rollback_attempt(session, attempt.instant, Conflict("lost"))
     assert plan.moved
     assert isinstance(whole_log(storage).entries[-1], Void)
     clock.advance_ms(EXPIRY_MS + 1_000)

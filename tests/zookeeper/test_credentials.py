@@ -29,7 +29,7 @@ NewLock = Callable[..., ZooKeeperLock]
 
 def ours_alone(lock: ZooKeeperLock) -> ZooKeeperLock:
     """A lock that has been told that no writer of Apache Hudi shares its table."""
-    lock.has_strangers = False
+    lock.has_foreign_writers = False
     return lock
 
 
@@ -82,12 +82,12 @@ def test_who_has_not_the_credentials_is_refused_with_a_reason(
         pytest.fail("it was taken")
 
 
-@pytest.mark.parametrize("has_strangers", [None, True])
+@pytest.mark.parametrize("has_foreign_writers", [None, True])
 def test_no_access_list_where_writers_of_apache_hudi_may_be(
-    server: EmbeddedZooKeeper, new_lock: NewLock, anybody: KazooClient, key: str, has_strangers: bool | None
+    server: EmbeddedZooKeeper, new_lock: NewLock, anybody: KazooClient, key: str, has_foreign_writers: bool | None
 ) -> None:
     lock = new_lock(server, settings=DIGEST)
-    lock.has_strangers = has_strangers
+    lock.has_foreign_writers = has_foreign_writers
     with lock.acquire(10, "ingest"):
         assert is_open(anybody, node_in(anybody, key))
     assert is_open(anybody, f"{BASE_PATH}/{key}")
@@ -138,7 +138,7 @@ def test_curator_and_we_exclude_each_other(
     stays_open: bool,
 ) -> None:
     lock = new_lock(server, settings=settings)
-    lock.has_strangers = True
+    lock.has_foreign_writers = True
     with lock.acquire(10, "ingest"):
         assert is_open(anybody, f"{BASE_PATH}/{key}") == stays_open
     jars = Path(importlib.util.find_spec("pyspark").origin).parent / "jars"

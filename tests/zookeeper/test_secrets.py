@@ -131,7 +131,7 @@ def test_logs_of_the_client_library_hold_no_credentials(
     settings = ZooKeeperSettings.model_validate({"auth": "digest", "user": "hudi", "password": PASSWORD})
     with caplog.at_level(1, logger="kazoo"):
         lock = ZooKeeperLock(server.hosts, BASE_PATH, key, owner="ours", settings=settings)
-        lock.has_strangers = False
+        lock.has_foreign_writers = False
         with lock.acquire(10, "ingest"):
             watcher = KazooClient(server.hosts, logger=logging.Logger("silent"))
             watcher.start(timeout=DEADLINE_S)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 
-from hudi_ops.commit.apply.invalidate import plan_undone, stale_beside_strangers, why_void
-from hudi_ops.commit.apply.properties import fold_properties
+from hudi_ops.commit.apply.invalidate import plan_undone, stale_beside_foreign_writers, why_void
+from hudi_ops.commit.apply.properties import apply_properties
 from hudi_ops.commit.apply.put_back import refuse_lost, was_applied
-from hudi_ops.concurrency.foreign.foreign_writers import has_strangers
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
 from hudi_ops.concurrency.transaction import Applier
 from hudi_ops.context import TableContext
 from hudi_ops.errors import NotFound
@@ -56,7 +56,7 @@ class TimelineApplier(Applier):
             False when the entry was voided instead.
         """
         if isinstance(entry, Properties):
-            fold_properties(self._ctx, state.log, slot)
+            apply_properties(self._ctx, state.log, slot)
             return True
         if isinstance(entry, Complete):
             return self._complete(state, slot, entry)
@@ -81,7 +81,7 @@ class TimelineApplier(Applier):
                 # While the data instant is pending no reader trusts its delta; once it is complete, none may be without it.
                 if not self._apply_metadata(state, entry):
                     return True
-                reason = stale_beside_strangers(self._ctx, self._commits, state, entry)
+                reason = stale_beside_foreign_writers(self._ctx, self._commits, state, entry)
             if reason is None:
                 return self._put_completed(state, slot, entry, body)
             if self._is_completed_by_now(state, entry):
@@ -131,7 +131,7 @@ class TimelineApplier(Applier):
             return False
         if is_archived(log, entry.instant):
             self._ctx.storage.delete(path)
-        elif log.head == slot and not has_strangers(self._commits, state):
+        elif log.head == slot and not has_foreign_writes(self._commits, state):
             timeline = state.timeline.completed(entry.instant, entry.action, entry.completion_time)
             self._loader.leave(TableState(state.config, log, timeline))
         return True

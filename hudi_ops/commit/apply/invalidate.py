@@ -58,7 +58,7 @@ def why_void(ctx: TableContext, commits: CommitReader, state: TableState, entry:
     if reason := completed_between(commits, state, entry, mine) or planned_between(ctx, state, entry, mine):
         return reason
     # Last, since the other questions take time: whoever asks them may sleep, too.
-    return stale_beside_strangers(ctx, commits, state, entry)
+    return stale_beside_foreign_writers(ctx, commits, state, entry)
 
 
 def metadata_changed(ctx: TableContext, state: TableState, entry: Complete) -> str | None:
@@ -92,7 +92,9 @@ def undone(ctx: TableContext, state: TableState, entry: Complete) -> str | None:
     return None
 
 
-def stale_beside_strangers(ctx: TableContext, commits: CommitReader, state: TableState, entry: Complete) -> str | None:
+def stale_beside_foreign_writers(
+    ctx: TableContext, commits: CommitReader, state: TableState, entry: Complete
+) -> str | None:
     """Whether a writer of Apache Hudi may have judged it dead by now.
 
     They judge a heartbeat before they take their lock, and do not look again under it: a file that appeared in between would be

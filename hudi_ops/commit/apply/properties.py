@@ -39,7 +39,7 @@ WRITES_MAX = 10
 """How often the file may change under us before we believe that something else is wrong."""
 
 
-def fold_properties(ctx: TableContext, log: Log, slot: int, *, first: bool = False) -> None:
+def apply_properties(ctx: TableContext, log: Log, slot: int, *, first: bool = False) -> None:
     """Fold an entry, and those that are missing, onto the file until file and log agree.
 
     Args:

@@ -12,10 +12,10 @@ from hudi_ops.commit.apply.invalidate import clear_voided
 from hudi_ops.commit.apply.put_back import decided_before, may_be_lost
 from hudi_ops.commit.archive_boundary import clear_archived
 from hudi_ops.commit.recover.dead_writers import is_dead, is_foreign
-from hudi_ops.commit.recover.sweep import clear_risen, sweep
+from hudi_ops.commit.recover.sweep import remove_zombie_files, sweep
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import cancel_write
-from hudi_ops.commit.undo.rollback import Undone, mend_plan, roll_back
+from hudi_ops.commit.undo.rollback import RolledBackWrite, mend_plan, roll_back
 from hudi_ops.concurrency.lease.lease import Lease, list_leases, read_lease, warn_other_lock
 from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.concurrency.transaction import unfinished
@@ -62,7 +62,7 @@ def ready(session: Session, state: TableState | None = None) -> TableState | Non
     return None if undone else state
 
 
-def recover(session: Session) -> list[Undone]:
+def recover(session: Session) -> list[RolledBackWrite]:
     """Bring the table into a state to start from.
 
     Returns:
@@ -71,7 +71,7 @@ def recover(session: Session) -> list[Undone]:
     return _recover(session, None)[0]
 
 
-def _recover(session: Session, state: TableState | None) -> tuple[list[Undone], TableState]:
+def _recover(session: Session, state: TableState | None) -> tuple[list[RolledBackWrite], TableState]:
     # Before the state: a dead lease without an instant on the timeline is then of an attempt that never got there.
     dead = _dead_leases(session)
     if state is None or dead or unfinished(state) is not None:
@@ -94,7 +94,7 @@ def _recover(session: Session, state: TableState | None) -> tuple[list[Undone], 
                 undone.append(done)
         elif lease is None:
             _clear_if_cancelled(session, state, instant.time)
-        elif is_left and (done := undo_dead(session, instant)) is not None:
+        elif is_left and (done := rollback_dead_write(session, instant)) is not None:
             undone.append(done)
     if undone or has_put_back:
         state = session.loader.load()
@@ -102,7 +102,7 @@ def _recover(session: Session, state: TableState | None) -> tuple[list[Undone], 
     return undone, state
 
 
-def undo_dead(session: Session, instant: Instant) -> Undone | None:
+def rollback_dead_write(session: Session, instant: Instant) -> RolledBackWrite | None:
     """Cancel and roll back a pending write, if its writer is dead when the lock is held, too.
 
     Returns:
@@ -139,7 +139,7 @@ def _put_back(session: Session, state: TableState, instant: Instant) -> bool:
         return still is None or still.is_completed or session.applier.put_back(now, *decided)
 
 
-def _undo_cancelled(session: Session, state: TableState, plan: Instant, lease: Lease | None) -> Undone | None:
+def _undo_cancelled(session: Session, state: TableState, plan: Instant, lease: Lease | None) -> RolledBackWrite | None:
     """Take a plan off that was cancelled and has no live executor; any other stays, for whoever executes it next."""
     if lease is not None and not lease.is_dead(session.ctx.clock):
         return None
@@ -150,10 +150,10 @@ def _clear_if_cancelled(session: Session, state: TableState, instant: str) -> No
     # A sleeper that wakes up after its rollback may leave an inflight without its requested, which makes the whole table unreadable
     # for Apache Hudi (docs/format.md §2.3). Pending writes without a lease that no slot names are other programs', and stay.
     if session.was_cancelled(state, instant):
-        clear_risen(session, state, instant)
+        remove_zombie_files(session, state, instant)
 
 
-def _finish_rollbacks(session: Session, state: TableState) -> list[Undone]:
+def _finish_rollbacks(session: Session, state: TableState) -> list[RolledBackWrite]:
     """Resume rollbacks whose executor died; their target may be off the timeline already."""
     undone = []
     for instant in state.timeline.pending:

@@ -38,7 +38,7 @@ SWEPT_FILES_MAX = 256
 _NOTE = re.compile(r"(?P<instant>\d{17})\.(?P<until_ms>\d+)")
 
 
-def settle_undone(session: Session, instant: str) -> None:
+def release_rolled_back(session: Session, instant: str) -> None:
     """Drop the lease of a write that was rolled back; its markers stay for the second look."""
     with best_effort(instant):
         folders = session.ctx.storage.list_folder(f"{FOLDER}/{instant}")
@@ -48,7 +48,7 @@ def settle_undone(session: Session, instant: str) -> None:
         session.drop_name(instant)
 
 
-def clear_risen(session: Session, state: TableState, instant: str) -> list[str]:
+def remove_zombie_files(session: Session, state: TableState, instant: str) -> list[str]:
     """Remove what a sleeper put after its write had been cancelled and rolled back; no new rollback is needed to say so.
 
     Returns:
@@ -61,11 +61,11 @@ def clear_risen(session: Session, state: TableState, instant: str) -> list[str]:
     found = state.timeline.find(instant)
     if found is not None and not found.is_completed:
         delete_pending(session, state.timeline.folder, found)
-    settle_undone(session, instant)
+    release_rolled_back(session, instant)
     return paths
 
 
-def clear_late(session: Session, state: TableState, completed: Instant) -> None:
+def remove_late_files(session: Session, state: TableState, completed: Instant) -> None:
     """Remove what an executor announced after another, of a higher epoch, had completed its instant; only what ours completed."""
     metadata = session.commits.metadata(state.timeline, completed)
     if metadata is None or POINTER_KEY not in metadata.extra:
@@ -84,7 +84,7 @@ def clear_late(session: Session, state: TableState, completed: Instant) -> None:
         logger.warning("%s was completed by another process; deleted what a late one announced: %s", completed, late)
 
 
-def settle_executed(session: Session, instant: str, named: Collection[str]) -> None:
+def release_completed(session: Session, instant: str, named: Collection[str]) -> None:
     """Clear the lease and the markers of a completed instant; those of earlier epochs stay for the second look.
 
     Args:
@@ -106,16 +106,16 @@ def settle_executed(session: Session, instant: str, named: Collection[str]) -> N
         if late:
             session.ctx.storage.put(note_path(instant, session.ctx.clock.now_ms() + EXPIRY_MS), b"")
     if own is not None:
-        session.settle(instant, own)
+        session.release(instant, own)
 
 
-def _settle_late_workers(session: Session, state: TableState, completed: Instant) -> None:
+def _release_late_workers(session: Session, state: TableState, completed: Instant) -> None:
     metadata = session.commits.metadata(state.timeline, completed)
     if metadata is None or POINTER_KEY not in metadata.extra:
-        session.settle(completed.time)
+        session.release(completed.time)
     else:
         _drop_other_payloads(session, state, completed)
-        settle_executed(session, completed.time, [stat.path for stat in metadata.stats])
+        release_completed(session, completed.time, [stat.path for stat in metadata.stats])
 
 
 def _drop_other_payloads(session: Session, state: TableState, completed: Instant) -> None:
@@ -154,13 +154,13 @@ def _clear_dead_of_ours(
 ) -> None:
     if instant is not None and instant.is_completed:
         if instant.action in REWRITING_ACTIONS:
-            _settle_late_workers(session, state, instant)
+            _release_late_workers(session, state, instant)
         else:
-            session.settle(time)
+            session.release(time)
     elif instant is None and is_noted:
         session.drop_name(time)
     elif instant is None:
-        _settle_vanished(session, state, time)
+        _release_vanished(session, state, time)
 
 
 def _clear_dead_of_hudi(
@@ -168,11 +168,11 @@ def _clear_dead_of_hudi(
 ) -> None:
     # Its program clears up after itself, unless it died right after it completed, or was ours to roll back.
     if instant is not None and instant.is_completed and is_silent(session, time):
-        session.settle(time)
+        session.release(time)
     elif instant is None and is_noted:
         session.drop_name(time)
     elif instant is None and session.was_cancelled(state, time):
-        clear_risen(session, state, time)
+        remove_zombie_files(session, state, time)
     elif instant is None and is_silent(session, time):
         # It died between its heartbeat and its requested file, or after all. To its own judges no heartbeat is a dead one.
         session.drop_name(time)
@@ -190,11 +190,11 @@ def _clear_marked(
         if instant is None and time not in notes and read_lease(session.ctx.storage, time) is None:
             # A task that outlived its rolled back attempt announced, and perhaps wrote, another file.
             if session.was_cancelled(state, time):
-                clear_risen(session, state, time)
+                remove_zombie_files(session, state, time)
         elif instant is not None and instant.is_completed and read_lease(session.ctx.storage, time) is None:
             until_ms = notes.get(time, ())
             if not until_ms or until_ms[-1] <= session.ctx.clock.now_ms():
-                clear_late(session, state, instant)
+                remove_late_files(session, state, instant)
                 for one in until_ms:
                     session.ctx.storage.delete(note_path(time, one))
 
@@ -254,7 +254,7 @@ def notes_of(folders: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _settle_vanished(session: Session, state: TableState, instant: str) -> None:
+def _release_vanished(session: Session, state: TableState, instant: str) -> None:
     """A dead lease of ours, and nothing on the timeline: rolled back, archived, or it sleeps right before its first file there.
 
     Its name is not given up before a slot has its fate: a sleeper's file would be pending without a lease, which looks like
@@ -262,7 +262,7 @@ def _settle_vanished(session: Session, state: TableState, instant: str) -> None:
     """
     lease = read_lease(session.ctx.storage, instant)
     if instant <= state.log.boundary:
-        session.settle(instant)
+        session.release(instant)
         return
     if lease is not None and lease.role == "build":
         # It never gets onto the timeline, and may have ended well. What it left unfinished is for the next build to cancel.
@@ -270,15 +270,15 @@ def _settle_vanished(session: Session, state: TableState, instant: str) -> None:
         return
     fate = fate_of(session.ctx.storage, state, instant)
     if fate is not None and isinstance(fate[1], Cancel):
-        clear_risen(session, state, instant)
+        remove_zombie_files(session, state, instant)
     elif fate is not None:
-        session.settle(instant)
+        session.release(instant)
     else:
         # A writer without slots rolled it back, or it died before its first file or its slot, or sleeps there: a slot must not name
         # bytes that are gone. What it left is as dead as any; but nothing goes before a CANCEL.
         reason = "its writer is gone, and it is not on the timeline"
         if cancel_write(session, instant, reason, still=lambda: _has_dead_lease(session, instant)):
-            clear_risen(session, session.loader.load(), instant)
+            remove_zombie_files(session, session.loader.load(), instant)
 
 
 def _has_dead_lease(session: Session, instant: str) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hudi_ops.commit.recover.dead_writers import is_dead, is_foreign
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import cancel_write
-from hudi_ops.commit.undo.rollback import Undone, roll_back
+from hudi_ops.commit.undo.rollback import RolledBackWrite, roll_back
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.errors import Busy, Conflict, Corrupt, InvalidRequest, Unsupported
 from hudi_ops.timeline.content.archived import is_archived_write
@@ -26,7 +26,7 @@ from hudi_ops.timeline.state import TableState
 
 
 @dataclass(frozen=True)
-class LeftRollback:
+class AbandonedRollback:
     """A pending rollback of Apache Hudi's without a live heartbeat; the write that it undoes may be off the timeline already.
 
     It may have completed and been archived, as archiving does not wait for such a rollback.
@@ -37,7 +37,7 @@ class LeftRollback:
     target: Instant
 
 
-def left_rollbacks(session: Session, state: TableState, target: str = "") -> Iterator[LeftRollback]:
+def abandoned_rollbacks(session: Session, state: TableState, target: str = "") -> Iterator[AbandonedRollback]:
     """Those on the timeline, oldest first, or those of one write alone. Plans that cannot be read are passed over."""
     for instant in state.timeline.pending:
         if instant.kind != "rollback" or instant.time < target:
@@ -54,10 +54,10 @@ def left_rollbacks(session: Session, state: TableState, target: str = "") -> Ite
             is_archived = found is None and is_archived_write(session.ctx.storage, state.config, plan.target)
             last = State.COMPLETED if is_archived else State.INFLIGHT
             undone = found or Instant(plan.target, plan.target_action, last)
-            yield LeftRollback(instant, plan, undone)
+            yield AbandonedRollback(instant, plan, undone)
 
 
-def finish_left(session: Session, state: TableState, left: LeftRollback) -> Undone:
+def finish_abandoned(session: Session, state: TableState, left: AbandonedRollback) -> RolledBackWrite:
     """Finish one, in the order that lets Apache Hudi's writers go on.
 
     What the write left goes first: data files, its part of the metadata table, inflight and requested file. The rollback's
@@ -115,7 +115,7 @@ def still_silent(session: Session, instant: str, lease: Lease | None) -> Callabl
     return lambda: read_lease(session.ctx.storage, instant) is None
 
 
-def refuse_other_kinds(state: TableState, left: LeftRollback) -> None:
+def refuse_other_kinds(state: TableState, left: AbandonedRollback) -> None:
     """Refuse rollbacks of what is not to be undone here.
 
     Raises:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from hudi_ops.commit.complete import Body, complete_action
 from hudi_ops.commit.recover.dead_writers import is_foreign
-from hudi_ops.commit.recover.sweep import clear_risen, settle_undone
+from hudi_ops.commit.recover.sweep import release_rolled_back, remove_zombie_files
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.takeover import take_over
 from hudi_ops.commit.undo.cancel import cancel_write
@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Undone:
+class RolledBackWrite:
     """A write that was rolled back: by which rollback, and the paths of the data files that it had announced."""
 
     instant: str
@@ -63,7 +63,7 @@ class Undone:
     files: tuple[str, ...]
 
 
-def undo_attempt(session: Session, instant: str, error: HudiOpsError, written: Sequence[str] = ()) -> None:
+def rollback_attempt(session: Session, instant: str, error: HudiOpsError, written: Sequence[str] = ()) -> None:
     """Cancel and roll back an attempt of this process that failed with an error which promises that nothing landed.
 
     Args:
@@ -82,7 +82,7 @@ def undo_attempt(session: Session, instant: str, error: HudiOpsError, written: S
             state = session.loader.load()
             found = state.timeline.find(instant)
             if found is None:
-                clear_risen(session, state, instant)  # somebody else rolled it back while it still wrote
+                remove_zombie_files(session, state, instant)  # somebody else rolled it back while it still wrote
             else:
                 roll_back(session, found)
     except HudiOpsError as failure:
@@ -92,7 +92,7 @@ def undo_attempt(session: Session, instant: str, error: HudiOpsError, written: S
 
 def roll_back(
     session: Session, target: Instant, rollback: Instant | None = None, *, abandoned: bool = False
-) -> Undone | None:
+) -> RolledBackWrite | None:
     """Remove a cancelled write, ours or Apache Hudi's, from storage and timeline.
 
     Args:
@@ -113,7 +113,9 @@ def roll_back(
     begun = rollback or rollback_of(storage, state.timeline, target.time)
     if begun is not None and begun.is_completed:
         # Another helper was faster, or a sleeper came after it: one rollback a target.
-        return Undone(target.time, target.kind, begun.time, tuple(clear_risen(session, state, target.time)))
+        return RolledBackWrite(
+            target.time, target.kind, begun.time, tuple(remove_zombie_files(session, state, target.time))
+        )
     if begun is None and (unread := unread_rollbacks(session, state, target.time)):
         logger.warning("%s stays: it may be what rollback %s undoes, whose plan cannot be read", target, unread[0])
         return None
@@ -127,8 +129,8 @@ def roll_back(
         logger.warning("%s is being rolled back by somebody else, or has completed meanwhile", target)
         return None
     try:
-        with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
-            delete_files(storage, paths, foreign=foreign, check=keeper.check)
+        with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s) as monitor:
+            delete_files(storage, paths, foreign=foreign, check=monitor.check)
             delete_own_notes(session, target.time)
             if state.config.all_metadata_partitions:
                 # While the write is pending its blocks are passed over; once it is off the timeline they would count.
@@ -142,21 +144,21 @@ def roll_back(
         # It may be pending still: its lease, once dead, is what leads the next write to it.
         logger.warning("the rollback of %s was voided: left to whoever comes after its lease", target)
         return None
-    settle_undone(session, target.time)
+    release_rolled_back(session, target.time)
     if foreign:
         delete_files(storage, [lease_path(target.time)], foreign=True)
-    session.settle(attempt.instant)
+    session.release(attempt.instant)
     logger.warning("rolled back %s: %s files deleted", target, len(paths))
-    return Undone(target.time, target.kind, attempt.instant, tuple(paths))
+    return RolledBackWrite(target.time, target.kind, attempt.instant, tuple(paths))
 
 
-def _take_off(session: Session, state: TableState, plan: Instant) -> Undone:
+def _take_off(session: Session, state: TableState, plan: Instant) -> RolledBackWrite:
     """Take a cancelled plan off the timeline that adds no data file; no rollback instant names such a plan."""
     delete_own_notes(session, plan.time)
     delete_pending(session, state.timeline.folder, plan)
-    settle_undone(session, plan.time)
+    release_rolled_back(session, plan.time)
     logger.warning("took the cancelled %s %s off the timeline", plan.action, plan.time)
-    return Undone(plan.time, plan.kind, "", ())
+    return RolledBackWrite(plan.time, plan.kind, "", ())
 
 
 def may_be_foreign(target: Instant, lease: Lease | None) -> bool:

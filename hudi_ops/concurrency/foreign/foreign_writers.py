@@ -27,7 +27,7 @@ def has_foreign_writers(storage: Storage, commits: CommitReader, state: TableSta
 
     Strangers who left no trace in the last `LOOKED_BACK_MAX` writes, and have none pending, count as gone.
     """
-    if has_strangers(commits, state):
+    if has_foreign_writes(commits, state):
         return True
     named = {getattr(entry, "instant", "") for _, entry in state.log.since(state.log.base - 1)}
     for instant in state.timeline.pending:
@@ -46,12 +46,12 @@ def _is_pending_still(storage: Storage, state: TableState, instant: Instant) -> 
     return found is not None and not found.is_completed
 
 
-def has_strangers(commits: CommitReader, state: TableState) -> bool:
+def has_foreign_writes(commits: CommitReader, state: TableState) -> bool:
     """Whether a table was adopted, or one of its newest writes stands in no slot: told without a look at what is pending."""
-    return commits.was_adopted(state.log) or newest_stranger(commits, state) != ""
+    return commits.was_adopted(state.log) or newest_foreign_completion(commits, state) != ""
 
 
-def newest_stranger(commits: CommitReader, state: TableState) -> str:
+def newest_foreign_completion(commits: CommitReader, state: TableState) -> str:
     """Completion time of the newest write that stands in no slot, of the last `LOOKED_BACK_MAX`; "" when there is none.
 
     Commits are read, those that were not read yet, from the newest down to the first of ours that says what its decider knew.
@@ -81,8 +81,8 @@ def alone_with_the_clock(ctx: TableContext) -> Iterator[None]:
         yield
 
 
-def tell_lock_of_strangers(ctx: TableContext, *, has_any: bool) -> None:
+def tell_lock_of_foreign_writers(ctx: TableContext, *, has_any: bool) -> None:
     """Tell the table's lock whether writers of Apache Hudi are there: they may not be kept from it."""
     lock = lock_of_table(ctx)
     if isinstance(lock, Guarded):
-        lock.has_strangers = has_any
+        lock.has_foreign_writers = has_any

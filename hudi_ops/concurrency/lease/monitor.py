@@ -22,7 +22,7 @@ GAP_S_MAX = 0.75 * EXPIRY_MS / 1000
 """How long no beat may have landed where Apache Hudi's writers judge it: 90 of 120 s."""
 
 
-class Keeper:
+class LeaseMonitor:
     """Held by whoever works on an instant; made by `Session.keep`.
 
     Args:

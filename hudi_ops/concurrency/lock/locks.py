@@ -72,7 +72,7 @@ class LockProvider(Protocol):
 class Guarded(Protocol):
     """A lock provider that keeps others from its lock where it may: writers of Apache Hudi could not take it then."""
 
-    has_strangers: bool | None
+    has_foreign_writers: bool | None
 
     @property
     def shares_credentials(self) -> bool:

@@ -68,7 +68,7 @@ class ZooKeeperLock:
         run: str = "",
         settings: ZooKeeperSettings | None = None,
     ) -> None:
-        self.has_strangers: bool | None = None
+        self.has_foreign_writers: bool | None = None
         """Whether writers of Apache Hudi share the table, which cannot pass our access lists; None: not known yet."""
         self._settings = settings or ZooKeeperSettings()
         self.hosts = hosts
@@ -304,7 +304,7 @@ class ZooKeeperLock:
         end_session(client)
 
     def _access_list(self) -> list[Any] | None:
-        is_shared = self.has_strangers is not False and not self.shares_credentials
+        is_shared = self.has_foreign_writers is not False and not self.shares_credentials
         return None if is_shared or not self._settings.has_credentials else OURS
 
     def _unauthorised(self) -> InvalidRequest:

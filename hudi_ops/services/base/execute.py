@@ -17,7 +17,7 @@ import pyarrow as pa
 from hudi_ops.commit.checks import refuse_unfit
 from hudi_ops.commit.complete import Body, complete_action, complete_write, landed
 from hudi_ops.commit.recover.recover import recover
-from hudi_ops.commit.recover.sweep import settle_executed
+from hudi_ops.commit.recover.sweep import release_completed
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.takeover import (
@@ -28,10 +28,10 @@ from hudi_ops.commit.takeover import (
     take_over,
 )
 from hudi_ops.commit.undo.cancel import cancel_write
-from hudi_ops.commit.undo.rollback import roll_back, undo_attempt
+from hudi_ops.commit.undo.rollback import roll_back, rollback_attempt
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.lease.lease import read_lease
-from hudi_ops.concurrency.lease.monitor import Keeper, refuse_superseded
+from hudi_ops.concurrency.lease.monitor import LeaseMonitor, refuse_superseded
 from hudi_ops.errors import (
     Busy,
     Cancelled,
@@ -165,13 +165,13 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
     name = attempt.begun.config.name
     started_s = session.ctx.clock.monotonic_s()
     try:
-        with session.keep(attempt.instant, "execute", epoch=attempt.epoch) as keeper:
-            run = _work(session, service, attempt, how, keeper)
+        with session.keep(attempt.instant, "execute", epoch=attempt.epoch) as monitor:
+            run = _work(session, service, attempt, how, monitor)
             outcome = service.outcome(run)
-            keeper.check()
+            monitor.check()
             is_deciding = True
             run.entry = _complete(service, run, outcome)
-        settle_executed(session, attempt.instant, list(service.files_written(run)))
+        release_completed(session, attempt.instant, list(service.files_written(run)))
         service.settled(session)
     except (InvalidRequest, Unsupported, Conflict, Busy, Cancelled) as error:
         release_plan(session, attempt, error)
@@ -185,7 +185,7 @@ def _execute_taken(session: Session, service: Service, attempt: Attempt, how: Ex
     return run
 
 
-def _work(session: Session, service: Service, attempt: Attempt, how: Execution, keeper: Keeper) -> AnyRun:
+def _work(session: Session, service: Service, attempt: Attempt, how: Execution, monitor: LeaseMonitor) -> AnyRun:
     """Begin the plan and run its tasks."""
     plan = _begin(session, service, attempt)
     service.check(session, attempt.begun, attempt, plan)
@@ -194,7 +194,7 @@ def _work(session: Session, service: Service, attempt: Attempt, how: Execution, 
     arrow_bytes = pa.default_memory_pool().max_memory()
     run: AnyRun = Run(session, attempt, plan, inputs, engine, reason, how.task_bytes(engine), arrow_bytes)
     run.tasks = service.tasks(run)
-    run.done = run_tasks(engine, service.run, run.tasks, keeper, how.progress, "file slices")
+    run.done = run_tasks(engine, service.run, run.tasks, monitor, how.progress, "file slices")
     return run
 
 
@@ -265,7 +265,7 @@ def release_plan(session: Session, attempt: Attempt, error: HudiOpsError) -> Non
             refuse_superseded(session.loader.probe(), attempt.instant, attempt.epoch)
         except Cancelled as ended:
             if not ended.details.get("taken_over"):
-                undo_attempt(session, attempt.instant, ended)
+                rollback_attempt(session, attempt.instant, ended)
             return
         storage.delete(attempt.begun.timeline.path(inflight_name(attempt.instant, attempt.action)))
         # The lease goes last: while it exists, nobody takes the inflight file for a foreign one. After an unknown outcome that file

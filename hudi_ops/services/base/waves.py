@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from hudi_ops.concurrency.lease.monitor import Keeper
+from hudi_ops.concurrency.lease.monitor import LeaseMonitor
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.services.base.result import Progress
@@ -25,7 +25,7 @@ def run_tasks(
     engine: Engine,
     run: Callable[[Task], Outcome],
     tasks: Sequence[Task],
-    keeper: Keeper,
+    monitor: LeaseMonitor,
     progress: Callable[[Progress], None],
     what: str,
 ) -> list[Outcome]:
@@ -35,7 +35,7 @@ def run_tasks(
         engine: runs them.
         run: runs one task.
         tasks: independent of each other.
-        keeper: keeps the lease of the instant.
+        monitor: keeps the lease of the instant.
         progress: called after each task.
         what: unit of the progress, in the plural.
 
@@ -53,14 +53,14 @@ def run_tasks(
         progress(Progress(what, len(done), len(tasks), read_bytes, total_bytes))
 
     def step(at: int) -> None:
-        keeper.check()
+        monitor.check()
         tell(at, run(tasks[at]))
 
     if isinstance(engine, LocalEngine):
         engine.map(step, order)
     else:
         for start in range(0, len(order), SPARK_WAVE):
-            keeper.check()
+            monitor.check()
             wave = order[start : start + SPARK_WAVE]
             for at, outcome in zip(wave, engine.map(run, [tasks[at] for at in wave]), strict=True):
                 tell(at, outcome)

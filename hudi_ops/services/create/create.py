@@ -11,7 +11,7 @@ import logging
 
 import pyarrow as pa
 
-from hudi_ops.commit.apply.properties import fold_properties
+from hudi_ops.commit.apply.properties import apply_properties
 from hudi_ops.commit.first_commit import ensure_first_commit
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_index
@@ -91,7 +91,7 @@ def create_table(session: Session, definition: Definition) -> bool:
         # Before the properties name it, and as the slot says: whoever repeats this after a crash puts the same files.
         _begin_metadata(ctx.storage, config, definition, schema, first.at_ms)
         log = Log(first.table_id, base=0, entries=(first,), properties_slot=0, properties=first)
-        fold_properties(ctx, log, 0, first=True)
+        apply_properties(ctx, log, 0, first=True)
     ensure_first_commit(session)
     logger.info("%s table %s at %s", "found" if existed else "created", definition.name, ctx.storage.uri)
     return not existed

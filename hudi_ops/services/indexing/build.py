@@ -169,20 +169,20 @@ def _build(
 ) -> BuildResult:
     place = take_place(session, wanted)
     try:
-        with session.keep(place.instant, "build") as keeper:
+        with session.keep(place.instant, "build") as monitor:
             state = place.state
             schema = table_schema(state.config, state.timeline, session.commits)
             definitions = load_index_definitions(session.ctx.storage)
             statistics = statistics_of(schema, state.config, definitions)
             building = Building(state.config.version, place.instant, statistics)
-            reader = FactReader(session, state, engine, keeper.check, progress, schema, wanted, statistics)
+            reader = FactReader(session, state, engine, monitor.check, progress, schema, wanted, statistics)
             build = _Build(session, wanted, state, place.instant, building, reader)
             put_properties(session.ctx.storage, state.config, session.ctx.clock.now_ms())
             seen = snapshot(session, state)
             _begin(build, seen)
             defined = with_definitions(definitions, wanted, statistics.columns, state.config.version)
             session.ctx.storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions(defined))
-            rounds = _complete(build, seen, keeper.check)
+            rounds = _complete(build, seen, monitor.check)
     except NOTHING_LANDED as error:  # after any other error the next build clears up
         clear_build(session, place)
         raise error.at(table=result.table) from error

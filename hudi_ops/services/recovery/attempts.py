@@ -13,13 +13,13 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.commit.undo.foreign_rollbacks import (
-    LeftRollback,
-    finish_left,
-    left_rollbacks,
+    AbandonedRollback,
+    abandoned_rollbacks,
+    finish_abandoned,
     refuse_other_kinds,
     still_silent,
 )
-from hudi_ops.commit.undo.rollback import Undone, may_be_foreign, roll_back
+from hudi_ops.commit.undo.rollback import RolledBackWrite, may_be_foreign, roll_back
 from hudi_ops.commit.undo.unclaimed_files import files_of
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.errors import Busy, Conflict, InvalidRequest, Unsupported
@@ -70,7 +70,7 @@ class RecoverResult:
     """What a recovery did: writes that it rolled back, and pending instants that it left alone."""
 
     table: str
-    rolled_back: tuple[Undone, ...]
+    rolled_back: tuple[RolledBackWrite, ...]
     left: tuple[Left, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -94,9 +94,9 @@ def recover_table(session: Session, *, abandoned: bool = False) -> RecoverResult
     undone = recover(session)
     state = session.loader.load()
     refused: dict[str, str] = {}
-    for one in left_rollbacks(session, state) if abandoned else ():
+    for one in abandoned_rollbacks(session, state) if abandoned else ():
         try:
-            undone.append(finish_left(session, state, one))
+            undone.append(finish_abandoned(session, state, one))
         except (InvalidRequest, Unsupported, Busy, Conflict) as error:
             refused[one.rollback.time] = error.what
     state = session.loader.load() if abandoned else state
@@ -127,7 +127,7 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
     state = session.loader.load() if dry_run else finish_unfinished(session)
     refuse_unwritable(state.config)
     found = state.timeline.find(instant)
-    begun = list(left_rollbacks(session, state, instant))
+    begun = list(abandoned_rollbacks(session, state, instant))
     if found is not None:
         _refuse_other_kinds(state, found)
     if begun:
@@ -191,7 +191,7 @@ def refuse_alive(session: Session, state: TableState, lease: Lease | None, insta
 
 
 def _finish(
-    session: Session, state: TableState, begun: Sequence[LeftRollback], *, abandoned: bool, dry_run: bool
+    session: Session, state: TableState, begun: Sequence[AbandonedRollback], *, abandoned: bool, dry_run: bool
 ) -> RollbackResult:
     """Finish what Apache Hudi has begun, every rollback of the write.
 
@@ -215,7 +215,7 @@ def _finish(
         return RollbackResult(
             name, first.target.time, first.target.kind, _owner(lease), None, tuple(paths), dry_run=True
         )
-    undone = [finish_left(session, state, one) for one in begun]
+    undone = [finish_abandoned(session, state, one) for one in begun]
     files = sorted({path for one in undone for path in one.files})
     return RollbackResult(name, first.target.time, first.target.kind, _owner(lease), undone[0].rollback, tuple(files))
 

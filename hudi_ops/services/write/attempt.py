@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hudi_ops.commit.session import Session
-from hudi_ops.commit.undo.rollback import undo_attempt
+from hudi_ops.commit.undo.rollback import rollback_attempt
 from hudi_ops.concurrency.attempt import Attempt, begin
-from hudi_ops.concurrency.early_conflicts import Watch
-from hudi_ops.concurrency.lease.monitor import Keeper
+from hudi_ops.concurrency.early_conflicts import ConflictWatch
+from hudi_ops.concurrency.lease.monitor import LeaseMonitor
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import NOTHING_LANDED
 from hudi_ops.services.metadata_table.compact import after_write
@@ -26,14 +26,14 @@ class Running:
     Attributes:
         attempt: its instant, and the state that it began from.
         watch: looks for conflicts while data files are written.
-        keeper: renews the lease; asked between steps of long work.
+        monitor: renews the lease; asked between steps of long work.
         written: paths of the data files that were written, for an undo.
         markers: paths of all its markers, where no other process can have put any; None: they are listed.
     """
 
     attempt: Attempt
-    watch: Watch
-    keeper: Keeper
+    watch: ConflictWatch
+    monitor: LeaseMonitor
     written: list[str] = field(default_factory=list)
     markers: Sequence[str] | None = None
 
@@ -44,7 +44,7 @@ def begin_watched(
     operation: WriteOperation,
     intent: Footprint,
     start: TableState | None = None,
-) -> tuple[Attempt, Watch]:
+) -> tuple[Attempt, ConflictWatch]:
     """Take an instant for an operation, and put it on the timeline.
 
     Args:
@@ -93,12 +93,12 @@ def write_attempt(
     written: list[str] = []
     try:
         check(attempt)
-        with session.keep(attempt.instant, epoch=attempt.epoch, leased_s=attempt.leased_s) as keeper:
+        with session.keep(attempt.instant, epoch=attempt.epoch, leased_s=attempt.leased_s) as monitor:
             watch.begin(attempt)
-            running = Running(attempt, watch, keeper, written)
+            running = Running(attempt, watch, monitor, written)
             yield running
-        session.settle(attempt.instant, running.markers)
+        session.release(attempt.instant, running.markers)
         after_write(session)
     except NOTHING_LANDED as error:
-        undo_attempt(session, attempt.instant, error, written)
+        rollback_attempt(session, attempt.instant, error, written)
         raise error.at(table=config.name, instant=attempt.instant) from error

@@ -133,7 +133,7 @@ def _ingest_into(
             _refuse_moved(session, state, begun, batch)
 
         with write_attempt(session, state.config, operation, intent, start=start, check=refuse_moved) as running:
-            attempt, check = running.attempt, running.keeper.check
+            attempt, check = running.attempt, running.monitor.check
             wanted = wanted_facts(session, attempt.begun, schema)
             routes = router.routes(attempt.begun)
             tasks = _group_tasks(session, attempt, batch, schema, routes, wanted)

@@ -104,9 +104,9 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
     with write_attempt(session, state.config, operation, operation.intent((), held)) as running:
         attempt = running.attempt
         held = _chosen(session, attempt.begun, operation, wanted)
-        running.keeper.check()
+        running.monitor.check()
         partitions = measured(session, attempt.begun, held)
-        running.keeper.check()
+        running.monitor.check()
         schema = table_schema(state.config, state.timeline, session.commits)
         # It writes no file; of those that it hides the metadata table may want the keys.
         facts = replace(wanted_facts(session, attempt.begun, schema), columns=(), bloom=False)

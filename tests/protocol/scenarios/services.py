@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hudi_ops.commit.archive_boundary import HistoryFile, archive_boundary
-from hudi_ops.commit.observed import seen_by
+from hudi_ops.commit.observed import observed_completions
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.takeover import clear_older_epochs, take_over
-from hudi_ops.commit.undo.rollback import roll_back, undo_attempt
+from hudi_ops.commit.undo.rollback import roll_back, rollback_attempt
 from hudi_ops.concurrency.attempt import Attempt
-from hudi_ops.concurrency.attempt_status import refuse_settled
+from hudi_ops.concurrency.attempt_status import refuse_closed
 from hudi_ops.concurrency.conflicts import Contender, refuse_completed
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.context import TableContext
@@ -108,9 +108,9 @@ class Executes:
             for stat in written:
                 ctx.storage.delete(stat.path)
             # What was planned is no longer all there is: another plan has to be made.
-            undo_attempt(session, attempt.instant, error)
+            rollback_attempt(session, attempt.instant, error)
             raise
-        session.settle(attempt.instant)
+        session.release(attempt.instant)
         return Landed(attempt.instant, self.job)
 
 
@@ -135,7 +135,7 @@ def _complete(session: Session, attempt: Attempt, slices: Sequence[PlannedSlice]
     write = CommitMetadata(operation="CLUSTER", stats=tuple(written), replaced=replaced)
 
     def prepare(state: TableState, slot: int) -> Entry | None:
-        refuse_settled(session.ctx.storage, attempt, state)
+        refuse_closed(session.ctx.storage, attempt, state)
         mine = Contender(attempt.instant, attempt.action, footprint_of(write), "service")
         refuse_completed(mine, _since_the_plan(session, attempt, state))
         completion = next_after(
@@ -151,7 +151,7 @@ def _complete(session: Session, attempt: Attempt, slices: Sequence[PlannedSlice]
         ).to_bytes()
         return Complete(
             **session.entry(state, f"complete {attempt.instant} {attempt.epoch}"),
-            **seen_by(state, completion),
+            **observed_completions(state, completion),
             instant=attempt.instant,
             action=attempt.action,
             epoch=attempt.epoch,

@@ -23,7 +23,7 @@ ROWS = pa.table({"id": ["a"]})
 class GuardedLock(InProcessLock):
     """A lock that can be protected, and says whether it was."""
 
-    has_strangers: bool | None = None
+    has_foreign_writers: bool | None = None
     is_protected = False
     shares_credentials = False
 
@@ -46,14 +46,14 @@ def test_a_lock_of_our_own_table_is_protected(ours: MemoryStorage) -> None:
     assert table.protect_lock() == lock.address
     assert lock.is_protected
     table.ingest(ROWS)
-    assert lock.has_strangers is False
+    assert lock.has_foreign_writers is False
 
 
 def test_a_lock_that_apache_hudi_takes_is_protected_only_if_it_has_the_credentials(ours: MemoryStorage) -> None:
     lock = GuardedLock("t")
     table = Table(TableContext(storage=make_foreign(ours), locks=lock), Terms(buckets=1))
     table.ingest(ROWS)
-    assert lock.has_strangers is True
+    assert lock.has_foreign_writers is True
     with pytest.raises(InvalidRequest, match="writers of Apache Hudi share this table"):
         table.protect_lock()
     assert not lock.is_protected
