@@ -1,7 +1,7 @@
-"""The ARCHIVE boundary: what lies at or below it leaves the active timeline, and never comes back to it.
+"""The ARCHIVE boundary: instants at or below it leave the active timeline for ever.
 
-The history file is there before the slot that names it, so a reader finds each instant in the one or the other. Files are removed
-outside the lock, oldest first, by the archiver and by every writer that finds some: also those that an applier put which had slept.
+The history file exists before the slot that names it, so a reader finds each instant in one of the two. The archiver and every
+later writer remove the files outside the lock, oldest first, including files that a late applier put back.
 
 Source: docs/protocol.md §14.
 """
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class HistoryFile:
-    """A history file that was written: its path, and the request times of the instants that it keeps."""
+    """A written history file: its path and the request times of its instants."""
 
     path: str
     instants: frozenset[str]
@@ -33,19 +33,14 @@ class HistoryFile:
 def archive_boundary(session: Session, boundary: str, history: HistoryFile) -> bool:
     """Decide that instants up to a boundary leave the active timeline, and remove their files.
 
-    Args:
-        session: the table's.
-        boundary: the newest request time that leaves.
-        history: where they are kept from now on.
-
     Returns:
-        False when an ARCHIVE had passed the boundary already.
+        False when an earlier ARCHIVE had passed the boundary.
 
     Raises:
-        InvalidRequest: the history file is not there, or no completed write would be left.
+        InvalidRequest: the history file is missing, or no completed write would remain.
         Conflict: an instant that the history does not keep completed below the boundary.
-        Busy: something at or below the boundary is pending, or the lock was not to be had.
-        OutcomeUnknown: decided or not; the same call settles it.
+        Busy: an instant at or below the boundary is pending, or the lock was not free in time.
+        OutcomeUnknown: storage did not say whether it was decided; the same call settles that.
     """
 
     def prepare(state: TableState, slot: int) -> Entry | None:
@@ -54,7 +49,7 @@ def archive_boundary(session: Session, boundary: str, history: HistoryFile) -> b
         refuse_missing_history(session, state, history)
         refuse_pending_below(state, boundary)
         refuse_not_kept(state, boundary, history)
-        refuse_nothing_left(state, boundary)
+        refuse_empty_timeline(state, boundary)
         entry = session.entry(state, f"archive {boundary} {session.ctx.ids.new_id()}")
         return Archive(**entry, boundary=boundary, history=history.path)
 
@@ -64,55 +59,53 @@ def archive_boundary(session: Session, boundary: str, history: HistoryFile) -> b
 
 
 def clear_archived(session: Session, state: TableState) -> list[str]:
-    """Remove the files of instants at or below the boundary, oldest first; nothing that would leave a pending one before the start.
+    """Remove the files of instants at or below the boundary, oldest first; return their paths.
 
-    An instant's inflight goes first and its completed file last: the other way round it would look pending again.
-
-    Args:
-        session: the table's.
-        state: read after the ARCHIVE, log before timeline.
-
-    Returns:
-        Paths of what was removed.
+    Removes nothing that would put a pending instant before the timeline's start. An instant's inflight is removed first and its
+    completed file last: otherwise it would look pending again. `state` is read after the ARCHIVE, log before timeline.
     """
-    risen = below(state.timeline, state.log.boundary)
-    if not risen or pending_before_start(state.timeline, state.log.boundary):
+    archived = below(state.timeline, state.log.boundary)
+    if not archived or pending_before_start(state.timeline, state.log.boundary):
         return []
     removed = []
-    for instant in risen:
+    for instant in archived:
         words = {instant.action, instant.kind}
         names = [name(instant.time, word) for name in (inflight_name, requested_name) for word in sorted(words)]
         for path in map(state.timeline.path, [*names, instant.file_name]):
             session.ctx.storage.delete(path)
             removed.append(path)
-    logger.info("%s instants up to %s left the active timeline", len(risen), state.log.boundary)
+    logger.info("%s instants up to %s left the active timeline", len(archived), state.log.boundary)
     return removed
 
 
 def below(timeline: Timeline, boundary: str) -> list[Instant]:
-    """Instants at or below a boundary, oldest first."""
-    return [one for one in timeline if one.time <= boundary]
+    """Return the instants at or below a boundary, oldest first."""
+    return [instant for instant in timeline if instant.time <= boundary]
 
 
 def pending_before_start(timeline: Timeline, boundary: str) -> list[Instant]:
-    """What is pending and would lie before the timeline's start, once all up to a boundary has left it.
+    """Return pending instants that archiving would leave before the timeline's start.
 
-    Readers that list take files older than the start for rows (docs/format.md §9.1), so one completed write stays before each
-    pending one: the boundary alone does not tell, as the oldest write above it may be younger than what is pending.
+    Listing readers take files older than the start for rows (docs/format.md §9.1), so a completed write must precede each pending
+    one. The boundary alone does not tell: the oldest write above it may be younger than a pending one.
     """
-    start = min((one.time for one in timeline.completed_writes if one.time > boundary), default="")
-    return [one for one in timeline.pending if one.time <= boundary or (one.is_write and one.time < start)]
+    start = min((write.time for write in timeline.completed_writes if write.time > boundary), default="")
+    return [
+        instant
+        for instant in timeline.pending
+        if instant.time <= boundary or (instant.is_write and instant.time < start)
+    ]
 
 
 def refuse_missing_history(session: Session, state: TableState, history: HistoryFile) -> None:
-    """Refuse an ARCHIVE whose history file is not there: the slot must not name what may never be.
+    """Refuse an ARCHIVE whose history file does not exist.
 
     Raises:
         InvalidRequest: no such file.
     """
     if session.ctx.storage.head(history.path) is None:
         raise InvalidRequest(
-            "the history file is not there",
+            "the history file does not exist",
             table=state.config.name,
             expected=history.path,
             found="no such file",
@@ -121,48 +114,50 @@ def refuse_missing_history(session: Session, state: TableState, history: History
 
 
 def refuse_pending_below(state: TableState, boundary: str) -> None:
-    """Refuse to archive past something pending: its completion would fall below the timeline's start.
+    """Refuse to archive past a pending instant: it would complete below the timeline's start.
 
     Raises:
         Busy: names the oldest one.
     """
-    for one in pending_before_start(state.timeline, boundary):
+    for instant in pending_before_start(state.timeline, boundary):
         raise Busy(
-            f"{one.action} {one.time} is pending below the boundary, or below what would be the timeline's start",
+            f"{instant.action} {instant.time} is pending below the boundary, or below the timeline's start after archiving",
             table=state.config.name,
-            instant=one.time,
+            instant=instant.time,
             expected=f"nothing pending at or below {boundary}, and a completed write between it and the oldest pending one",
-            found=str(one),
+            found=str(instant),
             next_step="finish it, or cancel it and roll it back; or choose an older boundary",
-            other=one.time,
+            other=instant.time,
         )
 
 
 def refuse_not_kept(state: TableState, boundary: str, history: HistoryFile) -> None:
-    """Refuse to archive what completed after the history was written.
+    """Refuse to archive an instant that the history lacks.
 
     Raises:
         Conflict: names the first such instant.
     """
-    for one in below(state.timeline, boundary):
-        if one.time not in history.instants:
+    for instant in below(state.timeline, boundary):
+        if instant.time not in history.instants:
             raise Conflict(
-                f"{one.action} {one.time} completed below the boundary, and the history does not keep it",
+                f"{instant.action} {instant.time} completed below the boundary, and the history does not keep it",
                 table=state.config.name,
-                instant=one.time,
+                instant=instant.time,
                 next_step="write the history again, from the table as it is now",
             )
 
 
-def refuse_nothing_left(state: TableState, boundary: str) -> None:
-    """Refuse to empty the timeline: readers that list take files older than its start for rows (docs/format.md §9.1).
+def refuse_empty_timeline(state: TableState, boundary: str) -> None:
+    """Refuse to archive every completed write.
+
+    Listing readers take files older than the timeline's start for rows (docs/format.md §9.1).
 
     Raises:
-        InvalidRequest: no completed write lies above the boundary.
+        InvalidRequest: no completed write is above the boundary.
     """
-    if not any(one.time > boundary for one in state.timeline.completed_writes):
+    if not any(write.time > boundary for write in state.timeline.completed_writes):
         raise InvalidRequest(
-            "no completed write would be left on the active timeline",
+            "no completed write would remain on the active timeline",
             table=state.config.name,
             expected=f"a completed write above {boundary}",
             found=state.timeline.completed_writes[-1].time if state.timeline.completed_writes else "none",

@@ -1,4 +1,4 @@
-"""Refuse an attempt when the table is no longer the one that it was built upon."""
+"""Checks that refuse an attempt when the table changed underneath it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from hudi_ops.view.schema import schema_text
 
 
 def refuse_unfit(session: Session, attempt: Attempt, state: TableState) -> None:
-    """Check that an attempt may still decide anything, and that the table is the one that it was built upon.
+    """Refuse an attempt that may not decide any more, or whose table changed.
 
     Raises:
-        Conflict: settings, index or what it was built upon changed.
-        Busy: somebody has begun something that cannot be told yet, or that has no heartbeat.
+        Conflict: settings or index changed, or a write it was built upon was undone.
+        Busy: a foreign writer is starting with an unknown footprint, or has no heartbeat.
         Cancelled: it was cancelled, or may have been taken for dead.
     """
     refuse_closed(session.ctx.storage, attempt, state)
@@ -34,25 +34,19 @@ def refuse_unfit(session: Session, attempt: Attempt, state: TableState) -> None:
     refuse_starved(session.longest_gap_s(attempt.instant), shared, attempt.instant)
     refuse_starting(session.ctx, state, attempt.instant)
     begun = attempt.seen or attempt.begun
-    session.silent.refuse(state, attempt.instant, [one.time for one in begun.timeline.pending])
+    session.silent.refuse(state, attempt.instant, [instant.time for instant in begun.timeline.pending])
     refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
     _refuse_changed_facts(attempt, state)
     _refuse_vanished(attempt, state)
 
 
 def refuse_changed_columns(session: Session, begun: TableState, state: TableState, instant: str = "") -> None:
-    """Refuse when the columns changed: rows were read, and files written, in those that the table had.
-
-    Args:
-        session: the table.
-        begun: the state that the work began from.
-        state: the state to compare with.
-        instant: the attempt's, for the error.
+    """Refuse changed columns: rows were read, and files written, in those of `begun`.
 
     Raises:
-        Conflict: another write changed them since.
+        Conflict: another write changed the columns.
     """
-    texts = [schema_text(one.config, one.timeline, session.commits) for one in (begun, state)]
+    texts = [schema_text(at.config, at.timeline, session.commits) for at in (begun, state)]
     if texts[0][0] == texts[1][0]:
         return
     before, now = (to_arrow(*text) for text in texts)
@@ -68,12 +62,12 @@ def refuse_changed_columns(session: Session, begun: TableState, state: TableStat
 
 
 def refuse_indexing(state: TableState) -> None:
-    """Refuse while Apache Hudi builds an index: its partition is pending, and may depend on others.
+    """Refuse while Apache Hudi builds an index; its pending partition may depend on others.
 
     Raises:
         Busy: an index is being built.
     """
-    indexing = next((one for one in state.timeline.pending if one.kind == "indexing"), None)
+    indexing = next((instant for instant in state.timeline.pending if instant.kind == "indexing"), None)
     if indexing is not None:
         raise Busy(
             "an index of the metadata table is being built",
@@ -84,18 +78,18 @@ def refuse_indexing(state: TableState) -> None:
 
 
 def was_completed(session: Session, state: TableState, instant: str) -> bool:
-    """Return whether an instant that is not on the timeline completed: it was archived, or the log says so."""
+    """Return whether an instant off the timeline completed, by the archive or the log."""
     fate = fate_of(session.ctx.storage, state, instant)
     if fate is not None and isinstance(fate[1], Complete):
         return True
-    return any(one.time == instant for one in load_history(session.ctx.storage, state.config).instants)
+    return any(archived.time == instant for archived in load_history(session.ctx.storage, state.config).instants)
 
 
 def _refuse_changed_facts(attempt: Attempt, state: TableState) -> None:
-    """What the commit log alone says of the table decides where rows go.
+    """Refuse when the table facts in the commit log, which decide where rows go, changed.
 
     Raises:
-        Conflict: it says something else than when the attempt began.
+        Conflict: they differ from those at the attempt's begin.
     """
     before, now = attempt.begun.log.properties.facts, state.log.properties.facts
     if before != now:
@@ -110,14 +104,14 @@ def _refuse_changed_facts(attempt: Attempt, state: TableState) -> None:
 
 
 def _refuse_vanished(attempt: Attempt, state: TableState) -> None:
-    """A restore, or a rollback of a completed write, takes away what this attempt was built upon.
+    """Refuse when a restore or rollback removed a write that this attempt was built upon.
 
     Raises:
         Conflict: a write that had completed when the attempt began is gone, and was not archived.
     """
     for undone in Since(attempt.begun, state).undone:
         raise Conflict(
-            f"{undone.action} {undone.time}, upon which this attempt was built, was undone meanwhile",
+            f"{undone.action} {undone.time}, upon which this attempt was built, was undone while it ran",
             table=state.config.name,
             instant=attempt.instant,
             next_step="run the same call again: it starts from the table as it is now",

@@ -1,4 +1,4 @@
-"""The commit of a write: validate against what completed meanwhile, and decide its COMPLETE entry. No partition is listed here."""
+"""Validate a write and decide its COMPLETE entry; no partition is listed here."""
 
 from __future__ import annotations
 
@@ -39,27 +39,23 @@ from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import schema_text, table_schema
 
 METADATA_TRIES = 10
-"""How often the metadata table may change under one write before it gives up; each change is somebody's build or drop."""
+"""How often the metadata table's partitions may change during one write; each change is a build or a drop."""
 
 
 @dataclass(frozen=True)
 class Body:
-    """What an action other than a write completes with.
-
-    Attributes:
-        make: returns the bytes of the completed file, from the state in which it is decided and its completion time.
-    """
+    """Completed file of a non-write action; `make` maps state and completion time to its bytes."""
 
     make: Callable[[TableState, str], bytes]
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What was read before the lock: the newest extra metadata as of `head`, and whom a service looked at already."""
+    """Reads before the lock: newest extra metadata as of `head`, pending instants inspected."""
 
     head: int
     extra: Mapping[str, str]
-    looked_at: frozenset[str] = frozenset()
+    inspected: frozenset[str] = frozenset()
 
 
 def complete_write(
@@ -70,23 +66,18 @@ def complete_write(
     role: Role = "ingest",
     check: Callable[[TableState], None] = lambda state: None,
 ) -> Complete:
-    """Decide that an attempt's files count, and apply it; its markers and lease are the caller's to clear.
+    """Decide and apply an attempt's completion; the caller releases its markers and lease.
 
-    Args:
-        session: the table.
-        attempt: whose files they are.
-        write: what completes.
-        role: `service` for what replaces file groups: the session's strategy says to whom it gives way; `compaction` for what
-            merges the slices of a plan, which meets nobody.
-        check: what a service itself asks of the state in which it completes, raising `Conflict`; called under the lock.
+    `role` is `service` for actions that replace file groups, ordered by the session's strategy, and `compaction` for actions that
+    merge the slices of a plan, which conflict with no write. `check` is called under the lock and may raise `Conflict`.
 
     Raises:
-        Conflict: something that overlaps completed first or has to be given way to, or the table's settings or columns changed;
+        Conflict: an overlapping write completed first or takes precedence, or the table's settings or columns changed;
             nothing of the attempt is visible.
         Busy: a plan that touches the same file groups is pending.
-        Cancelled: somebody cancelled the attempt, or may take it for dead.
-        Unsupported: what it adds to the metadata table cannot be made.
-        OutcomeUnknown: decided or not; the next write settles it.
+        Cancelled: the attempt was cancelled, or its heartbeat paused so long that others may have taken it for dead.
+        Unsupported: its metadata table records cannot be made.
+        OutcomeUnknown: storage did not say whether it was decided; the next write settles that.
     """
     footprint = footprint_of(write.metadata(write.extra), sources=write.sources)
     mine = Contender(attempt.instant, attempt.action, footprint, role, owner=str(session.ctx.owner))
@@ -100,7 +91,7 @@ def complete_write(
         check(state)
         if role != "compaction":
             refuse_changed_columns(session, attempt.begun, state, attempt.instant)
-            _refuse_met(session, attempt, write, mine, ahead, state)
+            _refuse_conflicts(session, attempt, write, mine, ahead, state)
         if not delta.fits(state):
             return None
         completion = session.next_time(known_times(state.timeline, state.log) | delta.times, state)
@@ -120,22 +111,17 @@ def complete_write(
 def complete_action(
     session: Session, attempt: Attempt, body: Body, check: Callable[[TableState], bool | None]
 ) -> Decided | None:
-    """Decide that an action other than a write is complete, and apply it: clean, savepoint, restore, indexing, rollback.
+    """Decide and apply the completion of a non-write action; the caller releases its lease.
 
-    Its lease and markers are the caller's to clear.
-
-    Args:
-        session: the table.
-        attempt: whose action.
-        body: makes the completed file.
-        check: checks the state in which it is decided, and returns False where there is nothing to decide. Called under the lock.
+    The actions are clean, savepoint, restore, indexing and rollback. `check` is called under the lock and returns False when there
+    is nothing to decide.
 
     Returns:
-        The decision, which may have been voided (`Decided.applied`); None where there was nothing to decide.
+        The decision, which may have been voided (`Decided.applied`); None when nothing was decided.
 
     Raises:
         Busy: the lock was not free in time.
-        Cancelled: the action was cancelled or taken over; its payloads are gone.
+        Cancelled: the action was cancelled or taken over; its payloads are deleted.
         OutcomeUnknown: storage did not say whether it was decided; the next write settles that.
     """
 
@@ -187,10 +173,10 @@ def _entry(session: Session, attempt: Attempt, state: TableState, completion: st
 
 
 def _decided(session: Session, attempt: Attempt, prepare: Prepare, delta: DeltaMaker, purpose: str) -> Decided:
-    """Decide, and make the delta anew each time the metadata table is not the one any more that it was made for.
+    """Decide, remaking the delta each time the metadata table's partitions changed.
 
     Raises:
-        Conflict: it changed again and again.
+        Conflict: they changed `METADATA_TRIES` times.
     """
     for _ in range(METADATA_TRIES):
         decided = _decide_once_started(session, attempt, prepare, purpose)
@@ -207,45 +193,45 @@ def _decided(session: Session, attempt: Attempt, prepare: Prepare, delta: DeltaM
 
 
 def _make_delta(delta: DeltaMaker, state: TableState) -> None:
-    """Make an attempt's delta; nothing is decided by then, so that whatever fails is certain.
+    """Make an attempt's delta before any decision, so that a failure leaves a certain outcome.
 
     Raises:
         Unsupported: its records cannot be made.
     """
     try:
         delta.make(state)
-    except (pa.ArrowException, MemoryError, OverflowError) as error:  # a mistake of ours is to look like one
+    except (pa.ArrowException, MemoryError, OverflowError) as error:  # other exceptions are bugs
         raise Unsupported(
-            f"what this write adds to the metadata table cannot be made: {error or type(error).__name__}",
+            f"the metadata table records of this write cannot be made: {error or type(error).__name__}",
             table=state.config.name,
             instant=delta.attempt.instant,
             expected="records that Arrow can hold in memory",
             found=type(error).__name__,
-            next_step="write fewer rows at a time; if it repeats with few, report it, and drop the metadata table meanwhile",
+            next_step="write fewer rows at a time; if few rows fail too, report it, and drop the metadata table until it is fixed",
         ) from error
 
 
-def _refuse_met(
+def _refuse_conflicts(
     session: Session, attempt: Attempt, write: Write, mine: Contender, ahead: Ahead, state: TableState
 ) -> None:
-    """Check a write against all that it may not pass.
+    """Check a write against completed, planned and running ones.
 
     Raises:
-        Conflict: something that overlaps completed first, or has to be given way to.
+        Conflict: an overlapping write completed first, or takes precedence.
         Busy: a plan that touches the same file groups is pending.
     """
     others, strategy = session.contenders, session.strategy
     refuse_completed(mine, others.completed_since(attempt.begun, mine, state))
-    refuse_planned(mine, others.plans(state, mine, _waited_for(write)), strategy)
+    refuse_planned(mine, others.plans(state, mine, _exclusive_plans(write)), strategy)
     if strategy.looks_at_running(mine.role):
-        refuse_running(mine, others.running(session.ctx, state, attempt.instant, ahead.looked_at), strategy)
+        refuse_running(mine, others.running(session.ctx, state, attempt.instant, ahead.inspected), strategy)
 
 
 def _decide_once_started(session: Session, attempt: Attempt, prepare: Prepare, purpose: str) -> Decided | None:
-    """Decide, with the lock given back while a writer of Apache Hudi is starting.
+    """Decide, releasing the lock while a foreign writer has a heartbeat but no requested file.
 
     Raises:
-        Busy: one after the other has begun for longer than a heartbeat lasts; or the lock was not to be had.
+        Busy: foreign writers kept starting for longer than a heartbeat lasts, or the lock was not free in time.
     """
     until_s = session.ctx.clock.monotonic_s() + 2 * STARTS_WITHIN_S
     while True:
@@ -258,42 +244,43 @@ def _decide_once_started(session: Session, attempt: Attempt, prepare: Prepare, p
 
 
 def read_ahead(session: Session, attempt: Attempt, write: Write, mine: Contender) -> Ahead:
-    """Read before the lock whatever can be: under it, only what appeared since is left to read.
+    """Read in advance, so that only later instants are read under the lock.
 
     Raises:
-        Conflict: a live write is under way to which this one gives way.
+        Conflict: a live write takes precedence over this one.
     """
     others, strategy = session.contenders, session.strategy
-    looked_at: frozenset[str] = frozenset()
+    inspected: frozenset[str] = frozenset()
     if strategy.looks_at_running(mine.role):
         state = session.loader.load()
-        looked_at = frozenset(one.time for one in state.timeline.pending)
+        inspected = frozenset(instant.time for instant in state.timeline.pending)
         refuse_running(mine, others.running(session.ctx, state, attempt.instant), strategy)
     else:
-        # For ingestion not even a listing: it was read when the attempt was put on the timeline.
+        # Ingestion lists nothing again: it read the timeline when its attempt was put there.
         state = attempt.seen or attempt.begun
     if mine.role == "compaction":
         return Ahead(state.log.head, session.newest_extra(state))
     for _ in others.completed_since(attempt.begun, mine, state):
         pass
-    for _ in others.plans(state, mine, _waited_for(write), reach_back=True):
+    for _ in others.plans(state, mine, _exclusive_plans(write), reach_back=True):
         pass
     if session.longest_gap_s(attempt.instant) > GAP_S_MAX / 2:
-        # It may be asked under the lock: the commits that it reads are known by then.
+        # Under the lock the same call then reads cached commits.
         has_foreign_writers(session.ctx.storage, session.commits, state)
-    return Ahead(state.log.head, session.newest_extra(state), looked_at)
+    return Ahead(state.log.head, session.newest_extra(state), inspected)
 
 
-def _waited_for(write: Write) -> frozenset[str]:
-    """A clustering that Apache Hudi planned will replace its input groups as they were: what is written to them now would be lost.
+def _exclusive_plans(write: Write) -> frozenset[str]:
+    """Return the planned actions that must complete before a write to their groups.
 
-    A compaction would read what a replaced group holds, which a cleaner may have removed by then.
+    A foreign clustering replaces its input groups as planned and would lose later rows. A compaction reads the slices of a replaced
+    group, which a cleaner may have removed.
     """
     return frozenset({"clustering"}) if write.replaced is None else REWRITING_ACTIONS
 
 
 def _newest_extra(session: Session, state: TableState, ahead: Ahead) -> Mapping[str, str]:
-    """As `Session.newest_extra`, without reading the whole log under the lock where a foreign archiver took our commits away."""
+    """Return `Session.newest_extra`; after foreign archiving, without reading the whole log."""
     newest = session.commits.newest_with(state.timeline, POINTER_KEY)
     if newest is not None:
         return newest.extra
@@ -304,7 +291,7 @@ def _newest_extra(session: Session, state: TableState, ahead: Ahead) -> Mapping[
 
 
 def _may_double(session: Session, state: TableState, write: Write, *, puts_each_once: bool) -> bool | None:
-    """Whether a record key may lie in two file groups once the write has completed; None where no reader asks that."""
+    """Return whether a key may be in two file groups after the write; None: no reader asks."""
     if state.log.properties.facts.index != "record_index":
         return None
 
@@ -314,8 +301,8 @@ def _may_double(session: Session, state: TableState, write: Write, *, puts_each_
 
 
 def _is_empty(session: Session, state: TableState) -> bool:
-    """Whether no write has put rows into a table of ours: its first commit is on the timeline, and none has files."""
-    metadata = [session.commits.metadata(state.timeline, one) for one in state.timeline.completed_writes[:2]]
+    """Return whether a table created by hudi_ops has only its first, empty commit."""
+    metadata = [session.commits.metadata(state.timeline, write) for write in state.timeline.completed_writes[:2]]
     pointer = Pointer.decode(metadata[0].extra) if len(metadata) == 1 and metadata[0] is not None else None
     return pointer is not None and pointer.slot == 1
 
@@ -323,18 +310,12 @@ def _is_empty(session: Session, state: TableState) -> bool:
 def _metadata(
     session: Session, state: TableState, slot: int, write: Write, ahead: Ahead, *, may_double: bool | None
 ) -> CommitMetadata:
-    carried = pointers(_newest_extra(session, state, ahead))
-    # Carried over as it is written, with what Arrow does not know of: enums, defaults, comments.
+    # The stored schema text is carried over, with what Arrow does not represent: enums, defaults, comments.
     schema = schema_text(state.config, state.timeline, session.commits)[0]
     if write.schema is not None:
         schema = json.dumps(to_avro(write.schema, state.config.name), separators=(",", ":"))
-    stranger = newest_foreign_completion(session.commits, state)
+    foreign = newest_foreign_completion(session.commits, state)
     log = state.log
-    pointer = Pointer(log.table_id, slot, log.properties_slot, log.archive_slot, stranger, may_double)
-    extra = {
-        "schema": schema,
-        **carried,
-        **write.extra,
-        POINTER_KEY: pointer.encode(),
-    }
-    return write.metadata(extra)
+    pointer = Pointer(log.table_id, slot, log.properties_slot, log.archive_slot, foreign, may_double)
+    carried = pointers(_newest_extra(session, state, ahead))
+    return write.metadata({"schema": schema, **carried, **write.extra, POINTER_KEY: pointer.encode()})

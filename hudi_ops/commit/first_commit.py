@@ -1,6 +1,6 @@
-"""Complete an empty write before any other, so that a completed one precedes every pending one on the timeline.
+"""First commit of a table: an empty write, so that a completed write precedes pending ones.
 
-Readers that list take files older than the timeline's start for rows (docs/format.md §9.1).
+Listing readers take files older than the timeline's start for rows (docs/format.md §9.1).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ def ensure_first_commit(session: Session) -> None:
     """Complete an empty write when the timeline holds no completed one.
 
     Raises:
-        Busy: another program began the table's first write, or the lock was not to be had.
-        Conflict: somebody undid the empty write, or changed the settings meanwhile.
-        Cancelled: somebody cancelled it.
-        Unsupported: the metadata table has a partition that we do not keep.
+        Busy: a foreign writer began the table's first write, or the lock was not free in time.
+        Conflict: another process rolled the empty write back, or changed the settings.
+        Cancelled: another process cancelled it.
+        Unsupported: the metadata table has a partition that hudi_ops does not keep.
     """
     state = session.loader.load()
     if state.timeline.completed_writes:
@@ -40,28 +40,26 @@ def ensure_first_commit(session: Session) -> None:
 
 
 def _refuse_foreign_writes(session: Session, state: TableState, instant: str = "") -> None:
-    """Of pending writes below the timeline's start all files count as rows (docs/format.md §9.1); our empty ones have none.
+    """Refuse foreign writes below the timeline's start.
 
-    Args:
-        session: the table's.
-        state: read after `instant` was on the timeline.
-        instant: what would become the timeline's start; empty when it is not chosen yet.
+    All their files count as rows (docs/format.md §9.1). Pending empty writes of hudi_ops have no files. `instant` is the future
+    start, and `state` is read after it was put on the timeline; empty: not chosen yet.
 
     Raises:
-        Busy: another program has a write pending there, and nothing has completed.
+        Busy: a foreign write is pending there, and none has completed.
     """
     if state.timeline.completed_writes:
         return
-    for one in state.timeline.pending:
-        if not one.is_write or (instant and one.time >= instant):
+    for pending in state.timeline.pending:
+        if not pending.is_write or (instant and pending.time >= instant):
             continue
-        lease = read_lease(session.ctx.storage, one.time)
+        lease = read_lease(session.ctx.storage, pending.time)
         if lease is None or lease.owner is None:
             raise Busy(
-                "another program began the table's first write",
+                "a foreign writer began the table's first write",
                 table=state.config.name,
-                instant=one.time,
+                instant=pending.time,
                 expected="a completed write, or none at all",
-                found=str(one),
+                found=str(pending),
                 next_step="wait until it has completed; if its writer is dead, let Apache Hudi roll it back",
             )

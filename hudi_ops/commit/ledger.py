@@ -1,7 +1,7 @@
-"""The ledger of a source: which files were taken, so that each is taken exactly once.
+"""The ledger of a source: the files that were taken, so that each is taken exactly once.
 
-A ledger is cumulative, lies under the instant that wrote it, and counts only through the pointer in that instant's completed
-commit: it becomes true in the same moment as the rows. Every commit of ours carries the pointers of all sources forward.
+A ledger is cumulative, is stored under the instant that wrote it, and counts only through the pointer in that instant's completed
+commit, so it takes effect together with the rows. Every hudi_ops commit carries the pointers of all sources forward.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ POINTER_PREFIX = "hudi_ops.ledger."
 
 @dataclass(frozen=True)
 class Ledger:
-    """Files taken from one source: path below the source's root -> (size in bytes, change time in ms).
+    """Files taken from one source: path below its root -> (size in bytes, change time in ms).
 
-    `retaken` holds, of each file that was taken again, the sizes and change times under which it had been taken before, oldest
-    first.
+    `retaken`: for each file taken again, the earlier (size, change time) pairs, oldest first.
     """
 
     source_id: str
@@ -33,16 +32,16 @@ class Ledger:
     taken: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     retaken: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     read_from: str = ""
-    """Path that it was read from; empty when the source is new. A commit that moved it on meanwhile is a conflict."""
+    """Path it was read from; empty for a new source. A concurrent commit that replaced it is a conflict."""
 
     def with_files(self, files: Sequence[FileInfo]) -> Ledger:
-        """The ledger after `files` were taken too."""
+        """Return the ledger with `files` taken as well."""
         added = {info.path: (info.size_bytes, info.modified_ms) for info in files}
         again = {path: (*self.retaken.get(path, ()), self.taken[path]) for path in added if path in self.taken}
         return Ledger(self.source_id, self.uri, {**self.taken, **added}, {**self.retaken, **again})
 
     def encode(self) -> bytes:
-        """As JSON, by path."""
+        """Encode the ledger as JSON, sorted by path."""
         record = {
             "source": self.source_id,
             "uri": self.uri,
@@ -55,9 +54,9 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a source holds: files to take now, names that wait with the reason, and files left for a next commit.
+    """Files to take now, waiting names with the reason, and files left for the next commit.
 
-    `retaken` names those of all of them that were taken before and have changed since.
+    `retaken` names the files among them that were taken before and have changed since.
     """
 
     files: tuple[FileInfo, ...]
@@ -66,14 +65,12 @@ class Offer:
     retaken: frozenset[str] = frozenset()
 
     def within(self, max_files: int | None, max_bytes: int | None) -> Offer:
-        """The first files that stay within both bounds; one is offered however large, or nothing would ever move.
+        """Return the first files within both bounds (None: no bound), but at least one.
 
-        Args:
-            max_files: at least 1; None for no bound.
-            max_bytes: of the files as they lie, at least 1; None for no bound.
+        A file larger than `max_bytes` is offered alone: otherwise the source would never advance.
 
         Raises:
-            InvalidRequest: a bound below 1.
+            InvalidRequest: a bound is below 1.
         """
         for name, bound in (("max_files", max_files), ("max_bytes", max_bytes)):
             if bound is not None and bound < 1:
@@ -88,7 +85,7 @@ class Offer:
 
     @property
     def note(self) -> str:
-        """What was not offered, and what is offered again, for people; empty when each file is offered for the first time."""
+        """Text for users about files left, waiting or taken again; empty without any."""
         parts = []
         if again := sum(info.path in self.retaken for info in self.files):
             parts.append(f"{again} {'file is' if again == 1 else 'files are'} taken again")
@@ -102,27 +99,27 @@ class Offer:
 
 
 def source_id_of(uri: str) -> str:
-    """A short name for a source: the same folder always gives the same one."""
+    """Return a short, stable id of a source folder."""
     return hashlib.sha256(uri.rstrip("/").encode()).hexdigest()[:16]
 
 
 def ledger_folder(instant: str) -> str:
-    """Folder of the ledgers that an instant wrote."""
+    """Return the folder of the ledgers that an instant wrote."""
     return f"{FOLDER}/{instant}"
 
 
 def ledger_path(instant: str, source_id: str) -> str:
-    """Path of one ledger."""
+    """Return the path of one ledger."""
     return f"{ledger_folder(instant)}/{source_id}.json"
 
 
 def pointers(extra: Mapping[str, str]) -> dict[str, str]:
-    """The ledger pointers in a commit's extra metadata: key -> path."""
+    """Return the ledger pointers in a commit's extra metadata: key -> path."""
     return {key: value for key, value in extra.items() if key.startswith(POINTER_PREFIX)}
 
 
 def read_ledger(storage: Storage, extra: Mapping[str, str], uri: str) -> Ledger:
-    """The ledger of a source as of a commit; empty when the source is new.
+    """Read the ledger of a source as of a commit; empty when the source is new.
 
     Raises:
         Corrupt: the ledger that the commit points to cannot be read.
@@ -150,21 +147,14 @@ def read_ledger(storage: Storage, extra: Mapping[str, str], uri: str) -> Ledger:
 
 
 def offer_of(source: Storage, ledger: Ledger, now_ms: int, min_age_s: float, retake: Sequence[str] = ()) -> Offer:
-    """Files of a source that were not taken yet: first those to take again, then the others, each by path.
+    """Return the files of a source to take, changed ones first, then new ones, each by path.
 
-    Names beginning with `_` or `.`, in any segment, and files younger than `min_age_s` wait; so do names whose ending is no
-    format that can be read.
-
-    Args:
-        source: the folder.
-        ledger: of the folder.
-        now_ms: the present.
-        min_age_s: files that changed more recently wait.
-        retake: paths of files below the folder that were taken before; one that has changed since is offered again.
+    Waiting: names with a segment that begins with `_` or `.`, names with an unknown ending, and files younger than `min_age_s`.
+    `retake` are paths below the folder of files taken before; one that has changed since is offered again.
 
     Raises:
-        InvalidRequest: a file that was taken has changed since and `retake` does not name it, or `retake` names one that was
-            never taken, or is not there.
+        InvalidRequest: a taken file has changed and `retake` does not name it, or `retake` names a file that was never taken or
+            does not exist.
     """
     again = {path.removeprefix(f"{source.uri}/") for path in retake}
     listed = source.list()
@@ -186,7 +176,7 @@ def offer_of(source: Storage, ledger: Ledger, now_ms: int, min_age_s: float, ret
             waiting[info.path] = f"it is younger than {min_age_s:g} s"
         else:
             (fresh if taken is None else corrected).append(info)
-    # Rows of later files win: a correction of an old file must not replace what a new file brings.
+    # Rows of later files win, so corrections of old files come before new files.
     return Offer((*corrected, *fresh), waiting, retaken=frozenset(info.path for info in corrected))
 
 

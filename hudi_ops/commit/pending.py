@@ -1,4 +1,4 @@
-"""What pending merges and clusterings work on.
+"""Inputs of pending compactions and clusterings.
 
 Source: docs/protocol.md §14.
 """
@@ -17,14 +17,14 @@ from hudi_ops.timeline.state import TableState
 
 
 def pending_inputs(ctx: TableContext, state: TableState) -> Iterator[tuple[Instant, Footprint | None]]:
-    """(instant, what it works on) of every pending merge or clustering; None for a plan that cannot be read."""
+    """Yield pending compactions and clusterings with their inputs; None: unreadable plan."""
     for instant in state.timeline.pending:
         if instant.action in REWRITING_ACTIONS:
             yield instant, plan_inputs(ctx, state, instant)
 
 
 def plan_inputs(ctx: TableContext, state: TableState, instant: Instant) -> Footprint | None:
-    """File groups that a plan works on; None when it cannot be read."""
+    """Return the file groups that a plan reads; None when it is unreadable."""
     try:
         return inputs_of(read_plan(ctx.storage, state.timeline, instant))
     except Corrupt:

@@ -1,4 +1,4 @@
-"""Trying again after a conflict: each attempt starts from the table as it is then, with a new instant, after a while."""
+"""Retries after a conflict, each from the current table, with a new instant, after a pause."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PAUSE_MAX_S = 2.0
 
 
 def retried(session: Session, attempt: Callable[[float], R]) -> R:
-    """The first attempt that does not lose to an overlapping write; it is given the time at which the first one began.
+    """Repeat an attempt until it does not conflict; it receives the first one's start time.
 
-    While it may be tried again, an attempt gives way to older live ones that overlap. The last one does not: then the first to
-    complete wins.
+    An attempt waits for older live writes that overlap while retries remain. The last attempt does not: the first to complete
+    wins.
 
     Raises:
-        Conflict: all of them lost; names how many there were, and to whom they lost.
+        Conflict: all attempts lost; names their number and the writes they lost to.
     """
     started_s = session.ctx.clock.monotonic_s()
     lost: list[Conflict] = []
@@ -35,8 +35,8 @@ def retried(session: Session, attempt: Callable[[float], R]) -> R:
             try:
                 return attempt(started_s)
             except Conflict as error:
-                # What cannot end otherwise: rows that are gone, and an error that the rows themselves raise, kept for every try.
-                if error.details.get("final") or any(error is one for one in lost):
+                # Final conflicts are not retried: deleted rows, and an error of the rows themselves, raised again by each try.
+                if error.details.get("final") or any(error is earlier for earlier in lost):
                     raise
                 lost.append(error)
                 if len(lost) > session.conflicts.retries:
@@ -52,20 +52,14 @@ def retried(session: Session, attempt: Callable[[float], R]) -> R:
 
 
 def given_up(session: Session, lost: list[Conflict], started_s: float) -> Conflict:
-    """The error of a write that was tried often enough: the last one's, with how often it was tried, and against whom.
-
-    Args:
-        session: the table.
-        lost: the errors, one for each try, at least one.
-        started_s: when the first try began, by the monotonic clock.
-    """
+    """Return the last error, with the number of tries and the writes they lost to."""
     last = lost[-1]
     if len(lost) == 1:
         return last
     against: dict[str, str] = {}
     for error in lost:
         if other := error.details.get("other"):
-            against[other] = f"{other} of {error.details.get('other_owner') or 'another program'}"
+            against[other] = f"{other} of {error.details.get('other_owner') or 'a foreign writer'}"
     seconds = session.ctx.clock.monotonic_s() - started_s
     named = "; ".join(against.values()) or "others"
     return Conflict(

@@ -1,4 +1,4 @@
-"""What every service of one table works with: its context, its state loader, and how it decides."""
+"""Session: the context, loaders and decisions that all services of one table share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hudi_ops.concurrency.early_conflicts import ConflictWatch
 from hudi_ops.concurrency.ended import ends_if_it_fails
 from hudi_ops.concurrency.foreign.silent_writers import SilentWriters
 from hudi_ops.concurrency.lease.heartbeat_client import process_beats
-from hudi_ops.concurrency.lease.lease import BEAT_INTERVAL_S, LeaseRole, Renewal, drop_lease, inherit_lease, lease_path
+from hudi_ops.concurrency.lease.lease import BEAT_INTERVAL_S, LeaseRole, Renewal, drop_lease, lease_path
 from hudi_ops.concurrency.lease.monitor import LeaseMonitor
 from hudi_ops.concurrency.markers import delete_markers
 from hudi_ops.concurrency.transaction import Decided, Prepare, decide, finish_decided
@@ -56,12 +56,12 @@ class EntryFields(TypedDict):
 
 @dataclass
 class Session:
-    """Hold the work of one process on one table; not safe for several threads at once.
+    """State of one process working on one table; not thread-safe.
 
     `adopter` proposes the commit log of a table that has none; without it such a table is refused.
-    `log_format` is that of the rows in log files, `file_sizes` those that new keys fill base files up to. After a write the
-    metadata table is compacted once `metadata_compact_after` of its deltas lie upon its base files. `gives_way` says whether a
-    write lets older ones that overlap finish first: it does while it may be tried again.
+    `log_format` applies to log files, `file_sizes` to base files that receive new keys. A write compacts the metadata table once
+    it has `metadata_compact_after` delta commits. `gives_way`: the current write waits for older overlapping ones; true while
+    retries remain.
     """
 
     ctx: TableContext
@@ -78,11 +78,11 @@ class Session:
     loader: StateLoader = field(init=False)
     applier: TimelineApplier = field(init=False)
     is_clean: bool = field(default=False, init=False)
-    """Whether this session's last write ended well, and left nothing to recover."""
+    """Whether the last write of this session ended well and left nothing to recover."""
     recovered_s: float = field(default=float("-inf"), init=False)
-    """When this session recovered the table last, by the monotonic clock."""
+    """Monotonic time of this session's last recovery."""
     metadata_deltas: int = field(default=0, init=False)
-    """Delta commits of the metadata table since its last compaction, as this session's last write found them."""
+    """Delta commits of the metadata table since its last compaction, as of this session's last write."""
     _monitors: dict[str, LeaseMonitor] = field(init=False, default_factory=dict)
     _payloads: dict[str, list[str]] = field(init=False, default_factory=dict)
     _groups: tuple[Basis, Mapping[MetadataPartition, int]] | None = field(init=False, default=None)
@@ -101,17 +101,17 @@ class Session:
         self.applier = TimelineApplier(self.ctx, self.loader, self.commits)
 
     def decide(self, prepare: Prepare, purpose: str) -> Decided | None:
-        """Take the next slot for the entry that `prepare` makes; see `concurrency.transaction.decide`."""
+        """Claim the next slot for the entry of `prepare`; see `concurrency.transaction.decide`."""
         return decide(self.ctx, self.loader, self.applier, prepare, purpose)
 
     def finish_decided(self) -> TableState:
-        """Apply what is decided but unfinished; to be called with the table lock held."""
+        """Apply decided but unfinished entries; requires the table lock."""
         return finish_decided(self.loader, self.applier)
 
     def entry(self, state: TableState, decision_id: str) -> EntryFields:
-        """The common fields of an entry for the slot after the state's head.
+        """Return the common fields of an entry for the slot after the state's head.
 
-        A decision's id is the same for every try, by whoever makes it.
+        `decision_id` is the same for every try of a decision, in any process.
         """
         return EntryFields(
             table_id=state.log.table_id,
@@ -123,28 +123,28 @@ class Session:
         )
 
     def settings(self, state: TableState) -> dict[str, str]:
-        """What the log keeps of the table's properties, for a PROPERTIES entry to repeat: then readers need no older slot."""
+        """Return the logged properties, which each PROPERTIES entry repeats for readers."""
         slot, entry = state.log.properties_slot, state.log.properties
         return dict(self.commits.settings.get(slot) or kept_settings(self.ctx.storage, slot, entry))
 
     def next_time(self, times: frozenset[str], state: TableState) -> str:
-        """The next time that may be taken, above every one of `times`.
+        """Return the next free time above all of `times`.
 
         Raises:
-            Unavailable: the newest of them lies too far ahead of this clock.
+            Unavailable: the newest of them is too far ahead of this clock.
         """
         now_ms, follows = self.ctx.clock.now_ms(), self.ctx.follows_future
         return next_after(times, now_ms, state.config.name, state.zone, follows_future=follows)
 
     def put_payload(self, instant: str, slot: int, body: bytes) -> str:
-        """Put the bytes that a COMPLETE or PLAN in `slot` will point to; returns their path."""
+        """Put the bytes that a COMPLETE or PLAN in `slot` will point to; return their path."""
         path = put_payload(self.ctx.storage, instant, slot, body)
         self.applier.remember(path, body)
         self._payloads.setdefault(instant, []).append(path)
         return path
 
     def put_delta(self, delta: MetadataDelta) -> str:
-        """Put what a COMPLETE will add to the metadata table; returns its path."""
+        """Put the records that a COMPLETE will add to the metadata table; return their path."""
         body = delta.to_bytes()
         path = f"{payload_folder(delta.instant)}/metadata-{hashlib.sha256(body).hexdigest()[:16]}"
         self.ctx.storage.put(path, body)
@@ -153,19 +153,19 @@ class Session:
         return path
 
     def drop_delta(self, entry: Complete) -> None:
-        """Remove the bundle of an instant that is complete: its bytes lie in the metadata table now."""
+        """Delete the metadata delta of a completed instant; the metadata table holds its records."""
         if entry.metadata:
             with best_effort(entry.instant):
                 self.ctx.storage.delete(entry.metadata)
 
     def metadata_groups(self, basis: Basis, config: TableConfig) -> Mapping[MetadataPartition, int]:
-        """How many file groups each partition of the metadata table has; counted once for a basis."""
+        """Return the number of file groups of each metadata table partition, counted once per basis."""
         if self._groups is None or self._groups[0] != basis:
             self._groups = basis, group_counts(self.ctx.storage, config, kept_partitions(config))
         return self._groups[1]
 
     def watch(self, action: str, intent: Footprint) -> ConflictWatch:
-        """The look-out of a write that is going to touch what `intent` says."""
+        """Return the conflict watch of a write with footprint `intent`."""
         is_on = self.conflicts.early_detection
         mine = Contender("", action, intent, owner=str(self.ctx.owner))
         gives_way = is_on and self.gives_way
@@ -175,16 +175,10 @@ class Session:
     def keep(
         self, instant: str, role: LeaseRole = "write", *, epoch: int | None = None, leased_s: float | None = None
     ) -> Iterator[LeaseMonitor]:
-        """Renew an instant's lease until the context ends.
+        """Renew the lease of an instant until the context ends; yield its monitor.
 
-        Args:
-            instant: one whose lease is ours.
-            role: what is done with it.
-            epoch: the attempt's; None: the newest that the log, as far as it was read, gives the instant.
-            leased_s: the monotonic clock just before the lease was taken; None: now.
-
-        Yields:
-            What to ask between steps of long work.
+        `epoch`: the attempt's; None: the newest in the loaded part of the log. `leased_s`: monotonic time just before the lease was
+        taken; None: now.
         """
         renewal = Renewal(self.ctx, instant, role, self.ctx.clock.monotonic_s() if leased_s is None else leased_s)
         monitor = self._monitors[instant] = LeaseMonitor(self.ctx, renewal, epoch, self.loader.known_log)
@@ -193,17 +187,14 @@ class Session:
             yield monitor
 
     def longest_gap_s(self, instant: str) -> float:
-        """Longest time in which no beat of an instant landed; 0 for one that is not kept."""
+        """Return the longest time without a landed heartbeat of an instant; 0 without a monitor."""
         monitor = self._monitors.get(instant)
         return monitor.longest_gap_s if monitor is not None else 0.0
 
     def drop_lost_payloads(self, instant: str, decided: Decided | None, *, alone: bool = False) -> None:
-        """Remove the payloads of tries that lost their slot; the one that a slot names stays.
+        """Delete the payloads of lost tries of an instant, once `decided`.
 
-        Args:
-            instant: whose payloads.
-            decided: what was decided in the end; nothing is removed without it.
-            alone: nobody else can have tried, so that there is nothing but what this session put.
+        The payload that the slot names stays. `alone`: no other process can have tried, so none are listed.
         """
         mine = self._payloads.pop(instant, [])
         if decided is None or not isinstance(decided.entry, Complete | Plan):
@@ -215,7 +206,7 @@ class Session:
                     self.ctx.storage.delete(path)
 
     def drop_refused_payloads(self, instant: str) -> None:
-        """Remove what this session put for an instant that it may not complete any more; what a slot names stays."""
+        """Delete this session's payloads of a refused instant, except those that a slot names."""
         with best_effort(instant):
             fate = fate_of(self.ctx.storage, self.loader.load(), instant)
             named: frozenset[str] = getattr(fate[1], "notes", frozenset()) if fate is not None else frozenset()
@@ -224,11 +215,9 @@ class Session:
                     self.ctx.storage.delete(path)
 
     def release(self, instant: str, markers: Sequence[str] | None = None) -> None:
-        """Clear the markers and the lease of an instant that completed; to be called once its lease is no longer renewed.
+        """Delete the markers and the lease of a completed instant, after its last heartbeat.
 
-        Args:
-            instant: the one that completed.
-            markers: paths of all its markers, where the caller knows that nobody can have put others; None: they are listed.
+        `markers` are all its markers, where no other process can have put any; None: they are listed.
         """
         monitor = self._monitors.pop(instant, None)
         with best_effort(instant):
@@ -236,12 +225,12 @@ class Session:
                 delete_markers(self.ctx.storage, instant)
             if monitor is not None:
                 monitor.renewal.settle()
-            # The lease last: dead, it is what leads the next write to the markers.
+            # The lease last: a dead lease leads the next write to the markers.
             self.ctx.storage.delete_all([*(markers or ()), lease_path(instant)])
         self.is_clean = True
 
     def drop_name(self, instant: str) -> None:
-        """Drop the lease of an instant that needs none any more: the timeline holds its name, or nothing does."""
+        """Drop the lease of an instant whose name is on the timeline or no longer in use."""
         monitor = self._monitors.pop(instant, None)
         with best_effort(instant):
             if monitor is not None:
@@ -249,7 +238,7 @@ class Session:
             drop_lease(self.ctx, instant)
 
     def newest_extra(self, state: TableState) -> Mapping[str, str]:
-        """Extra metadata of the newest commit of ours; from the log's payloads once a foreign archiver took them away."""
+        """Return the newest hudi_ops commit's extra metadata; after foreign archiving, from the log."""
         newest = self.commits.newest_with(state.timeline, POINTER_KEY)
         if newest is not None:
             return newest.extra
@@ -262,17 +251,13 @@ class Session:
         return {}
 
     def was_cancelled(self, state: TableState, instant: str) -> bool:
-        """Whether a CANCEL slot names an instant, however long ago."""
+        """Return whether a CANCEL slot of any age names an instant."""
         return cancel_slot(self.ctx.storage, state, instant) is not None
-
-    def take_lease(self, instant: str, role: LeaseRole = "rollback") -> None:
-        """Put our name on the lease of an instant whose owner is gone."""
-        inherit_lease(self.ctx, instant, role)
 
 
 @contextmanager
 def best_effort(instant: str) -> Iterator[None]:
-    """Log an error of clearing away what is settled: it must not make a landed write look failed, and `recover` clears it later."""
+    """Log and swallow clean-up errors: the write is complete; `recover` removes leftovers."""
     try:
         yield
     except HudiOpsError as error:

@@ -1,4 +1,4 @@
-"""Which tables can be written, and why the others cannot: one place, so that every door gives the same answer."""
+"""Checks that refuse tables which hudi_ops cannot write; every entry point uses them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DELETE_MARKER = "hoodie.record.merge.property."
 
 
 def refuse_unwritable(config: TableConfig) -> None:
-    """Refuse tables that need what is not written yet.
+    """Refuse tables that need features hudi_ops cannot write yet.
 
     Raises:
         Unsupported: names the feature.
@@ -20,10 +20,10 @@ def refuse_unwritable(config: TableConfig) -> None:
     problem, next_step = _foreign_feature(config), ""
     if config.version not in WRITABLE_VERSIONS:
         problem = f"its version is {config.version}"
-    elif strange := unkept_partitions(config):
-        problem = f"its metadata table has partitions that are not kept yet ({', '.join(strange)})"
+    elif unkept := unkept_partitions(config):
+        problem = f"its metadata table has partitions that are not kept yet ({', '.join(unkept)})"
         next_step = (
-            f"take them out with `hudi-ops metadata drop TABLE {' '.join(strange)}`, drop its whole metadata table with "
+            f"remove them with `hudi-ops metadata drop TABLE {' '.join(unkept)}`, drop its whole metadata table with "
             "--drop-metadata-table, or write it with Apache Hudi alone"
         )
     elif config.merge_mode == "CUSTOM":
@@ -40,7 +40,7 @@ def refuse_unwritable(config: TableConfig) -> None:
         raise Unsupported(
             f"this table cannot be written: {problem}",
             table=config.name,
-            expected="a table of version 8 or 9 with what writers of ours keep",
+            expected="a table of version 8 or 9 with features that hudi_ops writes",
             found=problem,
             next_step=next_step
             or "write it with Apache Hudi; `hudi-ops read` and `hudi-ops show` work where files allow",
@@ -48,7 +48,7 @@ def refuse_unwritable(config: TableConfig) -> None:
 
 
 def refuse_other_index(state: TableState) -> None:
-    """Rows go where the table's index finds them again.
+    """Refuse to write rows into a table whose index hudi_ops does not maintain.
 
     Raises:
         Unsupported: its index is Apache Hudi's own.
@@ -64,10 +64,10 @@ def refuse_other_index(state: TableState) -> None:
 
 
 def refuse_index(index: str, meta_fields: bool, table: str) -> None:
-    """Refuse what no table can have.
+    """Refuse an index that needs the key column in a table without meta columns.
 
     Raises:
-        Unsupported: keys would have to be looked up, and no column holds them.
+        Unsupported: keys would be looked up, and no column holds them.
     """
     if index != "simple_bucket" and not meta_fields:
         raise Unsupported(
@@ -80,19 +80,19 @@ def refuse_index(index: str, meta_fields: bool, table: str) -> None:
 
 
 def without_metadata_table(config: TableConfig) -> TableConfig:
-    """The settings as they will be once the metadata table is dropped."""
+    """Return the settings as of a dropped metadata table."""
     return config.model_copy(update={"metadata_partitions": (), "metadata_partitions_inflight": ()})
 
 
 def _foreign_feature(config: TableConfig) -> str:
-    """What Apache Hudi can do with a table of its own and writers of ours would break; empty when there is nothing."""
+    """Return the feature of a table that hudi_ops writes would break; empty without one."""
     raw = config.raw
     if not config.record_key_fields:
         return "it has no record key: Apache Hudi makes up its keys"
     if raw.get("hoodie.table.cdc.enabled", "").lower() == "true":
-        return "it logs changes (hoodie.table.cdc.enabled), which writers of ours do not"
+        return "it logs changes (hoodie.table.cdc.enabled), which hudi_ops does not"
     if raw.get("hoodie.bootstrap.base.path"):
-        return "it is bootstrapped: its rows lie partly in another folder (hoodie.bootstrap.base.path)"
+        return "it is bootstrapped: some of its rows are in another folder (hoodie.bootstrap.base.path)"
     if raw.get("hoodie.table.multiple.base.file.formats.enable", "").lower() == "true":
         return "its base files have several formats"
     if raw.get("hoodie.table.format", "native").lower() not in {"", "native"}:
@@ -104,7 +104,7 @@ def _foreign_feature(config: TableConfig) -> str:
 
 
 def _problem_of_dropped(config: TableConfig) -> str:
-    """Keys and order are made of what files hold, and the value of a dropped column of what its path prints."""
+    """Return why dropped columns prevent writes: files lack keys or ordering values."""
     if config.key_generator == "TIMESTAMP":
         return "its files lack the partition column, of which the time-based key generator makes the path"
     needed = {*config.record_key_fields, *config.ordering_fields} & {*config.dropped_columns}

@@ -1,4 +1,4 @@
-"""Who works on a pending instant: the newest TAKEOVER says so, and gives it an epoch of its own; a lease is a beat, never proof.
+"""Takeover of a pending instant: the newest TAKEOVER names the executor and its epoch.
 
 Source: docs/protocol.md §14.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt
-from hudi_ops.concurrency.lease.lease import EXPIRY_MS, Lease, read_lease
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS, Lease, inherit_lease, read_lease
 from hudi_ops.concurrency.lease.monitor import refuse_superseded
 from hudi_ops.concurrency.markers import list_markers
 from hudi_ops.errors import Busy, Cancelled, Conflict
@@ -28,23 +28,16 @@ _EPOCH = re.compile(r"_\d+-(?P<epoch>\d+)-\d+")
 def take_over(
     session: Session, instant: str, action: str, check: Callable[[TableState], None] = lambda state: None
 ) -> Attempt | None:
-    """Decide that this process works on a pending instant, whoever began it.
-
-    Args:
-        session: the table's.
-        instant: request time of a pending instant.
-        action: its pending word.
-        check: what the service itself asks of the state in which it is taken over; called under the lock.
+    """Decide that this process executes a pending instant; `check` is called under the lock.
 
     Returns:
-        The attempt, with the epoch that data files must carry and that its COMPLETE is checked against; its lease is the caller's
-        to renew. None when the instant is complete.
+        The attempt, with the epoch of its data files and COMPLETE; the caller renews its lease. None when the instant is complete.
 
     Raises:
-        Busy: somebody's lease of it is alive; names the owner, and until when. Or the lock was not to be had.
+        Busy: another process holds a live lease of it (names the owner and the expiry), or the lock was not free in time.
         Cancelled: a CANCEL names it.
-        Conflict: it is not on the timeline: its writer, or one without slots, took it off.
-        OutcomeUnknown: taken or not; the same call settles it.
+        Conflict: it is not on the timeline: its writer or a foreign writer removed it.
+        OutcomeUnknown: storage did not say whether it was taken; the same call settles that.
     """
     chosen: list[TableState] = []
 
@@ -73,30 +66,30 @@ def take_over(
         newest = known.takeover(instant)
         epoch = newest[1].epoch + 1 if newest is not None else 1
         chosen.append(state)
-        # Not the same decision for two who try: each must know whether it is the one.
+        # A random id: two processes that try must not share one decision.
         decision = f"takeover {instant} {epoch} {session.ctx.ids.new_id()}"
         return Takeover(**session.entry(state, decision), instant=instant, epoch=epoch)
 
     decided = session.decide(prepare, f"take over {action} {instant}")
     if decided is None or not isinstance(decided.entry, Takeover):
         return None
-    # After the slot: a lease that names us without one would be no more than a claim.
-    session.take_lease(instant, "rollback" if action == "rollback" else "execute")
+    # After the slot: a lease without a slot proves nothing.
+    inherit_lease(session.ctx, instant, "rollback" if action == "rollback" else "execute")
     logger.info("took over %s %s, epoch %s", action, instant, decided.entry.epoch)
     return Attempt(instant, action, chosen[-1], decided.entry.epoch)
 
 
 def refuse_leased(session: Session, state: TableState, lease: Lease | None, instant: str) -> None:
-    """Refuse to take an instant from somebody who is at work.
+    """Refuse to take an instant from a live executor.
 
     Raises:
-        Busy: the lease is another's, and not dead.
+        Busy: another process holds a live lease.
     """
     if lease is None or lease.owner == session.ctx.owner or lease.is_dead(session.ctx.clock):
         return
     until_s = max(0, lease.beaten_ms + EXPIRY_MS - session.ctx.clock.now_ms()) / 1000
     raise Busy(
-        f"{lease.owner or 'another program'} works on it",
+        f"{lease.owner or 'a foreign writer'} works on it",
         table=state.config.name,
         instant=instant,
         expected="no live lease",
@@ -108,10 +101,10 @@ def refuse_leased(session: Session, state: TableState, lease: Lease | None, inst
 
 
 def clear_older_epochs(session: Session, attempt: Attempt) -> list[str]:
-    """Delete the data files that earlier workers on an instant announced; returns their paths.
+    """Delete the data files that executors of earlier epochs announced; return their paths.
 
-    Called after `take_over` only: once its TAKEOVER holds a slot nobody of an earlier epoch can complete. Their markers stay, for a
-    task of theirs that writes later still (`commit.recover.sweep`).
+    Requires the TAKEOVER slot: no earlier epoch can complete any more. Their markers stay, for tasks that write even later
+    (`commit.recover.sweep`).
     """
     deleted = []
     for marker in list_markers(session.ctx.storage, attempt.instant):
@@ -123,18 +116,14 @@ def clear_older_epochs(session: Session, attempt: Attempt) -> list[str]:
 
 
 def clear_foreign_attempts(session: Session, attempt: Attempt, found: Collection[str] = ()) -> list[str]:
-    """Delete what Apache Hudi wrote when it worked on an instant of which we are the worker now; returns the paths.
+    """Delete Apache Hudi's files of an instant that this attempt executes; return the paths.
 
-    Its names have the number of a stage where ours have the epoch, and that may be any. Whoever comes after us has a higher epoch
-    from a slot; so what is there before a look at the log that shows nobody above us is no later worker's.
-
-    Args:
-        session: the table's.
-        attempt: ours.
-        found: further data files of the instant, which no marker need name.
+    The write tokens of Apache Hudi hold a stage number, of any value, in place of the epoch. A later executor has a higher epoch
+    from a slot, so files listed before a log read without a later slot are not a later executor's. `found` are further data files
+    of the instant, with or without a marker.
 
     Raises:
-        Cancelled: somebody took the instant over, or cancelled it; nothing was deleted.
+        Cancelled: the instant was taken over or cancelled; nothing was deleted.
     """
     announced = {marker.data_path for marker in list_markers(session.ctx.storage, attempt.instant)} | {*found}
     foreign = sorted(path for path in announced if epoch_of(path) not in {attempt.epoch, None})
@@ -145,17 +134,13 @@ def clear_foreign_attempts(session: Session, attempt: Attempt, found: Collection
 
 
 def clear_foreign_delta(session: Session, attempt: Attempt) -> list[str]:
-    """Take away what Apache Hudi put into the metadata table for an instant of which we are the worker now; returns the paths.
+    """Remove others' metadata deltas of an instant that this attempt executes; return the paths.
 
-    It completes there first: a program that died between its two commits leaves a delta that names its data files, and counts as
-    soon as the instant is complete. So would half a delta that an earlier worker on this left.
-
-    Args:
-        session: the table.
-        attempt: ours; the instant is pending.
+    Apache Hudi commits there first: a process that died between its two commits leaves a delta that names its data files and counts
+    as soon as the instant is complete. An earlier executor may leave half a delta.
 
     Raises:
-        Cancelled: somebody took the instant over, or cancelled it; nothing was deleted.
+        Cancelled: the instant was taken over or cancelled; nothing was deleted.
     """
     if not attempt.begun.config.all_metadata_partitions:
         return []
@@ -165,18 +150,18 @@ def clear_foreign_delta(session: Session, attempt: Attempt) -> list[str]:
         lambda: refuse_superseded(session.loader.probe(), attempt.instant, attempt.epoch),
     )
     if gone:
-        logger.warning("removed what another program put into the metadata table for %s: %s", attempt.instant, gone)
+        logger.warning("removed a foreign writer's delta of %s from the metadata table: %s", attempt.instant, gone)
     return gone
 
 
 def clear_own_epoch(session: Session, attempt: Attempt) -> None:
-    """Delete the data files that this worker announced, whose end is certain; its markers stay as those of earlier ones do."""
+    """Delete the data files that this attempt announced; markers stay, as for earlier epochs."""
     for marker in list_markers(session.ctx.storage, attempt.instant):
         if epoch_of(marker.data_path) == attempt.epoch:
             session.ctx.storage.delete(marker.data_path)
 
 
 def epoch_of(path: str) -> int | None:
-    """The epoch in a data file's write token; of a file of Apache Hudi the number of its stage."""
+    """Return the epoch in a data file's write token; for a file of Apache Hudi its stage number."""
     found = _EPOCH.search(path.rpartition("/")[2])
     return int(found["epoch"]) if found is not None else None

@@ -1,4 +1,4 @@
-"""What an attempt wants to complete, as it hands it to the commit."""
+"""The write that an attempt hands to the commit."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 
 @dataclass(frozen=True)
 class Write:
-    """What an attempt wants to complete: its operation as Apache Hudi names it, its files, its extra metadata, and its schema.
+    """Operation (as Apache Hudi names it), files, extra metadata and schema of a write.
 
-    `replaced` are the file ids that it hides, by partition path; None for all but replace commits. `schema` holds the table's
-    columns from this write on; None: as they are, word for word. `compacted` says that it merged slices, each within its group.
-    `facts` are what its writers told of the files, as far as `wanted` asked; `hidden_keys` are the live record keys of the groups
-    that it hides, None where nobody asked for keys.
+    `replaced`: file ids that it hides, by partition path; None for all but replace commits. `schema`: the table's columns from this
+    write on; None: unchanged, word for word. `compacted`: it merged slices, each within its group. `facts`: file statistics, as far
+    as `wanted` asked. `hidden_keys`: live record keys of the hidden groups; None: not requested.
     """
 
     operation: str
@@ -33,7 +32,7 @@ class Write:
     hidden_keys: pa.Array | None = None
 
     def metadata(self, extra: Mapping[str, str]) -> CommitMetadata:
-        """What the completed file says."""
+        """Return the metadata in the completed file."""
         return CommitMetadata(
             operation=self.operation,
             stats=tuple(self.stats),

@@ -369,7 +369,7 @@ def test_a_first_write_that_begins_while_we_adopt_is_not_shown_too_early(empty: 
             empty.put(f"{TIMELINE}/{name}", b"")
 
     plan = Meanwhile(point, begin)
-    with pytest.raises(Busy, match="another program began the table's first write"):
+    with pytest.raises(Busy, match="a foreign writer began the table's first write"):
         opened(FaultyStorage(empty, plan), clock, "writer", Terms(buckets=4)).ingest(SOME)
     assert plan.moved
     timeline = load_timeline(empty, load_config(empty))

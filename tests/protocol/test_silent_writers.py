@@ -218,7 +218,7 @@ def test_a_pending_rollback_that_completes_before_the_lock_is_left_as_it_is(stor
                 storage.put(done, b"")
             return None
 
-    with pytest.raises(Busy, match="somebody else finished"):
+    with pytest.raises(Busy, match="another process finished"):
         table_of(FaultyStorage(storage, AfterTheCancel()), late_clock(), "ours").rollback(instant, abandoned=True)
     assert all(storage.head(path) for path in files)
 

@@ -1,4 +1,6 @@
-"""Rolling a decision forward: what a slot says becomes visible. Idempotent, and done by whoever finds it undone.
+"""Apply decided entries to the timeline.
+
+Idempotent, and done by any process that finds one unapplied.
 
 Source: docs/protocol.md §6.
 """
@@ -37,23 +39,17 @@ class TimelineApplier(Applier):
         self._delta: tuple[str, MetadataDelta | None] = ("", None)
 
     def remember(self, payload: str, body: bytes) -> None:
-        """Keep the bytes of a payload that was just put, so that they need not be read to be applied."""
+        """Keep the bytes of a payload just put, to apply it without reading it."""
         self._payload = payload, body
 
     def remember_delta(self, path: str, delta: MetadataDelta) -> None:
-        """Keep what a write is about to add to the metadata table, so that it need not be read to be applied."""
+        """Keep a metadata delta just put, to apply it without reading it."""
         self._delta = path, delta
 
     def apply(self, state: TableState, slot: int, entry: Entry) -> bool:
-        """Make an entry visible.
+        """Make an entry visible; return False when it was voided instead.
 
-        Args:
-            state: read after the slot was, log before timeline.
-            slot: number of the slot.
-            entry: what it says.
-
-        Returns:
-            False when the entry was voided instead.
+        `state` is read after the slot, log before timeline.
         """
         if isinstance(entry, Properties):
             apply_properties(self._ctx, state.log, slot)
@@ -62,7 +58,7 @@ class TimelineApplier(Applier):
             return self._complete(state, slot, entry)
         if isinstance(entry, Plan):
             return self._publish(state, slot, entry)
-        return True  # a CANCEL, TAKEOVER, VOID or ARCHIVE is its own effect; files that it frees are for sweeps
+        return True  # a CANCEL, TAKEOVER, VOID or ARCHIVE needs no file; sweeps remove the files that it frees
 
     def _complete(self, state: TableState, slot: int, entry: Complete) -> bool:
         while True:
@@ -74,11 +70,11 @@ class TimelineApplier(Applier):
                 return True
             if was_applied(self._ctx, state, slot, entry):
                 return self.put_back(state, slot, entry)
-            # Before the last look at the clock: between it and the put no storage is waited for.
+            # Read first: no storage wait between the last clock check and the put.
             body = self._bytes(entry.payload)
             reason = why_void(self._ctx, self._commits, state, entry)
             if reason is None and entry.metadata:
-                # While the data instant is pending no reader trusts its delta; once it is complete, none may be without it.
+                # Readers ignore the delta while the data instant is pending, and require it once that is complete.
                 if not self._apply_metadata(state, entry):
                     return True
                 reason = stale_beside_foreign_writers(self._ctx, self._commits, state, entry)
@@ -88,22 +84,16 @@ class TimelineApplier(Applier):
                 return True
             if self._void(state, slot, entry, reason):
                 return False
-            # The slot after the head we read was taken: what it says may change the verdict.
+            # The slot after the loaded head was taken: its entry may change the verdict.
             state = self._loader.reload(state)
 
     def put_back(self, state: TableState, slot: int, entry: Complete) -> bool:
-        """Put a completed file back that somebody deleted; what a rollback or restore undid is voided (docs/protocol.md §6.1).
+        """Restore a deleted completed file, or void it if undone (docs/protocol.md §6.1).
 
-        Args:
-            state: read after the slot was, log before timeline, with the table lock held.
-            slot: number of the slot.
-            entry: what it says; its completed file was on the timeline before.
-
-        Returns:
-            False when it was voided instead.
+        Requires the table lock. `state` is read after the slot, log before timeline. Returns False when `entry` was voided instead.
 
         Raises:
-            Corrupt: something stands against it.
+            Corrupt: a check speaks against it.
         """
         while reason := undone_by(self._ctx.storage, state.config, state.timeline, entry.instant):
             if self._void(state, slot, entry, f"{reason} undoes it: its writer does not know the commit log"):
@@ -113,19 +103,19 @@ class TimelineApplier(Applier):
         return self._put_completed(state, slot, entry, self._bytes(entry.payload))
 
     def _is_completed_by_now(self, state: TableState, entry: Complete) -> bool:
-        """Whether a helper without the lock was faster: then the verdict is about something that is there already."""
+        """Return whether another process completed it without the lock; then no verdict applies."""
         found = self._loader.relist(state).timeline.find(entry.instant, entry.action)
         return found is not None and found.is_completed
 
     def _put_completed(self, state: TableState, slot: int, entry: Complete, body: bytes) -> bool:
         path = state.timeline.path(completed_name(entry.instant, entry.action, entry.completion_time))
-        # Name and bytes both follow from the slot: whoever puts it, it is this file.
+        # Name and bytes both follow from the slot: every applier puts the same file.
         ensure(self._ctx.storage, path, body)
-        # An applier that slept here may wake an instant that was archived or voided meanwhile (docs/protocol.md §6, step 5).
+        # A paused applier may put back an instant that was archived or voided (docs/protocol.md §6, step 5).
         log = refresh_log(self._ctx.storage, state.log)
         self._commits.keep(path, body)
         if is_voided(log, slot):
-            logger.warning("%s %s was voided while it was applied: taken back", entry.action, entry.instant)
+            logger.warning("%s %s was voided while it was applied: removed again", entry.action, entry.instant)
             self._ctx.storage.delete(path)
             self._undo_metadata(entry)
             return False
@@ -137,17 +127,17 @@ class TimelineApplier(Applier):
         return True
 
     def _apply_metadata(self, state: TableState, entry: Complete) -> bool:
-        """Put what the entry adds to the metadata table; False when another helper was faster, and the instant is complete.
+        """Apply the entry's metadata delta; return False when another process completed the instant.
 
         Raises:
-            NotFound: it is gone, and the instant is not complete.
+            NotFound: the delta is gone, and the instant is not complete.
         """
         path, delta = self._delta
         if path != entry.metadata or delta is None:
             try:
                 delta = MetadataDelta.from_bytes(self._ctx.storage.get(entry.metadata), entry.metadata)
             except NotFound:
-                # Its writer drops it once the instant is complete.
+                # Its writer deletes the delta once the instant is complete.
                 if self._is_completed_by_now(state, entry):
                     return False
                 raise
@@ -162,7 +152,7 @@ class TimelineApplier(Applier):
         while True:
             if slot in state.log.voided:
                 return False
-            if is_settled_plan(state.log, entry) or state.timeline.find(entry.instant, entry.action) is not None:
+            if is_closed_plan(state.log, entry) or state.timeline.find(entry.instant, entry.action) is not None:
                 return True
             reason = plan_undone(self._ctx, state, entry)
             if reason is None:
@@ -175,7 +165,7 @@ class TimelineApplier(Applier):
     def _put_requested(self, state: TableState, entry: Plan) -> None:
         path = state.timeline.path(requested_name(entry.instant, entry.action))
         ensure(self._ctx.storage, path, self._bytes(entry.payload))
-        # Whoever slept here may wake a plan that was cancelled and undone, or archived, meanwhile.
+        # A paused applier may put back a plan that was rolled back or archived.
         log = refresh_log(self._ctx.storage, state.log)
         fate = log.fate(entry.instant)
         if isinstance(fate[1] if fate else None, Cancel) or is_archived(log, entry.instant):
@@ -183,7 +173,7 @@ class TimelineApplier(Applier):
             self._ctx.storage.delete(path)
 
     def _bytes(self, payload: str) -> bytes:
-        # A payload's name holds a digest of its bytes, so those remembered under it are those that lie there.
+        # A payload's name holds a digest of its bytes, so remembered bytes equal the stored ones.
         return self._payload[1] if self._payload[0] == payload else self._ctx.storage.get(payload)
 
     def _void(self, state: TableState, slot: int, entry: Complete | Plan, reason: str) -> bool:
@@ -202,7 +192,7 @@ class TimelineApplier(Applier):
         if outcome.won:
             logger.warning("slot %s voids %s %s: %s", at, entry.action, entry.instant, reason)
             if isinstance(entry, Complete):
-                # A helper whose lock was lost may have put it while we looked, and have seen no VOID afterwards.
+                # A process that lost its lock may have put it since, and seen no VOID afterwards.
                 name = completed_name(entry.instant, entry.action, entry.completion_time)
                 self._ctx.storage.delete(state.timeline.path(name))
                 self._undo_metadata(entry)
@@ -210,20 +200,20 @@ class TimelineApplier(Applier):
 
 
 def is_archived(log: Log, instant: str) -> bool:
-    """Whether an ARCHIVE has passed an instant: nothing of it may appear on the timeline again."""
+    """Return whether an instant was archived: no file of it may appear on the timeline again."""
     return instant <= log.boundary
 
 
 def is_voided(log: Log, slot: int) -> bool:
-    """Whether a VOID names a slot: what it decided has not happened, and its writer was told so."""
+    """Return whether a VOID names a slot: its decision has no effect, as its writer was told."""
     return slot in log.voided
 
 
-def is_settled_plan(log: Log, entry: Plan) -> bool:
-    """Whether a plan's instant has its fate, or was archived: then its requested file is not for appliers to put."""
+def is_closed_plan(log: Log, entry: Plan) -> bool:
+    """Return whether a plan is closed or archived: appliers must not put its requested file."""
     return log.fate(entry.instant) is not None or is_archived(log, entry.instant)
 
 
 def void_slot(log: Log) -> int:
-    """The only slot in which a VOID may be claimed: what lies in it, unread, may change the verdict."""
+    """Return the only slot for a VOID: an unread entry in it may change the verdict."""
     return log.head + 1

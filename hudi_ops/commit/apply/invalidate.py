@@ -1,7 +1,7 @@
-"""Why a decided entry can never become visible: somebody without slots came between its slot and its file on the timeline.
+"""Reasons to void a decided entry: foreign writes between its slot and its file.
 
-An honest lock is released when its holder dies, and Apache Hudi's writers, which know no slots, then commit, plan or roll back
-before anybody applies what was decided. Each reason is a function of its own.
+A lock is released when its holder dies, and foreign writers, which know no slots, then commit, plan or roll back before any process
+applies the decision.
 
 Source: docs/protocol.md §6.
 """
@@ -39,32 +39,33 @@ from hudi_ops.timeline.state import CommitReader, TableState
 logger = logging.getLogger(__name__)
 
 PROMPT_MS = 2_000
-"""A decider that applies so soon still holds the lock that it decided under: sessions of locks last longer."""
+"""Within this time a decider still holds the lock of its decision: lock sessions last longer."""
 
 APPLIED_WITHIN_MS = EXPIRY_MS - round(1000 * GAP_S_MAX) - 5_000
-"""How long a decision stays good where Apache Hudi writes too: a beat was at most `GAP_S_MAX` old when it was made."""
+"""Validity of a decision beside foreign writers: the last heartbeat was at most `GAP_S_MAX` old when it was made."""
 
 
 def why_void(ctx: TableContext, commits: CommitReader, state: TableState, entry: Complete) -> str | None:
-    """Why a decided completion must not become visible; None when it may."""
+    """Return why a decided completion must not become visible; None when it may."""
     if reason := undone(ctx, state, entry):
         return reason
     if completes_as(entry.action) not in WRITE_ACTIONS:
-        # What is no write has no rows to lose, and its place in the order of completion tells nobody anything.
+        # Other actions have no rows to lose, and no reader depends on their completion order.
         return None
     if reason := metadata_changed(ctx, state, entry):
         return reason
     mine = _footprint_reader(ctx, entry)
     if reason := completed_between(commits, state, entry, mine) or planned_between(ctx, state, entry, mine):
         return reason
-    # Last, since the other questions take time: whoever asks them may sleep, too.
+    # Last, since the other checks take time and the process may pause in them.
     return stale_beside_foreign_writers(ctx, commits, state, entry)
 
 
 def metadata_changed(ctx: TableContext, state: TableState, entry: Complete) -> str | None:
-    """Whether the metadata table is another one than the delta was made for: it was begun, built upon, compacted or cleaned since.
+    """Return how the metadata table changed since the delta was made; None: unchanged.
 
-    A write of Apache Hudi's would be on the data table's timeline; its services and procedures leave no other trace.
+    A foreign write would be on the data table's timeline; Apache Hudi's services and procedures leave no other trace than a
+    metadata table that was begun, extended, compacted or cleaned.
     """
     if str(ctx.owner) == entry.owner and ctx.clock.now_ms() - entry.at_ms < PROMPT_MS:
         return None
@@ -82,7 +83,7 @@ def metadata_changed(ctx: TableContext, state: TableState, entry: Complete) -> s
 
 
 def undone(ctx: TableContext, state: TableState, entry: Complete) -> str | None:
-    """Whether its inflight is gone, or a rollback, pending or complete, names it."""
+    """Return why a completion counts as undone: missing inflight, or a rollback that names it."""
     found = state.timeline.find(entry.instant, entry.action)
     if found is None or State.INFLIGHT not in found.states:
         return "its inflight file is gone: it was rolled back by a writer that does not know the commit log"
@@ -95,10 +96,10 @@ def undone(ctx: TableContext, state: TableState, entry: Complete) -> str | None:
 def stale_beside_foreign_writers(
     ctx: TableContext, commits: CommitReader, state: TableState, entry: Complete
 ) -> str | None:
-    """Whether a writer of Apache Hudi may have judged it dead by now.
+    """Return a reason when a foreign writer may have judged its lease dead by now.
 
-    They judge a heartbeat before they take their lock, and do not look again under it: a file that appeared in between would be
-    rolled back although it is complete. Whoever decided it was not told yet that it had landed. Rollbacks are never judged so.
+    Foreign writers judge a heartbeat before they take their lock, and not again under it: they would roll back a file that
+    appeared in between. The decider has not reported success yet. Only writes are judged, not rollbacks.
     """
     if ctx.clock.now_ms() - entry.at_ms < APPLIED_WITHIN_MS or completes_as(entry.action) not in WRITE_ACTIONS:
         return None
@@ -110,10 +111,13 @@ def stale_beside_foreign_writers(
 def completed_between(
     commits: CommitReader, state: TableState, entry: Complete, mine: Callable[[], Footprint | None]
 ) -> str | None:
-    """Whether a write completed without a slot, at or after its completion time, or before it by a clock that lags, overlapping."""
-    known = {one.instant for _, one in state.log.completes()}
+    """Return a reason when an overlapping write completed without a slot.
+
+    It completed at or after the entry's time, or before it by a slow clock.
+    """
+    known = {complete.instant for _, complete in state.log.completes()}
     for other in state.timeline.completed_writes:
-        # What completed in an earlier slot has an earlier completion time, and later slots are applied later.
+        # Earlier slots have earlier completion times, and later slots are applied later.
         if other.completion_time >= entry.completion_time:
             return f"{other.time} completed at {other.completion_time} without a slot"
         if (
@@ -127,7 +131,7 @@ def completed_between(
             continue
         metadata = commits.metadata(state.timeline, other)
         if metadata is None or POINTER_KEY in metadata.extra:
-            continue  # gone from the timeline, or ours, and in a slot below
+            continue  # gone from the timeline, or a hudi_ops write of a lower slot
         footprint = mine()
         shared = footprint.overlap(footprint_of(metadata)) if footprint is not None else ("everything",)
         if shared:
@@ -138,12 +142,12 @@ def completed_between(
 def planned_between(
     ctx: TableContext, state: TableState, entry: Complete, mine: Callable[[], Footprint | None]
 ) -> str | None:
-    """Whether a service was planned without a slot since: at or above its completion time, or on the groups that it replaces."""
+    """Return a reason for a plan without a slot: at or above the entry's time, or on its groups."""
     for plan in state.timeline.pending:
         if plan.action not in REWRITING_ACTIONS or plan.time == entry.instant or plan.time in entry.seen:
             continue
         if plan.time < entry.completion_time and (entry.seen_from is None or plan.action in MERGING_ACTIONS):
-            continue  # a merge planned below it leaves what it wrote to the slices above
+            continue  # a compaction planned below it leaves its rows to later slices
         if _is_cancelled(ctx, state, plan):
             continue
         if plan.time >= entry.completion_time:
@@ -155,31 +159,27 @@ def planned_between(
 
 
 def clear_voided(ctx: TableContext, state: TableState) -> list[str]:
-    """Remove completed files of slots that were voided: whoever put one so late died before it could take it back.
-
-    Returns:
-        Paths of what was removed.
-    """
-    risen, undone_there = [], []
+    """Remove the completed files of voided slots that a late applier left; return the paths."""
+    zombies, undone_there = [], []
     for slot in sorted(state.log.voided):
-        # Such a file may be the newest on the timeline, from which the log was read upwards: its own slot lies below then.
+        # Such a file may be the newest on the timeline, from which the log was read upwards: its slot is below that part.
         entry = state.log.at(slot) or read_slot(ctx.storage, slot)
         if isinstance(entry, Complete):
             found = state.timeline.find(entry.instant, entry.action)
-            # What completed it at another time is another decision.
+            # Another completion time belongs to another decision.
             if found is not None and found.is_completed and found.completion_time == entry.completion_time:
-                risen.append(state.timeline.path(found.file_name))
+                zombies.append(state.timeline.path(found.file_name))
                 undone_there += [entry.instant] if entry.metadata else []
-    for path in risen:
-        logger.warning("%s was voided, and put nevertheless: removed", path)
+    for path in zombies:
+        logger.warning("removed %s: its slot was voided", path)
         ctx.storage.delete(path)
     if undone_there:
         undo_delta(ctx.storage, undone_there)
-    return risen
+    return zombies
 
 
 def plan_undone(ctx: TableContext, state: TableState, entry: Plan) -> str | None:
-    """Why a published plan must not be put on the timeline: a rollback names it, so it was there before."""
+    """Return why a decided plan must not appear: a rollback names it, so it was applied before."""
     undoing = rollback_of(ctx.storage, state.timeline, entry.instant)
     return (
         f"rollback {undoing.time} undoes it: its writer does not know the commit log" if undoing is not None else None
@@ -192,7 +192,7 @@ def _is_cancelled(ctx: TableContext, state: TableState, plan: Instant) -> bool:
 
 
 def _footprint_reader(ctx: TableContext, entry: Complete) -> Callable[[], Footprint | None]:
-    """Reads what the entry's own write touched, once, and only when somebody asks."""
+    """Return a function that reads the footprint of the entry's write on its first call."""
     read: list[Footprint | None] = []
 
     def mine() -> Footprint | None:

@@ -1,7 +1,7 @@
-"""What a write adds to the metadata table: made before the lock, from what the write knows, and asked again under it.
+"""Metadata table records of a write: made before the lock, checked again under it.
 
-Partitions come and go beside a write. Under the lock one listing tells whether they are still those that the delta was made for;
-if not, the lock is given back and the delta made anew, from the write's own files where they have to say more than was asked.
+Other processes add and drop partitions. Under the lock one listing tells whether they are those that the delta was made for; if
+not, the lock is released and the delta made again, from the write's own files where more facts are needed than requested.
 
 Source: docs/protocol.md §18.
 """
@@ -47,15 +47,12 @@ _WITH_RANGES = {MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STAT
 
 
 def wanted_facts(session: Session, state: TableState, schema: pa.Schema) -> StatisticsRequest:
-    """Which facts the writers of data files shall give.
+    """Return the file statistics that a write must collect for the metadata table of `state`.
 
-    Args:
-        session: the table.
-        state: names the partitions of its metadata table.
-        schema: the table's columns, without meta columns, from this write on.
+    `schema` holds the table's columns from this write on, without meta columns.
 
     Raises:
-        Unsupported: the metadata table has a partition that we do not keep.
+        Unsupported: the metadata table has a partition that hudi_ops does not keep.
     """
     partitions = frozenset(kept_partitions(state.config))
     columns: tuple[str, ...] = ()
@@ -68,13 +65,9 @@ def wanted_facts(session: Session, state: TableState, schema: pa.Schema) -> Stat
 
 @dataclass
 class DeltaMaker:
-    """Makes the delta of one attempt's write, as often as the metadata table changes beside it.
+    """Maker of an attempt's metadata delta, repeated whenever the metadata table changes.
 
-    Args:
-        session: the table.
-        attempt: whose write it is.
-        write: what it wants to complete.
-        schema: the table's columns from this write on, without meta columns.
+    `schema` holds the table's columns from this write on, without meta columns.
     """
 
     session: Session
@@ -87,20 +80,20 @@ class DeltaMaker:
     _records: Mapping[MetadataPartition, Records] = field(default_factory=dict, init=False)
     _is_overtaken: bool = field(default=False, init=False)
     _upon: frozenset[str] | None = field(default=None, init=False)
-    """Completed writes of which the delta says something; None for one that is of its own write alone."""
+    """Completed writes that the delta has records of; None when it only describes its own write."""
     _compared: set[str] = field(default_factory=set, init=False)
-    """Later requests that completed first, and do not stand against the delta."""
+    """Later requests that completed first and do not contradict the delta."""
     _own: Timeline | None = field(default=None, init=False)
     puts_each_key_once: bool = field(default=False, init=False)
-    """Whether no two of the write's files hold one key, where its writers told their keys."""
+    """Whether no two of the write's files hold one key, as far as its tasks reported keys."""
 
     def make(self, state: TableState) -> None:
-        """Make the delta for the metadata table as it is now, and put its bundle; to be called without the lock.
+        """Make the delta for the current metadata table and put it; called without the lock.
 
         Raises:
-            Unsupported: the metadata table has a partition that we do not keep.
-            Conflict: somebody builds or drops a partition at this moment; or the table got a record index meanwhile, and the
-                write's files do not say which keys it removed; or a later request that completed first stands against it.
+            Unsupported: the metadata table has a partition that hudi_ops does not keep.
+            Conflict: another process builds or drops a partition now; or the table got a record index since the attempt began, and
+                the write's files do not say which keys it removed; or a later request that completed first contradicts it.
         """
         if not state.config.all_metadata_partitions:
             self._basis, self._path, self._delta, self._records = None, "", None, {}
@@ -110,20 +103,20 @@ class DeltaMaker:
         basis = basis_of(storage, state, own)
         self._records = self._made(state)
         self._compared.clear()
-        self._look_at_later(state, own)
+        self._compare_later(state, own)
         self._delta = self._delta_of(list(self._records.values()), basis, state, self.attempt.instant)
         self._basis, self._path = basis, self.session.put_delta(self._delta)
 
     def fits(self, state: TableState) -> bool:
-        """Whether the delta is one for the metadata table as it is now; if not, it is to be made anew, without the lock.
+        """Return whether the delta is valid for the current metadata table; else make it again.
 
         Raises:
-            Conflict: a later request that completed first stands against it.
+            Conflict: a later request that completed first contradicts it.
         """
         self._own, self._is_overtaken = None, False
         self.session.metadata_deltas = 0
         if not state.config.all_metadata_partitions:
-            # Dropped meanwhile: the bundle is one of a try that lost, and goes with those.
+            # Dropped since: the delta is deleted with those of lost tries.
             self._basis, self._path, self._delta = None, "", None
             return True
         storage = self.session.ctx.storage
@@ -132,35 +125,35 @@ class DeltaMaker:
         self.session.metadata_deltas = deltas_since_compaction(own) + 1
         if self._basis != basis_of(storage, state, own) or self._upon not in {None, _completed(state)}:
             return False
-        self._look_at_later(state, own)
+        self._compare_later(state, own)
         return True
 
-    def _look_at_later(self, state: TableState, own: Timeline) -> None:
-        """What completed first though it was requested later; of those that were not there before the lock, few if any."""
+    def _compare_later(self, state: TableState, own: Timeline) -> None:
+        """Compare the delta with later requests that completed first; few are new under the lock."""
         later = later_deltas(self.attempt.instant, own, state)
-        foreign = [one for one in later if not is_ours(one, state)]
-        self._is_overtaken = any(one.is_write for one in foreign)
-        # Of our own writers only the record index takes anything off.
-        telling = later if MetadataPartition.RECORD_INDEX in self._records else foreign
-        new = [one for one in telling if one.time not in self._compared]
+        foreign = [delta for delta in later if not is_ours(delta, state)]
+        self._is_overtaken = any(delta.is_write for delta in foreign)
+        # Of hudi_ops deltas only those of the record index remove records.
+        relevant = later if MetadataPartition.RECORD_INDEX in self._records else foreign
+        new = [delta for delta in relevant if delta.time not in self._compared]
         refuse_contradicted(self.session.ctx.storage, self._records, self.attempt.instant, new, state.config.version)
-        self._compared |= {one.time for one in new}
+        self._compared |= {delta.time for delta in new}
 
     @property
     def times(self) -> frozenset[str]:
-        """Times of the metadata table's timeline, as of the last question."""
+        """Times on the metadata table's timeline, as of the last `fits`."""
         return self._own.known_times if self._own is not None else frozenset()
 
     def seen_at(self, completion_time: str) -> str:
-        """What is on that timeline beside the delta, by which whoever applies it late tells that somebody came between."""
+        """Return the digest of that timeline, by which late appliers detect other completions."""
         if self._own is None:
             return ""
         return digest_of(completed_beside(self._own, self.attempt.instant, completion_time))
 
     def path_at(self, completion_time: str, state: TableState) -> str:
-        """Path of the bundle to decide, for a delta that `fits`; empty for a table without a metadata table.
+        """Return the path of the delta to decide, once it `fits`; empty without a metadata table.
 
-        Where a later request of Apache Hudi's has completed, `partition_stats` are added once more at the completion time.
+        After a later foreign request completed first, `partition_stats` are added again at the completion time.
         """
         stats = self._records.get(MetadataPartition.PARTITION_STATS)
         if self._is_overtaken and self._delta is not None and self._basis is not None and stats:
@@ -197,7 +190,7 @@ class DeltaMaker:
             elif partition is MetadataPartition.BLOOM_FILTERS:
                 made[partition] = bloom_filter_records(facts, instant, version=version)
             elif partition is MetadataPartition.RECORD_INDEX:
-                added = sum(len(one.added) for one in facts if one.added is not None)
+                added = sum(len(file.added) for file in facts if file.added is not None)
                 made[partition] = record_index_records(
                     facts,
                     ms_of_instant(instant, state.zone),
@@ -209,10 +202,10 @@ class DeltaMaker:
         return made
 
     def _nulls_of_added_columns(self, state: TableState) -> list[FileStatistics]:
-        """That a column which the write adds is null in every partition so far.
+        """Return statistics of added columns: null in every partition so far.
 
-        A partition of which a record is missing is passed over by Apache Hudi as soon as another has one, and a range of the
-        write's rows alone would say that no row is null (docs/format.md §14.7).
+        Apache Hudi skips a partition without a record as soon as another has one, and a range of the write's rows alone would
+        claim that no row is null (docs/format.md §14.7).
         """
         begun = self.attempt.begun
         if self.write.schema is None or not begun.timeline.completed_writes:
@@ -237,7 +230,7 @@ class DeltaMaker:
         return [FileStatistics("", path, "", 0, False, ranges) for path in listing.walk().files]
 
     def _facts(self, state: TableState) -> Sequence[FileStatistics]:
-        """What is known of the write's files; read back from them where partitions appeared since they were written.
+        """Return the statistics of the write's files, read again for partitions added since.
 
         Raises:
             Conflict: a record index appeared, and they do not say which keys the write removed.
@@ -258,24 +251,24 @@ class DeltaMaker:
         stored = stored_schema(self.schema, state.config.populate_meta_fields)
         template = FileStatisticsTask(self.session.ctx.storage, "", 0, stored, replace(needed, keys=False))
         tasks = [replace(template, path=stat.path, size_bytes=stat.file_size_in_bytes) for stat in write.stats]
-        told = {one.path: one for one in write.facts}
+        told = {file.path: file for file in write.facts}
         return [
-            replace(one, added=told[one.path].added, removed=told[one.path].removed) if one.path in told else one
-            for one in self.session.ctx.engine.map(statistics_of_file, tasks)
+            replace(file, added=told[file.path].added, removed=told[file.path].removed) if file.path in told else file
+            for file in self.session.ctx.engine.map(statistics_of_file, tasks)
         ]
 
 
 def _completed(state: TableState) -> frozenset[str]:
-    return frozenset(one.time for one in state.timeline.completed_writes)
+    return frozenset(write.time for write in state.timeline.completed_writes)
 
 
 def _with_values(facts: Sequence[FileStatistics]) -> list[FileStatistics]:
-    """Without log files of deletes alone: what they say of a partition's columns would be that they are of no type."""
-    return [one for one in facts if any(each.values for each in one.ranges)]
+    """Drop log files of deletes alone: their column records would have no type."""
+    return [file for file in facts if any(column.values for column in file.ranges)]
 
 
 def file_changes(stats: Sequence[WriteStat]) -> Mapping[str, FileChanges]:
-    """Files that a write adds, with their exact sizes, by partition path."""
+    """Return the files that a write adds, with exact sizes, by partition path."""
     added: dict[str, dict[str, int]] = {}
     for stat in stats:
         added.setdefault(stat.partition_path, {})[stat.file_name] = stat.file_size_in_bytes

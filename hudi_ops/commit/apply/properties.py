@@ -1,13 +1,13 @@
-"""`hoodie.properties` as the log says: what PROPERTIES entries set and remove is folded onto the file just read.
+"""Apply PROPERTIES entries of the commit log to `hoodie.properties`.
 
-The file itself says how far it has come: `FOLDED_KEY` holds the newest slot that is folded in, put with the values in one atomic
-put. So an applier that slept and puts an old file back puts the old number back too, and whoever loads the table next folds in what
-was lost. And what was folded once is not folded again: Apache Hudi changes keys of this file as well, and what it built after an
-entry was applied, a metadata table for one, must stay. Version 1.0 of it drops keys that it does not know when it rewrites the
-file; then the number is missing, as on tables that were adopted, and nobody but the entry's own decider applies it.
+The file records its progress: `FOLDED_KEY` holds the newest applied slot, put with the values in one atomic put. A late applier
+that puts an old file back also puts the old number back, and the next process that loads the table applies what was lost. Applied
+entries are not applied again: later changes by Apache Hudi, such as a new metadata table, must stay.
+Version 1.0 drops unknown keys when it rewrites the file; then the number is missing, as on adopted tables, and only an entry's own
+decider applies it.
 
-Partitions of the metadata table that were built are named only as long as they have all that completed: who writes without the log
-adds to those alone that the file names. So they are not named once anything of others completed after the build was decided.
+Built partitions of the metadata table are named only while they cover every completion: foreign writers update only partitions that
+the file names. So a build is not named once a foreign write completed after it was decided.
 
 Source: docs/protocol.md §6, §18.
 """
@@ -36,38 +36,34 @@ logger = logging.getLogger(__name__)
 _LISTS = (METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT)
 
 WRITES_MAX = 10
-"""How often the file may change under us before we believe that something else is wrong."""
+"""How often the file may change during the update before it counts as a bug."""
 
 
 def apply_properties(ctx: TableContext, log: Log, slot: int, *, first: bool = False) -> None:
-    """Fold an entry, and those that are missing, onto the file until file and log agree.
+    """Apply an entry, and missing earlier ones, until file and log agree.
 
-    Args:
-        ctx: components of the table.
-        log: as it was read last; it is read again before each look at the file.
-        slot: the entry that is applied: its decider's, or one that the file's number says is missing.
-        first: the table is being made.
+    `slot` is the decider's own entry, or one that the file's number shows missing. `first`: the table is being created.
 
     Raises:
-        Internal: the file keeps changing under us.
+        Internal: the file keeps changing.
     """
     named: list[tuple[Properties, bool]] = []
     for _ in range(WRITES_MAX):
-        # The log before the file, each time: another decider's entry may have been folded in by now, and by us overwritten.
+        # The log before the file: another decider's entry may have been applied in between, and overwritten here.
         log = refresh_log(ctx.storage, log)
         try:
             current = read_properties(ctx.storage)
         except InvalidRequest:
             if not first:
-                continue  # Apache Hudi replaces the file in steps: what is put here now would be all that is left of it
-            current = {}  # neither the file nor its backup: the table is being made
+                continue  # Apache Hudi replaces the file in steps: a put now would lose all other keys
+            current = {}  # neither the file nor its backup: the table is being created
         missing = dict(_missing(ctx.storage, log, current, slot))
-        # Writers of ours fold before they decide, as long as the file has a number.
+        # hudi_ops writers apply before they decide, as long as the file has a number.
         counts_ours = folded_slot(current) is None
         builds = {at: entry for at, entry in missing.items() if entry.adds}
         late = {at for at, entry in builds.items() if _is_late(ctx.storage, current, entry, counts_ours)}
         wanted = _folded(current, missing, late)
-        # Whoever sleeps before its put may lose the lock: what was named in this call is judged once more after it.
+        # A pause before the put may lose the lock: builds named in this call are judged again after it.
         for entry, counted_ours in named:
             if _is_late(ctx.storage, current, entry, counted_ours):
                 _change_lists(wanted, (), entry.adds)
@@ -79,13 +75,13 @@ def apply_properties(ctx: TableContext, log: Log, slot: int, *, first: bool = Fa
 
 
 def _missing(storage: Storage, log: Log, current: Mapping[str, str], slot: int) -> list[tuple[int, Properties]]:
-    """Every entry above the number that the file holds, in order; without a number that a slot has, those from `slot` on."""
-    said = folded_slot(current)
-    return entries_above(storage, log, slot - 1 if said is None or said > log.properties_slot else said)
+    """Return the entries above the file's number; without a valid number those from `slot` on."""
+    applied = folded_slot(current)
+    return entries_above(storage, log, slot - 1 if applied is None or applied > log.properties_slot else applied)
 
 
 def _folded(current: Mapping[str, str], missing: Mapping[int, Properties], late: Collection[int]) -> dict[str, str]:
-    """What the file should say, without what the builds in `late` would name."""
+    """Return the updated properties, without the partitions of builds in `late`."""
     values = dict(current)
     for slot, entry in missing.items():
         values = with_entry(values, entry)
@@ -94,28 +90,24 @@ def _folded(current: Mapping[str, str], missing: Mapping[int, Properties], late:
 
 
 def _change_lists(values: dict[str, str], adds: Collection[str], drops: Collection[str]) -> None:
-    """Name partitions of the metadata table, and others no longer, in the lists as they are now."""
+    """Add and remove partitions of the metadata table in its two lists."""
     for key in _LISTS if adds or drops else ():
         if key not in values and not adds:
             continue
         held = {name for part in values.get(key, "").split(",") if (name := part.strip())}
-        # What is named is not being built any more.
+        # A named partition is not inflight any more.
         held = held - {*drops} | {*adds} if key == METADATA_PARTITIONS else held - {*drops, *adds}
         values[key] = ",".join(sorted(held))
 
 
 def _is_late(storage: Storage, current: Mapping[str, str], entry: Properties, counts_ours: bool) -> bool:
-    """Whether partitions that were built lack something by now, or are gone.
+    """Return whether the partitions of a build lack a later completion, or are gone.
 
-    Args:
-        storage: the table's.
-        current: its properties.
-        entry: names the build, and what it stands upon.
-        counts_ours: whether writes of ours that completed since may lack them, too.
+    `counts_ours`: later hudi_ops writes may lack them, too.
     """
     why, built = "", load_metadata_timeline(storage).find(entry.built_at)
     if built is None or not built.is_completed:
-        why = f"their build at {entry.built_at} was cleared away"
+        why = f"their build at {entry.built_at} was removed"
     else:
         timeline = load_timeline(storage, TableConfig.from_properties(current))
         found = changing(timeline)
@@ -129,6 +121,10 @@ def _is_late(storage: Storage, current: Mapping[str, str], entry: Properties, co
 
 
 def _of_ours(commits: CommitReader, timeline: Timeline, since: str) -> frozenset[Instant]:
-    """Writes that stand in the log and completed after a time."""
-    later = [(one, commits.metadata(timeline, one)) for one in timeline.completed_writes if one.completion_time > since]
-    return frozenset(one for one, said in later if said is not None and POINTER_KEY in said.extra)
+    """Return the hudi_ops writes that completed after a time."""
+    later = [
+        (write, commits.metadata(timeline, write))
+        for write in timeline.completed_writes
+        if write.completion_time > since
+    ]
+    return frozenset(write for write, said in later if said is not None and POINTER_KEY in said.extra)

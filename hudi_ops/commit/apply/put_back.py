@@ -1,8 +1,7 @@
-"""A completed file that was on the timeline and is gone: may its bytes, which the commit log has, be put back?
+"""Restore a deleted completed file from the payload in the commit log.
 
-Whoever deletes it hides rows that were acknowledged. A rollback or a restore of a completed write deletes it on purpose, before the
-files that it names, so what these undo is never put back.
-
+Its deletion hides acknowledged rows. A rollback or restore of a completed write deletes it on purpose, before the data files, so a
+write that one of them undoes is never put back.
 Source: docs/protocol.md §6.1.
 """
 
@@ -33,41 +32,30 @@ _BOTH = frozenset({State.REQUESTED, State.INFLIGHT})
 
 
 def was_applied(ctx: TableContext, state: TableState, slot: int, entry: Complete) -> bool:
-    """Whether a decided write whose completed file is not on the timeline had one before.
+    """Return whether a decided write without a completed file had one before.
 
-    All below the newest decision was applied before that was claimed. The newest was applied when its lease is gone, and what it
-    had to add to the metadata table: both are dropped after success alone.
-
-    Args:
-        ctx: components of the table.
-        state: log before timeline.
-        slot: number of the slot.
-        entry: what it says.
+    All entries below the newest decision were applied before that was claimed. The newest was applied when both its lease and its
+    metadata delta are gone: they are deleted only after success. `state` holds a log read before its timeline.
     """
     if completes_as(entry.action) not in WRITE_ACTIONS:
         return False
     if slot < newest_decision(state.log)[0]:
         return True
     if str(ctx.owner) == entry.owner and ctx.clock.now_ms() - entry.at_ms < PROMPT_MS:
-        return False  # its decider is about to apply it: no storage is asked
+        return False  # its decider is about to apply it: no storage call
     if read_lease(ctx.storage, entry.instant) is not None:
         return False
     return not entry.metadata or ctx.storage.head(entry.metadata) is None
 
 
 def refuse_lost(storage: Storage, commits: CommitReader, state: TableState, entry: Complete) -> None:
-    """Refuse to put back a completed file that was deleted, unless everything says that it belongs there.
+    """Refuse to put back a deleted completed file unless every check agrees.
 
-    Looking at each file that it names happens under the table lock, in this case alone: nobody may clean or roll back meanwhile.
-
-    Args:
-        storage: the table.
-        commits: reads replace commits.
-        state: log before timeline.
-        entry: the decision; it is not voided, and no rollback or restore undid it.
+    Only here the data files are checked under the table lock: no clean or rollback may run. `entry` is not voided, and no rollback
+    or restore undid it.
 
     Raises:
-        Corrupt: names what stands against it.
+        Corrupt: names the failed check.
     """
     against = _against(storage, commits, state, entry)
     if against:
@@ -78,13 +66,13 @@ def refuse_lost(storage: Storage, commits: CommitReader, state: TableState, entr
             expected="a write that is on the timeline, with its requested, inflight and data files",
             found=against,
             next_step="restore what is missing from a copy of the table; `hudi-ops verify` lists it. Until then the rows of this "
-            f"write are not read. The bytes of its completed file lie in {entry.payload}",
+            f"write are not read. The bytes of its completed file are in {entry.payload}",
         )
     logger.warning("the completed file of %s %s was deleted: it is put back", entry.action, entry.instant)
 
 
 def decided_before(storage: Storage, log: Log, instant: str) -> tuple[int, Complete] | None:
-    """The COMPLETE of an instant that no VOID names, wherever in the log: its payload tells the slot.
+    """Return an instant's unvoided COMPLETE anywhere in the log; its payload names the slot.
 
     Costs one listing, and two reads or more where there is one.
     """
@@ -95,7 +83,7 @@ def decided_before(storage: Storage, log: Log, instant: str) -> tuple[int, Compl
             continue
         slot = int(number)
         if slot not in log.voided and not any(
-            isinstance(one := read_slot(storage, above), Void) and one.slot == slot
+            isinstance(void := read_slot(storage, above), Void) and void.slot == slot
             for above in range(slot + 1, log.base)
         ):
             return slot, entry
@@ -103,7 +91,7 @@ def decided_before(storage: Storage, log: Log, instant: str) -> tuple[int, Compl
 
 
 def may_be_lost(instant: Instant) -> bool:
-    """Whether a pending instant without a lease looks as one of ours does whose completed file was deleted."""
+    """Return whether a pending instant may be a hudi_ops write without its completed file."""
     return instant.action in WRITE_ACTIONS or (instant.is_write and State.INFLIGHT in instant.states)
 
 
@@ -112,12 +100,12 @@ def _against(storage: Storage, commits: CommitReader, state: TableState, entry: 
     if found is None or not found.states >= _BOTH:
         return "its requested or inflight file is gone, too"
     if entry.instant < state.timeline.start:
-        return f"it lies before the timeline's start {state.timeline.start}"
+        return f"it is before the timeline's start {state.timeline.start}"
     if entry.instant <= state.log.boundary:
-        return f"it lies below the boundary {state.log.boundary} of what was archived"
+        return f"it is at or below the boundary {state.log.boundary} of the archive"
     history = load_history(storage, state.config, only=frozenset({entry.instant})).instants
-    if any(one.action in WRITE_ACTIONS for one in history):
-        return "it is in the archived timeline; then its requested and inflight files are what should not be there"
+    if any(archived.action in WRITE_ACTIONS for archived in history):
+        return "it is in the archived timeline, so its requested and inflight files are the wrong ones"
     try:
         said = CommitMetadata.from_bytes(storage.get(entry.payload), entry.payload)
     except NotFound:
@@ -129,14 +117,14 @@ def _against(storage: Storage, commits: CommitReader, state: TableState, entry: 
 def _unexplained(storage: Storage, commits: CommitReader, state: TableState, said: CommitMetadata) -> Iterator[str]:
     paths = sorted({stat.path.lstrip("/"): stat for stat in said.stats if stat.path not in {"", "null"}}.items())
     heads = LocalEngine().map(storage.head, [path for path, _ in paths])
-    missing = [one for one, head in zip(paths, heads, strict=True) if head is None]
+    missing = [item for item, head in zip(paths, heads, strict=True) if head is None]
     if not missing:
         return
     cleaned = files_of_cleans(storage, state.config)
     hidden = {
         (partition, file_id)
-        for one in state.timeline.completed_writes
-        if one.kind == "replacecommit" and (replace := commits.metadata(state.timeline, one)) is not None
+        for write in state.timeline.completed_writes
+        if write.kind == "replacecommit" and (replace := commits.metadata(state.timeline, write)) is not None
         for partition, ids in (replace.replaced or {}).items()
         for file_id in ids
     }

@@ -1,6 +1,6 @@
-"""Which pending writes are dead: ours by their lease, those of Apache Hudi by the change time of their heartbeat.
+"""Tests for dead writers: by lease for hudi_ops, by heartbeat change time for Apache Hudi.
 
-Absence alone never decides. A write without a heartbeat is left alone: its writer may be one that makes none.
+Absence alone never decides: some foreign writers make no heartbeat.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from hudi_ops.concurrency.lease.lease import EXPIRY_MS, Lease, read_lease
 logger = logging.getLogger(__name__)
 
 CLOCK_PROBE = ".hoodie/.hudi_ops_now"
-"""A file that is written to learn what time the storage has."""
+"""A file that is written to read the storage's clock."""
 
 
 def is_foreign(lease: Lease) -> bool:
-    """Whether a heartbeat names nobody: Apache Hudi writes empty files."""
+    """Return whether a heartbeat has no owner: Apache Hudi writes empty files."""
     return lease.owner is None
 
 
 def is_dead(session: Session, instant: str) -> bool:
-    """Whether the writer of a pending instant is dead as of now; False when nothing tells."""
+    """Return whether the writer of a pending instant is dead now; False when unknown."""
     lease = read_lease(session.ctx.storage, instant)
     if lease is None or not lease.is_dead(session.ctx.clock):
         return False
@@ -30,9 +30,9 @@ def is_dead(session: Session, instant: str) -> bool:
 
 
 def is_silent(session: Session, instant: str) -> bool:
-    """Whether a heartbeat is too old by the storage's own clock, which made its time.
+    """Return whether a heartbeat has expired by the storage's clock, which set its time.
 
-    A machine whose clock is ahead would take every writer of Apache Hudi for dead, and those do not find out by a slot.
+    By a local clock that runs ahead every foreign writer would look dead, and no slot tells them of their cancellation.
     """
     storage = session.ctx.storage
     storage.put(CLOCK_PROBE, b"")

@@ -1,7 +1,7 @@
-"""What every writer does first: finish what was decided, and clear away what dead attempts left.
+"""Recovery before each write: finish decided instants, remove leftovers of dead attempts.
 
-Only attempts whose lease is dead are touched: its process has ended, or its last beat is too old. A live one is left alone, and so
-is one without a lease that no slot cancels.
+Only attempts with a dead lease are touched: the process has ended, or its last beat is too old. Live attempts stay, and so do those
+without a lease that no slot cancels.
 """
 
 from __future__ import annotations
@@ -29,50 +29,40 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 RECOVER_EVERY_S = 10.0
-"""How often a session that writes again and again looks after the dead, as long as its own writes end well."""
+"""Interval of recovery in a session that writes repeatedly and whose writes end well."""
 
 
 def is_due(session: Session) -> bool:
-    """Whether a write has to recover the table first: its session has not done so for a while, or its last write ended badly.
+    """Return whether a write has to recover the table first, because of time or a failed write.
 
-    It then reads the table's state, too, and does not set out from what its last write left: whoever left a table alone for so
-    long may find it with other settings, or gone.
+    A due recovery also reads the table's state again: after a pause its settings may have changed, or the table may be gone.
     """
     return not session.is_clean or session.ctx.clock.monotonic_s() - session.recovered_s >= RECOVER_EVERY_S
 
 
 def ready(session: Session, state: TableState | None = None) -> TableState | None:
-    """Recover the table before a write, unless this session did so a moment ago and has left nothing since.
+    """Recover the table before a write, unless this session just did and left nothing since.
 
-    Args:
-        session: the table.
-        state: as it was read a moment ago, if it was.
-
-    Returns:
-        The state to set out from; None when it has to be read anew.
+    Returns the state to start from, which is `state`, just read, when nothing is due; None when it has to be read again.
     """
     now_s = session.ctx.clock.monotonic_s()
-    is_left_out = state is not None and not is_due(session) and unfinished(state) is None
+    is_skipped = state is not None and not is_due(session) and unfinished(state) is None
     session.is_clean = False  # until this write has ended well
-    if is_left_out:
+    if is_skipped:
         return state
     undone, state = _recover(session, state)
-    session.is_clean = False  # what was swept was not this write
+    session.is_clean = False  # the sweep released other writes, not this one
     session.recovered_s = now_s
     return None if undone else state
 
 
 def recover(session: Session) -> list[RolledBackWrite]:
-    """Bring the table into a state to start from.
-
-    Returns:
-        The dead writes that were rolled back.
-    """
+    """Finish decided instants and roll back dead writes; return those rolled back."""
     return _recover(session, None)[0]
 
 
 def _recover(session: Session, state: TableState | None) -> tuple[list[RolledBackWrite], TableState]:
-    # Before the state: a dead lease without an instant on the timeline is then of an attempt that never got there.
+    # Leases before the state: a dead lease without an instant in a later state is of an attempt that never got there.
     dead = _dead_leases(session)
     if state is None or dead or unfinished(state) is not None:
         state = finish_unfinished(session)
@@ -103,11 +93,7 @@ def _recover(session: Session, state: TableState | None) -> tuple[list[RolledBac
 
 
 def rollback_dead_write(session: Session, instant: Instant) -> RolledBackWrite | None:
-    """Cancel and roll back a pending write, if its writer is dead when the lock is held, too.
-
-    Returns:
-        None when it was left alone.
-    """
+    """Cancel and roll back a write whose writer is still dead under the lock, else return None."""
     lease = read_lease(session.ctx.storage, instant.time)
     whose = "Apache Hudi, whose heartbeat stopped" if lease is None or is_foreign(lease) else str(lease.owner)
     if not cancel_write(session, instant.time, f"its writer is gone: {whose}", lambda: is_dead(session, instant.time)):
@@ -116,7 +102,7 @@ def rollback_dead_write(session: Session, instant: Instant) -> RolledBackWrite |
 
 
 def finish_unfinished(session: Session) -> TableState:
-    """Apply completions that were decided and are not on the timeline yet; returns the state after it."""
+    """Apply decided completions that are not on the timeline yet; return the state after it."""
     state = session.loader.load()
     if unfinished(state) is None:
         return state
@@ -125,14 +111,14 @@ def finish_unfinished(session: Session) -> TableState:
 
 
 def _put_back(session: Session, state: TableState, instant: Instant) -> bool:
-    """Put the completed file of an instant back, if it was completed and somebody deleted that.
+    """Put back the deleted completed file of an instant.
 
     Raises:
         Corrupt: it cannot be put back.
     """
     decided = decided_before(session.ctx.storage, state.log, instant.time)
     if decided is None or undone_by(session.ctx.storage, state.config, state.timeline, instant.time):
-        return False  # what a rollback or restore takes away is theirs to finish
+        return False  # the rollback or restore removes it
     with hold_lock(session.ctx, f"put back the completed file of {instant.time}"):
         now = session.finish_decided()
         still = now.timeline.find(instant.time, instant.action)
@@ -140,15 +126,15 @@ def _put_back(session: Session, state: TableState, instant: Instant) -> bool:
 
 
 def _undo_cancelled(session: Session, state: TableState, plan: Instant, lease: Lease | None) -> RolledBackWrite | None:
-    """Take a plan off that was cancelled and has no live executor; any other stays, for whoever executes it next."""
+    """Remove a cancelled plan without a live executor; any other stays for the next executor."""
     if lease is not None and not lease.is_dead(session.ctx.clock):
         return None
     return roll_back(session, plan) if session.was_cancelled(state, plan.time) else None
 
 
 def _clear_if_cancelled(session: Session, state: TableState, instant: str) -> None:
-    # A sleeper that wakes up after its rollback may leave an inflight without its requested, which makes the whole table unreadable
-    # for Apache Hudi (docs/format.md §2.3). Pending writes without a lease that no slot names are other programs', and stay.
+    # A process that resumes after its rollback may leave an inflight without its requested, which makes the table unreadable for
+    # Apache Hudi (docs/format.md §2.3). Pending writes without a lease and without a CANCEL are foreign, and stay.
     if session.was_cancelled(state, instant):
         remove_zombie_files(session, state, instant)
 
@@ -161,7 +147,7 @@ def _finish_rollbacks(session: Session, state: TableState) -> list[RolledBackWri
             continue
         lease = read_lease(session.ctx.storage, instant.time)
         if lease is None or is_foreign(lease):
-            mend_plan(session, state, instant)  # Apache Hudi's: its own writers execute it
+            mend_plan(session, state, instant)  # foreign: Apache Hudi's writers execute it
             continue
         if not lease.is_dead(session.ctx.clock):
             continue
@@ -174,13 +160,13 @@ def _finish_rollbacks(session: Session, state: TableState) -> list[RolledBackWri
 
 
 def _action_of(session: Session, state: TableState, rollback: Instant) -> str:
-    """What its target was, once that is off the timeline: its plan remembers."""
+    """Return the action of a rollback's target, from its plan, once the target is gone."""
     plan = read_plan(session.ctx.storage, state.timeline, rollback)
     return plan.target_action if isinstance(plan, RollbackPlan) else state.config.completed_write_action
 
 
 def _dead_leases(session: Session) -> dict[str, bool]:
-    """Instants whose lease is dead as of now, and whether it is Apache Hudi's."""
+    """Return the instants with a dead lease, and whether the lease is foreign."""
     dead = {}
     for time in list_leases(session.ctx.storage):
         lease = read_lease(session.ctx.storage, time)

@@ -1,8 +1,8 @@
-"""Clearing away what dead writers left off the timeline, and the second look for files that their last tasks wrote too late.
+"""Sweep of leftovers of dead writers, repeated later for files written after the rollback.
 
-A task may outlive its attempt: it announced a file, slept, and writes it after the rollback deleted what was there. So the markers
-of a rolled back write stay, beside a note that says until when; then its files are deleted once more, then markers and note
-(docs/protocol.md §8). The note is a folder, `.hoodie/.temp/<instant>.<ms>/sweep`: one listing tells which are due.
+A task may outlive its attempt: it announces a file, pauses, and writes it after the rollback. So the markers of a rolled back write
+stay, beside a note with a time; then its files are deleted once more, then markers and note (docs/protocol.md §8). The note is a
+folder, `.hoodie/.temp/<instant>.<ms>/sweep`: one listing tells which are due.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 TEMP_AGE_MS = 24 * 3600 * 1000
-"""Age from which the half of a put is nobody's: no put takes a day."""
+"""Age from which a temporary file of a put is abandoned: no put takes a day."""
 
 SWEPT_FILES_MAX = 256
-"""How many announced files one write looks at for the second time, about: the first due instant is always finished."""
+"""Approximate number of announced files that one write sweeps again: the first due instant is always finished."""
 
 _NOTE = re.compile(r"(?P<instant>\d{17})\.(?P<until_ms>\d+)")
 
 
 def release_rolled_back(session: Session, instant: str) -> None:
-    """Drop the lease of a write that was rolled back; its markers stay for the second look."""
+    """Drop the lease of a rolled back write; its markers stay for the second sweep."""
     with best_effort(instant):
         folders = session.ctx.storage.list_folder(f"{FOLDER}/{instant}")
         if folders.files or folders.folders:
@@ -49,10 +49,9 @@ def release_rolled_back(session: Session, instant: str) -> None:
 
 
 def remove_zombie_files(session: Session, state: TableState, instant: str) -> list[str]:
-    """Remove what a sleeper put after its write had been cancelled and rolled back; no new rollback is needed to say so.
+    """Remove files that a resumed process put after its rollback; return their paths.
 
-    Returns:
-        Paths of the data files that may have been there.
+    No new rollback is needed; some of the files may not exist.
     """
     paths = files_of(session, state, instant)
     delete_files(session.ctx.storage, paths)
@@ -66,7 +65,7 @@ def remove_zombie_files(session: Session, state: TableState, instant: str) -> li
 
 
 def remove_late_files(session: Session, state: TableState, completed: Instant) -> None:
-    """Remove what an executor announced after another, of a higher epoch, had completed its instant; only what ours completed."""
+    """Remove files announced after a higher epoch completed the instant (hudi_ops only)."""
     metadata = session.commits.metadata(state.timeline, completed)
     if metadata is None or POINTER_KEY not in metadata.extra:
         return
@@ -81,26 +80,23 @@ def remove_late_files(session: Session, state: TableState, completed: Instant) -
     _drop_other_payloads(session, state, completed)
     delete_markers(storage, completed.time)
     if late:
-        logger.warning("%s was completed by another process; deleted what a late one announced: %s", completed, late)
+        logger.warning("%s was completed by another process; deleted files of a late executor: %s", completed, late)
 
 
 def release_completed(session: Session, instant: str, named: Collection[str]) -> None:
-    """Clear the lease and the markers of a completed instant; those of earlier epochs stay for the second look.
+    """Delete the lease and markers of a completed instant, except markers of earlier epochs.
 
-    Args:
-        session: the table's.
-        instant: one that completed.
-        named: paths of the data files that its commit names.
+    `named` are the data files in its commit. Other announced files are deleted; their markers stay for the second sweep.
     """
     own: list[str] | None = None
     with best_effort(instant):
         markers = list_markers(session.ctx.storage, instant)
         own = [
-            marker_path(instant, one.data_path, replaces=one.kind == "MERGE")
-            for one in markers
-            if one.data_path in named
+            marker_path(instant, marker.data_path, replaces=marker.kind == "MERGE")
+            for marker in markers
+            if marker.data_path in named
         ]
-        late = [one.data_path for one in markers if one.data_path not in named]
+        late = [marker.data_path for marker in markers if marker.data_path not in named]
         for path in late:
             session.ctx.storage.delete(path)
         if late:
@@ -119,7 +115,7 @@ def _release_late_workers(session: Session, state: TableState, completed: Instan
 
 
 def _drop_other_payloads(session: Session, state: TableState, completed: Instant) -> None:
-    """Remove what executors put that did not get their slot; each had a payload of its own."""
+    """Delete the payloads of executors that lost their slot; each executor puts its own."""
     held = session.ctx.storage.list(payload_folder(completed.time)) if completed.action in REWRITING_ACTIONS else []
     if len(held) < 2:
         return
@@ -129,14 +125,11 @@ def _drop_other_payloads(session: Session, state: TableState, completed: Instant
 
 
 def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None:
-    """Clear away what is settled, or never reached the timeline: leases, markers and their files; look again where that is due.
+    """Remove leases, markers and files of ended or vanished instants, and sweep again where due.
 
-    Args:
-        session: the table's.
-        state: read after `dead` was, unless that is empty.
-        dead: instants whose lease was dead, and whether it was Apache Hudi's.
+    `dead`: instants with a dead lease, and whether it is foreign; read before `state` unless empty.
     """
-    # By their time alone: a savepoint has that of the write that it protects.
+    # By time alone: a savepoint has the time of the write that it protects.
     found = ((time, state.timeline.find(time)) for time in state.timeline.by_time)
     known = {time: instant for time, instant in found if instant is not None}
     folders = session.ctx.storage.list_folder(FOLDER).folders
@@ -145,8 +138,8 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
         clear_dead = _clear_dead_of_hudi if is_foreign else _clear_dead_of_ours
         clear_dead(session, state, time, known.get(time), is_noted=time in notes)
     session.ctx.storage.sweep_temp(TEMP_AGE_MS, session.ctx.clock.now_ms())
-    _clear_marked(session, state, {name for name in folders if name.isdecimal()} - dead.keys(), known, notes)
-    _look_again_where_due(session, state, {time: notes[time] for time in notes.keys() - known.keys()})
+    _sweep_marked(session, state, {name for name in folders if name.isdecimal()} - dead.keys(), known, notes)
+    _sweep_due(session, state, {time: notes[time] for time in notes.keys() - known.keys()})
 
 
 def _clear_dead_of_ours(
@@ -166,7 +159,7 @@ def _clear_dead_of_ours(
 def _clear_dead_of_hudi(
     session: Session, state: TableState, time: str, instant: Instant | None, *, is_noted: bool
 ) -> None:
-    # Its program clears up after itself, unless it died right after it completed, or was ours to roll back.
+    # Apache Hudi deletes its own leases, unless it died right after completion, or hudi_ops rolled the write back.
     if instant is not None and instant.is_completed and is_silent(session, time):
         session.release(time)
     elif instant is None and is_noted:
@@ -174,11 +167,11 @@ def _clear_dead_of_hudi(
     elif instant is None and session.was_cancelled(state, time):
         remove_zombie_files(session, state, time)
     elif instant is None and is_silent(session, time):
-        # It died between its heartbeat and its requested file, or after all. To its own judges no heartbeat is a dead one.
+        # It died between heartbeat and requested file, or later. Apache Hudi treats a missing heartbeat as a dead one.
         session.drop_name(time)
 
 
-def _clear_marked(
+def _sweep_marked(
     session: Session,
     state: TableState,
     marked: AbstractSet[str],
@@ -195,29 +188,22 @@ def _clear_marked(
             until_ms = notes.get(time, ())
             if not until_ms or until_ms[-1] <= session.ctx.clock.now_ms():
                 remove_late_files(session, state, instant)
-                for one in until_ms:
-                    session.ctx.storage.delete(note_path(time, one))
+                for note_ms in until_ms:
+                    session.ctx.storage.delete(note_path(time, note_ms))
 
 
-def _look_again_where_due(session: Session, state: TableState, notes: Mapping[str, Sequence[int]]) -> None:
+def _sweep_due(session: Session, state: TableState, notes: Mapping[str, Sequence[int]]) -> None:
     now_ms = session.ctx.clock.now_ms()
-    looked = 0
+    swept = 0
     for time in sorted(time for time, until_ms in notes.items() if until_ms[-1] <= now_ms):
-        if looked < SWEPT_FILES_MAX:
-            looked += look_again(session, state, time, notes[time])
+        if swept < SWEPT_FILES_MAX:
+            swept += sweep_again(session, state, time, notes[time])
 
 
-def look_again(session: Session, state: TableState, instant: str, until_ms: Sequence[int]) -> int:
-    """The second look: delete what tasks wrote since the rollback, then what remembers them.
+def sweep_again(session: Session, state: TableState, instant: str, until_ms: Sequence[int]) -> int:
+    """Delete files that tasks wrote after the rollback, then markers and notes (`until_ms`).
 
-    Args:
-        session: the table's.
-        state: its present state.
-        instant: a write that was rolled back.
-        until_ms: its notes.
-
-    Returns:
-        How many files were announced.
+    Returns the number of announced files.
     """
     paths: list[str] = []
     if session.was_cancelled(state, instant):
@@ -228,24 +214,24 @@ def look_again(session: Session, state: TableState, instant: str, until_ms: Sequ
         delete_files(session.ctx.storage, late)
         _undo_late_delta(session, state, instant)
         delete_markers(session.ctx.storage, instant)
-    for one in until_ms:
-        session.ctx.storage.delete(note_path(instant, one))
+    for note_ms in until_ms:
+        session.ctx.storage.delete(note_path(instant, note_ms))
     return len(paths)
 
 
 def _undo_late_delta(session: Session, state: TableState, instant: str) -> None:
-    """An applier that slept may have put the delta of a voided write after it had been taken away."""
+    """Remove the metadata delta of a voided write that a late applier put after its removal."""
     if state.config.all_metadata_partitions and undo_delta(session.ctx.storage, [instant]):
         logger.warning("the metadata table's delta of %s was put after its rollback: removed", instant)
 
 
 def note_path(instant: str, until_ms: int) -> str:
-    """Path of the note that keeps a rolled back write's markers."""
+    """Return the path of the note that keeps a rolled back write's markers."""
     return f"{FOLDER}/{instant}.{until_ms}/sweep"
 
 
 def notes_of(folders: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Instant -> the times of its notes, rising, out of the names of marker folders."""
+    """Parse the names of marker folders into instant -> ascending times of its notes."""
     found: dict[str, tuple[int, ...]] = {}
     for name in folders:
         if match := _NOTE.fullmatch(name):
@@ -255,17 +241,17 @@ def notes_of(folders: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _release_vanished(session: Session, state: TableState, instant: str) -> None:
-    """A dead lease of ours, and nothing on the timeline: rolled back, archived, or it sleeps right before its first file there.
+    """Release a dead hudi_ops lease without an instant on the timeline.
 
-    Its name is not given up before a slot has its fate: a sleeper's file would be pending without a lease, which looks like
-    another program's, and stays for good.
+    The attempt was rolled back or archived, or pauses before its first file. Its lease stays until a slot has its fate: a file of
+    the paused process would be pending without a lease, which looks foreign and stays for ever.
     """
     lease = read_lease(session.ctx.storage, instant)
     if instant <= state.log.boundary:
         session.release(instant)
         return
     if lease is not None and lease.role == "build":
-        # It never gets onto the timeline, and may have ended well. What it left unfinished is for the next build to cancel.
+        # A build is never on the timeline and may have ended well. The next build cancels its leftovers.
         session.drop_name(instant)
         return
     fate = fate_of(session.ctx.storage, state, instant)
@@ -274,14 +260,14 @@ def _release_vanished(session: Session, state: TableState, instant: str) -> None
     elif fate is not None:
         session.release(instant)
     else:
-        # A writer without slots rolled it back, or it died before its first file or its slot, or sleeps there: a slot must not name
-        # bytes that are gone. What it left is as dead as any; but nothing goes before a CANCEL.
+        # A foreign writer rolled it back, or it died or pauses before its first file or its slot. Cancel before deleting: a slot
+        # must not name deleted bytes.
         reason = "its writer is gone, and it is not on the timeline"
         if cancel_write(session, instant, reason, still=lambda: _has_dead_lease(session, instant)):
             remove_zombie_files(session, session.loader.load(), instant)
 
 
 def _has_dead_lease(session: Session, instant: str) -> bool:
-    # Ours: no storage clock is asked, as for Apache Hudi's (`dead_writers.is_dead`); a slot stops who is alive after all.
+    # No storage clock, unlike `dead_writers.is_dead`: a CANCEL slot stops a hudi_ops writer that is alive after all.
     lease = read_lease(session.ctx.storage, instant)
     return lease is not None and lease.is_dead(session.ctx.clock)

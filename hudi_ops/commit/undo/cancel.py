@@ -1,4 +1,4 @@
-"""The one way to cancel: an instant never completes once a CANCEL that names it holds a slot."""
+"""Cancellation: an instant never completes once a CANCEL that names it holds a slot."""
 
 from __future__ import annotations
 
@@ -12,20 +12,14 @@ from hudi_ops.timeline.state import TableState
 
 
 def cancel_write(session: Session, instant: str, reason: str, still: Callable[[], bool] = lambda: True) -> bool:
-    """Decide that a write never completes.
+    """Decide that a write never completes; return False if it has completed or its writer lives.
 
-    Args:
-        session: the table.
-        instant: the write's.
-        reason: why, for those who read the log, and for the writer if it wakes up.
-        still: asked under the lock, before a CANCEL that is not there yet: whether the writer is dead even now.
-
-    Returns:
-        False when nothing may be undone: it had completed already, or is alive after all.
+    `reason` is for readers of the log, and for the writer if it resumes. `still` is called under the lock before a new CANCEL:
+    whether the writer is still dead.
     """
     completed = alive = False
     cancelled = -1
-    # An instant whose completed file was deleted looks pending; its COMPLETE may lie below the loaded part of the log.
+    # An instant whose completed file was deleted looks pending; its COMPLETE may be below the loaded part of the log.
     log = session.loader.known_log or session.loader.load().log
     if decided_before(session.ctx.storage, log, instant) is not None:
         return False
@@ -33,7 +27,7 @@ def cancel_write(session: Session, instant: str, reason: str, still: Callable[[]
     def prepare(state: TableState, slot: int) -> Entry | None:
         nonlocal completed, alive, cancelled
         found = state.timeline.find(instant)
-        # A COMPLETE since the look before the lock lies in the loaded part of the log.
+        # A COMPLETE since that read is in the loaded part of the log.
         fate = state.log.fate(instant) if found is not None else fate_of(session.ctx.storage, state, instant)
         completed = isinstance(fate[1] if fate else None, Complete) or (found is not None and found.is_completed)
         if completed:

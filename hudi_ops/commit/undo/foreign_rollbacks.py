@@ -1,8 +1,8 @@
-"""Rollbacks that Apache Hudi began and left: finished here once somebody says that its program has ended.
+"""Abandoned rollbacks of Apache Hudi, finished here on a user's request.
 
-Its next writer executes such a rollback by itself, as a rule. Under the EAGER policy it refuses to, once anything has completed
-above the instant that is undone: then each of its writes fails, and removing the instant alone, or the rollback alone, does not
-help.
+The user knows that its processes have ended. Normally the next foreign writer executes such a rollback. Under the EAGER policy it
+refuses once anything has completed above the target: then each of its writes fails, and removing only the target or only the
+rollback does not help.
 
 Source: docs/protocol.md §8, §10.
 """
@@ -27,9 +27,9 @@ from hudi_ops.timeline.state import TableState
 
 @dataclass(frozen=True)
 class AbandonedRollback:
-    """A pending rollback of Apache Hudi's without a live heartbeat; the write that it undoes may be off the timeline already.
+    """A pending foreign rollback without a live heartbeat, and its target.
 
-    It may have completed and been archived, as archiving does not wait for such a rollback.
+    The target may be off the timeline, or completed and archived: archiving does not wait for such a rollback.
     """
 
     rollback: Instant
@@ -38,7 +38,7 @@ class AbandonedRollback:
 
 
 def abandoned_rollbacks(session: Session, state: TableState, target: str = "") -> Iterator[AbandonedRollback]:
-    """Those on the timeline, oldest first, or those of one write alone. Plans that cannot be read are passed over."""
+    """Yield abandoned rollbacks, oldest first, of one or all targets; skip unreadable plans."""
     for instant in state.timeline.pending:
         if instant.kind != "rollback" or instant.time < target:
             continue
@@ -57,29 +57,24 @@ def abandoned_rollbacks(session: Session, state: TableState, target: str = "") -
             yield AbandonedRollback(instant, plan, undone)
 
 
-def finish_abandoned(session: Session, state: TableState, left: AbandonedRollback) -> RolledBackWrite:
-    """Finish one, in the order that lets Apache Hudi's writers go on.
+def finish_abandoned(session: Session, state: TableState, abandoned: AbandonedRollback) -> RolledBackWrite:
+    """Finish an abandoned rollback in the order that lets foreign writers continue.
 
-    What the write left goes first: data files, its part of the metadata table, inflight and requested file. The rollback's
-    completed file comes last.
-
-    Args:
-        session: the table's.
-        state: as read.
-        left: the rollback. Whoever calls knows that the programs of both have ended.
+    First the leftovers of the write (data files, metadata delta, inflight and requested file), last the rollback's completed file.
+    The caller knows that the processes of both have ended.
 
     Raises:
-        InvalidRequest: what it undoes is completed.
-        Unsupported: it undoes a service's action, or belongs to a restore.
-        Busy: somebody is at work on one of the two.
-        Conflict: the write completed, or its writer came back, meanwhile.
+        InvalidRequest: its target is completed.
+        Unsupported: its target is a service's action, or it belongs to a restore.
+        Busy: another process works on one of the two.
+        Conflict: the write completed, or its writer resumed.
     """
-    target = left.target
-    refuse_other_kinds(state, left)
+    target = abandoned.target
+    refuse_other_kinds(state, abandoned)
     lease = read_lease(session.ctx.storage, target.time)
     if lease is not None and not is_dead(session, target.time):
         raise Busy(
-            "the writer whose work this rollback undoes is alive",
+            "the writer of this rollback's target is alive",
             table=state.config.name,
             instant=target.time,
             next_step="stop that process, or wait until its heartbeat is dead",
@@ -87,20 +82,20 @@ def finish_abandoned(session: Session, state: TableState, left: AbandonedRollbac
     silent = still_silent(session, target.time, lease)
 
     def still() -> bool:
-        # Completed and archived since the state was read: this history is read under the lock, in this case alone.
+        # It may have completed and been archived since `state`: only here the history is read under the lock.
         return silent() and not is_archived_write(session.ctx.storage, state.config, target.time)
 
     if not cancel_write(session, target.time, "asked for by hand", still):
         raise Conflict(
-            "the write completed, or its writer came back, meanwhile",
+            "the write completed, or its writer came back, since the rollback was found",
             table=state.config.name,
             instant=target.time,
             next_step="see `hudi-ops timeline`",
         )
-    undone = roll_back(session, target, left.rollback, abandoned=True)
+    undone = roll_back(session, target, abandoned.rollback, abandoned=True)
     if undone is None:
         raise Busy(
-            f"somebody else finished, or is at work on, rollback {left.rollback.time}",
+            f"another process finished, or works on, rollback {abandoned.rollback.time}",
             table=state.config.name,
             instant=target.time,
             next_step="see `hudi-ops timeline` and `hudi-ops verify`",
@@ -109,36 +104,37 @@ def finish_abandoned(session: Session, state: TableState, left: AbandonedRollbac
 
 
 def still_silent(session: Session, instant: str, lease: Lease | None) -> Callable[[], bool]:
-    """What is asked under the lock before a write is cancelled: whether its writer is as dead, or as silent, as it was."""
+    """Return a check, made under the lock, that the writer's lease is still dead or absent."""
     if lease is not None:
         return lambda: is_dead(session, instant)
     return lambda: read_lease(session.ctx.storage, instant) is None
 
 
-def refuse_other_kinds(state: TableState, left: AbandonedRollback) -> None:
-    """Refuse rollbacks of what is not to be undone here.
+def refuse_other_kinds(state: TableState, abandoned: AbandonedRollback) -> None:
+    """Refuse rollbacks that hudi_ops does not finish.
 
     Raises:
         InvalidRequest: of a completed write, archived or not.
         Unsupported: of a service's action, or within a restore.
     """
-    if left.target.is_completed:
+    rollback, plan, target = abandoned.rollback, abandoned.plan, abandoned.target
+    if target.is_completed:
         raise InvalidRequest(
-            f"rollback {left.rollback.time} would undo a completed {left.target.kind}: its rows are the table's",
+            f"rollback {rollback.time} would undo a completed {target.kind}: its rows are the table's",
             table=state.config.name,
-            instant=left.target.time,
+            instant=target.time,
             expected="a pending write",
-            found=str(left.target),
+            found=str(target),
             next_step="if it is not to be undone, delete the rollback's inflight, then its requested file",
         )
-    restore = next((one for one in state.timeline.pending if one.kind == "restore"), None)
-    if left.plan.target_action not in WRITE_ACTIONS or restore is not None:
+    restore = next((instant for instant in state.timeline.pending if instant.kind == "restore"), None)
+    if plan.target_action not in WRITE_ACTIONS or restore is not None:
         raise Unsupported(
-            f"rollback {left.rollback.time} is part of restore {restore.time}"
+            f"rollback {rollback.time} is part of restore {restore.time}"
             if restore is not None
-            else f"rollback {left.rollback.time} undoes a {left.plan.target_action}, whose plan may have to stay",
+            else f"rollback {rollback.time} undoes a {plan.target_action}, whose plan may have to stay",
             table=state.config.name,
-            instant=left.target.time,
+            instant=target.time,
             expected="the rollback of a write",
             next_step="let Apache Hudi finish it",
         )

@@ -1,8 +1,8 @@
-"""Undoing a failed write: cancel it for good, delete what it wrote, take it off the timeline, and say so in a rollback instant.
+"""Rollback of a failed write: cancel it, delete its files, complete a rollback instant.
 
-Order (docs/protocol.md §7, docs/format.md §9.5): CANCEL slot, so that a sleeper finds itself cancelled; data files by markers;
-inflight before requested; the rollback's own completed instant; leases last, markers once late tasks are ruled out. Every step can
-be done twice, by anybody.
+Order (docs/protocol.md §7, docs/format.md §9.5): CANCEL slot, which stops a paused writer; data files by markers; inflight before
+requested; the rollback's own completed instant; leases last, markers once late tasks are ruled out. Any process can repeat any
+step.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RolledBackWrite:
-    """A write that was rolled back: by which rollback, and the paths of the data files that it had announced."""
+    """A rolled back write: its rollback's time, and the paths of its announced data files."""
 
     instant: str
     action: str
@@ -64,16 +64,12 @@ class RolledBackWrite:
 
 
 def rollback_attempt(session: Session, instant: str, error: HudiOpsError, written: Sequence[str] = ()) -> None:
-    """Cancel and roll back an attempt of this process that failed with an error which promises that nothing landed.
+    """Cancel and roll back an attempt of this process whose error says that nothing landed.
 
-    Args:
-        session: the table.
-        instant: the attempt's.
-        error: why it failed.
-        written: data files that it knows to be there: whoever rolled it back meanwhile may have removed their markers.
+    `written` are data files known to exist: a concurrent rollback may have removed their markers.
     """
     if error.details.get("taken_over"):
-        return  # the instant, and the files of a higher epoch, are another's now
+        return  # the instant, and files of a higher epoch, belong to another process now
     try:
         with ends_if_it_fails(session.ctx, instant):
             if not cancel_write(session, instant, f"{type(error).__name__}: {error.what}"):
@@ -82,42 +78,38 @@ def rollback_attempt(session: Session, instant: str, error: HudiOpsError, writte
             state = session.loader.load()
             found = state.timeline.find(instant)
             if found is None:
-                remove_zombie_files(session, state, instant)  # somebody else rolled it back while it still wrote
+                remove_zombie_files(session, state, instant)  # another process rolled it back while it still wrote
             else:
                 roll_back(session, found)
     except HudiOpsError as failure:
-        # The first error is what the caller must hear; the next ingest finds the attempt and clears it.
-        logger.warning("attempt %s was not undone: %s", instant, failure)
+        # The caller must see the first error; the next ingest finds the attempt and rolls it back.
+        logger.warning("attempt %s was not rolled back: %s", instant, failure)
 
 
 def roll_back(
     session: Session, target: Instant, rollback: Instant | None = None, *, abandoned: bool = False
 ) -> RolledBackWrite | None:
-    """Remove a cancelled write, ours or Apache Hudi's, from storage and timeline.
+    """Remove a cancelled write, of hudi_ops or foreign, from storage and timeline.
 
-    Args:
-        session: the table.
-        target: a pending write that a CANCEL slot names, or one whose rollback was begun.
-        rollback: the pending rollback to finish; None: whichever names the target, or a new one.
-        abandoned: whoever calls knows that the program which began the rollback has ended, where no heartbeat tells.
+    `target` is a pending write with a CANCEL slot or a pending rollback. `rollback` is the pending rollback to finish; None: one that
+    names the target, or a new one. `abandoned`: the caller knows that the process of a rollback without heartbeat has ended.
 
     Returns:
-        None when it is not finished: somebody else is rolling it back, a rollback's plan cannot be read, or ours was voided.
+        None when it is not finished: another process rolls it back, a rollback's plan is unreadable, or its slot was voided.
     """
     storage = session.ctx.storage
     state = session.loader.load()
-    # Whoever cancelled it may have died before it left the mark, by which later looks know what they find.
+    # The canceller may have died before it put the mark that later sweeps read.
     mark_cancelled(storage, target.time, refuse_uncancelled(storage, state, target.time))
     if target.action in SERVICE_ACTIONS - REWRITING_ACTIONS:
-        return _take_off(session, state, target)
+        return _remove_plan(session, state, target)
     begun = rollback or rollback_of(storage, state.timeline, target.time)
     if begun is not None and begun.is_completed:
-        # Another helper was faster, or a sleeper came after it: one rollback a target.
-        return RolledBackWrite(
-            target.time, target.kind, begun.time, tuple(remove_zombie_files(session, state, target.time))
-        )
+        # Another process finished first, or the target reappeared after it: one rollback per target.
+        removed = remove_zombie_files(session, state, target.time)
+        return RolledBackWrite(target.time, target.kind, begun.time, tuple(removed))
     if begun is None and (unread := unread_rollbacks(session, state, target.time)):
-        logger.warning("%s stays: it may be what rollback %s undoes, whose plan cannot be read", target, unread[0])
+        logger.warning("%s stays: it may be the target of rollback %s, whose plan cannot be read", target, unread[0])
         return None
     if begun is not None:
         mend_plan(session, state, begun)
@@ -126,14 +118,14 @@ def roll_back(
     paths = files_of(session, state, target.time, foreign=foreign, plan=_plan_of(session, state, begun, target.time))
     attempt = _begin(session, target, paths) if begun is None else _resume(session, state, begun, abandoned=abandoned)
     if attempt is None:
-        logger.warning("%s is being rolled back by somebody else, or has completed meanwhile", target)
+        logger.warning("%s is being rolled back by another process, or has completed", target)
         return None
     try:
         with session.keep(attempt.instant, "rollback", epoch=attempt.epoch, leased_s=attempt.leased_s) as monitor:
             delete_files(storage, paths, foreign=foreign, check=monitor.check)
             delete_own_notes(session, target.time)
             if state.config.all_metadata_partitions:
-                # While the write is pending its blocks are passed over; once it is off the timeline they would count.
+                # Readers skip its blocks while the write is pending, and would read them once it is off the timeline.
                 undo_delta(storage, [target.time])
             delete_pending(session, state.timeline.folder, target, foreign=foreign)
             decided = _complete(session, attempt, target, paths)
@@ -141,8 +133,8 @@ def roll_back(
         logger.warning("the rollback of %s is left to another process: %s", target, error)
         return None
     if was_voided(decided):
-        # It may be pending still: its lease, once dead, is what leads the next write to it.
-        logger.warning("the rollback of %s was voided: left to whoever comes after its lease", target)
+        # It may still be pending: its lease, once dead, leads the next write to it.
+        logger.warning("the rollback of %s was voided: the next write repeats it once its lease is dead", target)
         return None
     release_rolled_back(session, target.time)
     if foreign:
@@ -152,20 +144,20 @@ def roll_back(
     return RolledBackWrite(target.time, target.kind, attempt.instant, tuple(paths))
 
 
-def _take_off(session: Session, state: TableState, plan: Instant) -> RolledBackWrite:
-    """Take a cancelled plan off the timeline that adds no data file; no rollback instant names such a plan."""
+def _remove_plan(session: Session, state: TableState, plan: Instant) -> RolledBackWrite:
+    """Remove a cancelled plan without data files from the timeline; it gets no rollback instant."""
     delete_own_notes(session, plan.time)
     delete_pending(session, state.timeline.folder, plan)
     release_rolled_back(session, plan.time)
-    logger.warning("took the cancelled %s %s off the timeline", plan.action, plan.time)
+    logger.warning("removed the cancelled %s %s from the timeline", plan.action, plan.time)
     return RolledBackWrite(plan.time, plan.kind, "", ())
 
 
 def may_be_foreign(target: Instant, lease: Lease | None) -> bool:
-    """Whether a write was Apache Hudi's, as far as can be told: its heartbeat names nobody, or it has none.
+    """Return whether a write may be foreign: its heartbeat has no owner, or it has none.
 
-    Then its markers may be gone, so that the table has to be listed, and Hadoop's checksum files lie beside its files. A plan that
-    nobody began to execute has no files.
+    Its markers may be missing, so the table is listed, and Hadoop's checksum files are beside its files. A plan that was never
+    executed has no files.
     """
     if lease is not None:
         return is_foreign(lease)
@@ -173,21 +165,21 @@ def may_be_foreign(target: Instant, lease: Lease | None) -> bool:
 
 
 def mend_plan(session: Session, state: TableState, rollback: Instant) -> None:
-    """Replace the plan of a pending rollback, anybody's, that names paths which are no file's within the table.
+    """Replace the plan of a pending rollback, of any writer, if a path in it is no table file.
 
-    Apache Hudi executes any rollback that it finds pending, under the lock: it would fail on such a path, or delete what lies
-    elsewhere. So the plan is put under the lock, too. It names what its own usable paths, the markers and a listing tell.
+    Apache Hudi executes any pending rollback under the lock: such a path would make it fail, or delete other data. So the new plan
+    is put under the lock, too; it names the usable paths of the old one, the markers' and listed ones.
     """
     storage = session.ctx.storage
     try:
         plan = read_plan(storage, state.timeline, rollback)
     except Corrupt:
-        return  # passed over: somebody may be writing it
+        return  # skipped: another process may be writing it
     if not isinstance(plan, RollbackPlan) or not plan.strange or plan.target_action not in WRITE_ACTIONS:
         return
     target = state.timeline.find(plan.target)
     if target.is_completed if target is not None else is_archived_write(storage, state.config, plan.target):
-        return  # its files are the table's rows: no plan of ours may name them
+        return  # its files hold rows of the table: no hudi_ops plan may name them
     paths = files_of(session, state, plan.target, foreign=True, plan=plan)
     body = plan_bytes(storage, Instant(plan.target, plan.target_action, State.INFLIGHT), paths)
     with hold_lock(session.ctx, f"mend the plan of rollback {rollback.time}"):
@@ -196,17 +188,17 @@ def mend_plan(session: Session, state: TableState, rollback: Instant) -> None:
         if found is not None and not found.is_completed:
             storage.put(timeline.path(requested_name(rollback.time, "rollback")), body)
             logger.warning(
-                "replaced the plan of rollback %s, which named what is no file within the table", rollback.time
+                "replaced the plan of rollback %s, which named paths of no file within the table", rollback.time
             )
 
 
 def was_voided(decided: Decided | None) -> bool:
-    """Whether a completion was decided and could not be applied: somebody without slots took the rollback's inflight away."""
+    """Return whether a completion was voided: a foreign writer removed the rollback's inflight."""
     return decided is not None and not decided.applied
 
 
 def unread_rollbacks(session: Session, state: TableState, target: str) -> list[str]:
-    """Pending rollbacks that may be of `target`, for all that can be read of them: nothing is deleted beside such a one."""
+    """Return unreadable pending rollbacks that may be of `target`; they prevent any deletion."""
     unread = []
     for instant in state.timeline.pending:
         if instant.kind != "rollback" or instant.time < target or State.REQUESTED not in instant.states:
@@ -221,13 +213,17 @@ def unread_rollbacks(session: Session, state: TableState, target: str) -> list[s
 
 
 def other_rollbacks(session: Session, rollback: str, target: str) -> list[str]:
-    """Rollbacks of the same target besides ours, which two processes may have begun when a lock was lost.
+    """Return other rollbacks of a target, begun by a second process after a lost lock.
 
-    Looked for after ours is on the timeline: of two, the later one sees the earlier, so that at most one of them goes on.
+    Called after `rollback` is on the timeline: of two, the later one sees the earlier, so at most one continues.
     """
-    storage, found = session.ctx.storage, session.loader.load().timeline
-    others = (one for one in found if one.kind == "rollback" and one.time > target and one.time != rollback)
-    return [one.time for one in others if target in targets_of(storage, found, one)]
+    storage, timeline = session.ctx.storage, session.loader.load().timeline
+    others = (
+        instant
+        for instant in timeline
+        if instant.kind == "rollback" and instant.time > target and instant.time != rollback
+    )
+    return [instant.time for instant in others if target in targets_of(storage, timeline, instant)]
 
 
 def _plan_of(session: Session, state: TableState, rollback: Instant | None, target: str) -> RollbackPlan | None:
@@ -236,13 +232,13 @@ def _plan_of(session: Session, state: TableState, rollback: Instant | None, targ
 
 
 def _begin(session: Session, target: Instant, paths: Sequence[str]) -> Attempt | None:
-    """One plan a target: looked for under the lock before it is made, and once more after it."""
+    """Begin a target's rollback; None: another exists, by a check under the lock and one after."""
     ctx = session.ctx
     plan = plan_bytes(ctx.storage, target, paths)
     with hold_lock(ctx, f"begin the rollback of {target.time}"):
         timeline = session.loader.load().timeline
         found = timeline.find(target.time)
-        # A writer without slots knows no CANCEL: it may have completed since, under this very lock.
+        # A foreign writer ignores CANCEL: it may have completed since, under this lock.
         is_complete = found is not None and found.is_completed
         if is_complete or rollback_of(ctx.storage, timeline, target.time) is not None:
             return None
@@ -256,10 +252,9 @@ def _begin(session: Session, target: Instant, paths: Sequence[str]) -> Attempt |
 
 
 def _resume(session: Session, state: TableState, rollback: Instant, *, abandoned: bool) -> Attempt | None:
-    """One executor a rollback: a dead one of ours is taken over. Those without an owner are Apache Hudi's, which retries them.
+    """Take over a rollback whose executor is dead; a foreign one only when `abandoned`.
 
-    Where it has ended, as somebody says, its rollback is taken over as well. The TAKEOVER is decided under the lock, and only while
-    the rollback is pending.
+    Apache Hudi retries its own rollbacks. The TAKEOVER is decided under the lock, and only while the rollback is pending.
     """
     lease = read_lease(session.ctx.storage, rollback.time)
     if (lease is None or is_foreign(lease)) and not abandoned:
@@ -267,7 +262,7 @@ def _resume(session: Session, state: TableState, rollback: Instant, *, abandoned
     try:
         attempt = take_over(session, rollback.time, "rollback")
     except (Busy, Conflict):
-        return None  # its executor is alive, or withdrew it: the next write looks again
+        return None  # its executor is alive, or withdrew it: the next write tries again
     if attempt is not None and State.INFLIGHT not in rollback.states:
         ensure(session.ctx.storage, state.timeline.path(inflight_name(rollback.time, "rollback")), b"")
     return attempt

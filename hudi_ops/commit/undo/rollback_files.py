@@ -1,4 +1,4 @@
-"""How a rollback deletes, and the two files that say what: its plan and its metadata, as Apache Hudi writes them.
+"""File deletion of a rollback, and its plan and metadata as Apache Hudi writes them.
 
 Source: docs/format.md §8.1, §8.2, §9.5.
 """
@@ -22,7 +22,7 @@ from hudi_ops.timeline.names import inflight_name, requested_name
 def delete_files(
     storage: Storage, paths: Iterable[str], *, foreign: bool = False, check: Callable[[], None] = lambda: None
 ) -> None:
-    """Delete data files, and Hadoop's checksum files beside those of Apache Hudi; `check` may stop it before each of them."""
+    """Delete data files, and Hadoop's checksum files of foreign ones; `check` may raise."""
     for path in paths:
         check()
         storage.delete(path)
@@ -31,20 +31,20 @@ def delete_files(
 
 
 def delete_own_notes(session: Session, instant: str) -> None:
-    """Delete the ledgers and payloads that a cancelled write had made."""
+    """Delete the ledgers and payloads of a cancelled write."""
     for folder in (ledger_folder(instant), payload_folder(instant)):
         for info in session.ctx.storage.list(folder):
             session.ctx.storage.delete(info.path)
 
 
 def delete_pending(session: Session, folder: str, target: Instant, *, foreign: bool = False) -> None:
-    """Take a write off the timeline: inflight, then requested (docs/format.md §2.3)."""
+    """Remove a write from the timeline: inflight, then requested (docs/format.md §2.3)."""
     for name in (inflight_name(target.time, target.action), requested_name(target.time, target.action)):
         delete_files(session.ctx.storage, [f"{folder}/{name}"], foreign=foreign)
 
 
 def plan_bytes(storage: Storage, target: Instant, paths: Sequence[str]) -> bytes:
-    """The requested file of a rollback."""
+    """Encode the requested file of a rollback."""
     return avro.write_one(
         ROLLBACK_PLAN,
         {
@@ -59,7 +59,7 @@ def plan_bytes(storage: Storage, target: Instant, paths: Sequence[str]) -> bytes
 
 
 def metadata_bytes(storage: Storage, rollback: str, took_ms: int, target: Instant, paths: Sequence[str]) -> bytes:
-    """The completed file of a rollback."""
+    """Encode the completed file of a rollback."""
     by_partition: dict[str, list[str]] = {}
     for path in sorted(paths):
         by_partition.setdefault(path.rpartition("/")[0], []).append(absolute_path(storage, path))
@@ -87,12 +87,12 @@ def metadata_bytes(storage: Storage, rollback: str, took_ms: int, target: Instan
 
 
 def absolute_path(storage: Storage, path: str) -> str:
-    """A path as Apache Hudi writes it into plans: absolute, without the scheme, and not percent-encoded."""
+    """Return a path as in Apache Hudi's plans: absolute, without scheme, not percent-encoded."""
     return f"{unquote(urlsplit(storage.uri).path)}/{path}"
 
 
 def _requests(target: Instant, paths: Sequence[str]) -> Mapping[tuple[str, str], list[str]]:
-    """Paths by (partition, file group). A commit's files need no group; of a delta commit Hudi makes one request a group."""
+    """Group paths by (partition, file group), the latter "" but for delta commits, as in Hudi."""
     found: dict[tuple[str, str], list[str]] = {}
     for path in sorted(paths):
         partition, _, name = path.rpartition("/")

@@ -1,4 +1,4 @@
-"""Which data files a cancelled write may have left: those that its markers name, or that lie in the table under its instant.
+"""Data files of a cancelled write: named by its markers, or listed under its instant.
 
 Source: docs/protocol.md §7, docs/format.md §6.1, §8.1, §8.2.
 """
@@ -19,24 +19,17 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 SHOWN_MAX = 5
-"""How many damaged marker lines a warning names."""
+"""Number of damaged marker lines in a warning."""
 
 
 def files_of(
     session: Session, state: TableState, instant: str, *, foreign: bool = False, plan: RollbackPlan | None = None
 ) -> list[str]:
-    """Paths of the data files that a cancelled write may have left, log files among them; some may not be there.
+    """Return paths of data and log files of a cancelled write; some may not exist.
 
-    Markers name them, and so does the plan of a rollback that was begun. The table is listed for the write's instant, once, where
-    these cannot tell all: a writer of Apache Hudi that left no marker has either written nothing or lost them, which looks the
-    same; and a line that names no file within the table may have meant any.
-
-    Args:
-        session: the table's.
-        state: its present state.
-        instant: the write's.
-        foreign: it was Apache Hudi's.
-        plan: of the rollback that was begun, if any.
+    Markers name them, and so does the plan of a begun rollback. The table is listed for the write's instant where these are
+    incomplete: a foreign writer without markers has either written nothing or lost them, and a damaged marker line may have named
+    any file. `foreign`: it may be a foreign write; `plan`: of its begun rollback, if any.
     """
     announced = read_markers(session.ctx.storage, instant)
     planned = _planned(plan) if plan is not None else []
@@ -55,7 +48,7 @@ def files_of(
     found |= _written_ahead(session, state, instant, others, are_announced=True)
     strange = [path for path in others if path not in found]
     if strange:
-        # In versions 8 and 9 each data file carries its writer's instant: what has another one belongs to another writer.
+        # In versions 8 and 9 each data file carries its writer's instant: files of other instants are another writer's.
         logger.warning("markers of %s name files of other instants, which stay: %s", instant, ", ".join(strange))
     if set_aside or (foreign and not announced.markers):
         listed = [info.path for info in session.ctx.storage.list() if not info.path.startswith(".hoodie/")]
@@ -65,22 +58,22 @@ def files_of(
 
 
 def _planned(plan: RollbackPlan) -> list[str]:
-    """Files that a rollback's plan names: they may have been listed, and their markers be gone."""
+    """Return the files that a rollback's plan names, which markers may name no longer."""
     return [f"{partition}/{name}" if partition else name for partition, names in plan.files.items() for name in names]
 
 
 def _written_ahead(
     session: Session, state: TableState, instant: str, paths: Iterable[str], *, are_announced: bool
 ) -> set[str]:
-    """Log files that a write put into the groups of a resize, under the resize's instant, and that are nobody else's.
+    """Return the log files that only this write put under the instant of a pending resize.
 
-    A writer beside a pending resize of consistent hashing writes its rows twice: under its own instant into the old groups, and
-    under the resize's into those that the resize makes. The second name says neither who wrote the file nor when, and two writers
-    may choose the same one. So a file is another's when a completed write names it, or when its blocks say so; a file that holds no
-    whole block is the write's if the write announced it.
+    Beside a pending resize of consistent hashing a foreign writer writes its rows twice: under its own instant into the old groups,
+    and under the resize's instant into the new ones. Such a name tells neither writer nor time, and two writers may choose the same
+    one. A file belongs to another write when a completed write or its own blocks say so; a file without a whole block belongs to
+    this write if announced by it.
 
-    A completed write that names such a file was requested after the resize, and archiving takes the older of the two first. So
-    while the resize can be found on the timeline, the write can be found there as well.
+    A completed write that names such a file was requested after the resize, and archiving removes the older instant first. So while
+    the resize is on the timeline, the write is there as well.
     """
     by_resize: dict[str, list[tuple[str, DataFileName]]] = {}
     for path in paths:
@@ -102,7 +95,7 @@ def _written_ahead(
 
 
 def _children(session: Session, state: TableState, time: str) -> frozenset[tuple[str, str]]:
-    """Groups that a resize of that instant makes; none when it is another action, or its plan cannot be read."""
+    """Return the groups that a resize makes; empty for another action or an unreadable plan."""
     resize = state.timeline.find(time, "clustering")
     if resize is None:
         return frozenset()
@@ -115,16 +108,15 @@ def _children(session: Session, state: TableState, time: str) -> frozenset[tuple
 
 
 def _prefix(name: DataFileName) -> str:
-    """What the hash ring calls a file group: its file id without the number at the end."""
+    """Return a file group's name in the hash ring: its file id without the trailing number."""
     return name.file_id.rpartition("-")[0]
 
 
 def _named_since(session: Session, state: TableState, time: str) -> frozenset[str]:
-    """Paths that completed writes name, of those requested after an instant."""
-    metadata = (
-        session.commits.metadata(state.timeline, one) for one in state.timeline.completed_writes if one.time > time
-    )
-    return frozenset(stat.path.lstrip("/") for one in metadata if one is not None for stat in one.stats)
+    """Return the paths that completed writes requested after an instant name."""
+    later = (write for write in state.timeline.completed_writes if write.time > time)
+    metadata = (session.commits.metadata(state.timeline, write) for write in later)
+    return frozenset(stat.path.lstrip("/") for commit in metadata if commit is not None for stat in commit.stats)
 
 
 def _is_written_by(session: Session, path: str, instant: str, *, are_announced: bool) -> bool:
