@@ -153,7 +153,7 @@ def landed(decided: Decided | None, attempt: Attempt) -> Complete:
     if decided is not None and isinstance(decided.entry, Complete) and decided.applied:
         return decided.entry
     raise Conflict(
-        "a writer without the commit log came between decision and completed file",
+        "a foreign writer came between decision and completed file",
         table=attempt.begun.config.name,
         instant=attempt.instant,
         expected="Apache Hudi writers that take the same ZooKeeper lock",

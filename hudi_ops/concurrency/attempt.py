@@ -1,7 +1,7 @@
-"""One try of one write: take an instant, announce it, and find out in time that it was cancelled.
+"""Begin of a write attempt: reserve an instant and put it on the timeline.
 
-The order is what keeps a crash harmless: lease, requested, inflight, and only then data. An inflight file without its requested
-one makes the whole table unreadable for Apache Hudi (docs/format.md §2.3), so undoing goes the other way round.
+The order makes a crash harmless: lease, requested, inflight, and only then data. An inflight file without its requested one makes
+the table unreadable for Apache Hudi (docs/format.md §2.3), so removal uses the reverse order.
 """
 
 from __future__ import annotations
@@ -12,13 +12,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from hudi_ops.concurrency.ended import ends_if_it_fails
-from hudi_ops.concurrency.foreign.foreign_writers import (
-    alone_with_the_clock,
-    has_foreign_writers,
-    tell_lock_of_foreign_writers,
-)
+from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers, tell_lock_of_foreign_writers
 from hudi_ops.concurrency.lease.lease import LeaseRole, discard, drop_lease, lease_facts, take_lease
 from hudi_ops.concurrency.lease.own_clock import refuse_ahead_at_lease
+from hudi_ops.concurrency.lock.locks import hold_lock
 from hudi_ops.context import TableContext
 from hudi_ops.errors import AlreadyExists, Internal, OutcomeUnknown, Unavailable
 from hudi_ops.storage.claim import ensure
@@ -36,10 +33,11 @@ INSTANTS_TRIED_MAX = 1_000
 
 @dataclass(frozen=True)
 class Attempt:
-    """A write under way. `begun` was read before the instant was reserved: whatever completed since must be validated.
+    """A running write.
 
-    `epoch` is 0 for a fresh instant; higher ones come from TAKEOVER slots only. `leased_s` is the monotonic clock just before its
-    lease was taken, `seen` what was read once it was on the timeline.
+    `begun` was read before the instant was reserved: later completions must be validated. `epoch` is 0 for a fresh instant; higher
+    ones come from TAKEOVER slots only. `leased_s` is the monotonic time just before its lease was taken, `seen` the state read
+    after it was put on the timeline.
     """
 
     instant: str
@@ -52,9 +50,9 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be put on the timeline: the pending word, the content of its requested file, and what its owner does with it.
+    """A new instant: pending word, content of its requested file, and role of its lease.
 
-    `beside_foreign_writers`: writers may be there that take instants without a lease and decide without a slot.
+    `beside_foreign_writers`: foreign writers may take instants without a lease and decide without a slot.
     """
 
     action: str
@@ -64,26 +62,25 @@ class Wanted:
 
 
 def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, wanted: Wanted) -> str | None:
-    """Take a unique instant by creating its lease, and put its requested file (docs/protocol.md §4).
+    """Take a unique instant by its lease, and put its requested file (docs/protocol.md §4).
 
-    Nothing of a later time may have completed before the lease was there: who reads with a fence has been given it, and would
-    not wait for this one. And a deleted lease frees its name: a requested file that is there already, of an instant that has got
-    any further, means that it was used. In both cases a later one is taken.
+    A later instant is tried when a later time completed before the lease existed (a fenced reader has passed this one), and when
+    its requested file exists and has progressed (a deleted lease freed a used name).
 
     Args:
         ctx: components of the table.
-        loader: reads the log on.
-        state: read before; the instant lies above all its times.
-        wanted: what is put.
+        loader: reads newer log entries.
+        state: read before; the instant is above all its times.
+        wanted: the instant to put.
 
     Returns:
-        None when the state was one that an earlier decision had left, and is older than it looked.
+        None when `state` came from an earlier decision and is outdated.
 
     Raises:
-        InvalidRequest: instants in the future were accepted, and Apache Hudi's writers may be there.
-        Unavailable: the table's newest time lies too far ahead of this clock, or this clock ahead of all others.
-        OutcomeUnknown: the requested file may be there or not.
-        Internal: no instant was free in many tries.
+        InvalidRequest: future instants were accepted beside foreign writers.
+        Unavailable: the table's newest time is too far ahead of this clock, or this clock ahead of all others.
+        OutcomeUnknown: the requested file may exist.
+        Internal: no instant was free in `INSTANTS_TRIED_MAX` tries.
     """
     times = known_times(state.timeline, state.log)
     if wanted.beside_foreign_writers and ctx.follows_future:
@@ -102,7 +99,7 @@ def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, w
             is_outdated = loader.has_left(state) and loader.probed_head > state.log.head
             if not newer and not is_outdated and put_requested(ctx, state, instant, wanted.action, wanted.requested):
                 return instant
-        # Not without a look: who took the same millisecond without leases has put its own heartbeat over ours.
+        # Only after a check: a foreign writer in the same millisecond has replaced the lease by its heartbeat.
         discard(ctx.storage, instant, lease_facts(ctx, wanted.role))
         if is_outdated:
             return None
@@ -111,10 +108,10 @@ def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, w
 
 
 def take_named_lease(ctx: TableContext, instant: str, role: LeaseRole) -> bool:
-    """Take the lease of an instant that this machine's clock named; False when the name is taken.
+    """Take the lease of an instant named by this machine's clock; return False if it exists.
 
     Raises:
-        Unavailable: the clock is far ahead of all others; the lease is gone again.
+        Unavailable: the clock is far ahead of all others; the lease is removed.
     """
     asked_s = ctx.clock.monotonic_s()
     if not take_lease(ctx, instant, role):
@@ -128,23 +125,23 @@ def take_named_lease(ctx: TableContext, instant: str, role: LeaseRole) -> bool:
 
 
 def newer_decisions(log: Log, state: TableState, instant: str) -> frozenset[str]:
-    """Times at or above an instant that slots name, if a state did not know all slots."""
+    """Return the times at or above an instant in slots that `state` did not know."""
     if log.head == state.log.head:
         return frozenset()
     return frozenset(time for time in known_times(state.timeline, log) if len(time) == 17 and time >= instant)
 
 
 def newer_times(ctx: TableContext, state: TableState, instant: str) -> frozenset[str]:
-    """Times on the timeline now that are not below an instant: one of them may be its own, and have been used."""
+    """Return the times on the timeline at or above an instant; its own may have been used."""
     times = load_timeline(ctx.storage, state.config).known_times
     return frozenset(time for time in times if len(time) == 17 and time >= instant)
 
 
 def put_requested(ctx: TableContext, state: TableState, instant: str, action: str, body: bytes) -> bool:
-    """Put an instant on the timeline; False when it was there and has got further: it had been used.
+    """Put an instant on the timeline; return False when it exists and has progressed.
 
     Raises:
-        OutcomeUnknown: it may be there or not.
+        OutcomeUnknown: it may exist.
     """
     path = state.timeline.path(requested_name(instant, action))
     try:
@@ -153,7 +150,7 @@ def put_requested(ctx: TableContext, state: TableState, instant: str, action: st
         found = load_timeline(ctx.storage, state.config).find(instant)
         if found is not None and (found.action, found.states) != (action, frozenset({State.REQUESTED})):
             return False
-        # Its lease is ours: a retried request may have put the very file that is found.
+        # The lease is ours: a retried request may have put this very file.
         ensure(ctx.storage, path, body)
     return True
 
@@ -173,19 +170,19 @@ def begin(
 
     Args:
         ctx: components of the table.
-        loader: where the state comes from.
+        loader: reads the state.
         action: pending word of the action, for example `commit`.
         requested: content of the requested file: a service's plan; empty for ingestion.
-        inflight_body: content of the inflight file: what a write is about to touch.
-        wait: called before an instant is taken; True when it let time pass, and the state must be read again.
+        inflight_body: content of the inflight file: the write's intent.
+        wait: called before an instant is taken; True when it waited, so that the state must be read again.
         is_locked: the caller holds the table lock.
-        start: the state as it was read a moment ago; None: it is read.
+        start: the state, if just read; None: it is read.
 
     Returns:
-        The attempt; its lease is the caller's to renew and to drop.
+        The attempt; the caller renews and drops its lease.
 
     Raises:
-        Busy: the lock, under which instants are taken beside Apache Hudi's writers, was not to be had.
+        Busy: beside foreign writers an instant is taken under the table lock, which was not free in time.
     """
     loader.seed()
     state = start if start is not None else loader.resume()
@@ -195,10 +192,10 @@ def begin(
         leased_s = ctx.clock.monotonic_s()
         shared = has_foreign_writers(ctx.storage, loader.commits, state)
         tell_lock_of_foreign_writers(ctx, has_any=shared)
-        wanted = Wanted(
-            action, requested, "rollback" if action == "rollback" else "write", beside_foreign_writers=shared
-        )
-        with alone_with_the_clock(ctx) if shared and not is_locked else nullcontext():
+        role: LeaseRole = "rollback" if action == "rollback" else "write"
+        wanted = Wanted(action, requested, role, beside_foreign_writers=shared)
+        # Foreign writers take their instants by the clock alone, under the same lock.
+        with hold_lock(ctx, "take an instant") if shared and not is_locked else nullcontext():
             instant = reserve_instant(ctx, loader, state, wanted)
         if instant is None:
             state = loader.load()
@@ -207,8 +204,8 @@ def begin(
         inflight = state.timeline.path(inflight_name(instant, action))
         with ends_if_it_fails(ctx, instant):
             ensure(ctx.storage, inflight, inflight_body)
-            # A sleeper may have been cancelled, or archived past, before its files appeared (docs/protocol.md §4).
-            after = seen_now(loader, state, beside_foreign_writers=shared)
+            # A paused process may have been cancelled or archived before its files appeared (docs/protocol.md §4).
+            after = state_after(loader, state, beside_foreign_writers=shared)
         if not was_passed(after, instant):
             logger.info("begun %s %s", action, instant)
             return Attempt(instant, action, beginning_of(state, after), leased_s=leased_s, seen=after)
@@ -218,18 +215,18 @@ def begin(
         state = loader.load()
 
 
-def seen_now(loader: StateLoader, state: TableState, *, beside_foreign_writers: bool) -> TableState:
-    """The state once an attempt is on the timeline: the log always, the timeline where somebody else may have moved on it."""
+def state_after(loader: StateLoader, state: TableState, *, beside_foreign_writers: bool) -> TableState:
+    """Return the state after an attempt's files appeared, relisted where others may write."""
     log = loader.probe()
     is_quiet = not beside_foreign_writers and log.head == state.log.head and not state.timeline.pending
     return TableState(state.config, log, state.timeline) if is_quiet else loader.relist(state)
 
 
 def was_passed(state: TableState, instant: str) -> bool:
-    """Whether an instant was cancelled, or archived past, before its files appeared on the timeline.
+    """Return whether an instant was cancelled or archived before its files appeared.
 
-    Below the timeline's start they would be taken for rows by readers that list (docs/format.md §9.1), and the start may lie far
-    above the boundary.
+    Below the timeline's start listing readers would take them for rows (docs/format.md §9.1); the start may be far above the
+    boundary.
     """
     fate = state.log.fate(instant)
     is_cancelled = isinstance(fate[1] if fate else None, Cancel)
@@ -237,9 +234,9 @@ def was_passed(state: TableState, instant: str) -> bool:
 
 
 def beginning_of(before: TableState, after: TableState) -> TableState:
-    """The state that an attempt answers for: the one read before its instant was taken, never the one after.
+    """Return the state that an attempt is validated against: the one before its instant.
 
-    What completed in between may have a later instant; its base files would hide those of this attempt. A function, so that a test
-    can show what happens with the other one.
+    A completion in between may have a later instant, whose base files would hide those of this attempt. A function, so that a test
+    can replace it.
     """
     return before

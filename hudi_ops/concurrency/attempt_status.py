@@ -1,7 +1,7 @@
-"""May an attempt still decide? Its fate, its epoch and its files on the timeline, as one state shows them.
+"""Checks that an attempt may still decide: fate, epoch and files on the timeline.
 
-Every `prepare` that completes something asks here, with the state under which the next slot will be claimed: whoever gave the
-attempt another fate has taken a slot, or a place on the timeline, below (docs/protocol.md §5).
+Every `prepare` that completes an instant calls them with the state under which it claims the next slot: a process that gave the
+attempt another fate has taken a lower slot, or changed the timeline (docs/protocol.md §5).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _AGAIN = "run the same call again; it takes a new instant"
 
 
 def refuse_closed(storage: Storage, attempt: Attempt, state: TableState) -> None:
-    """Refuse an attempt whose end was decided by anybody, with a slot or without.
+    """Refuse an attempt that was closed, by a slot or by a foreign writer.
 
     Raises:
         Cancelled: a CANCEL names it, or a TAKEOVER gave it to another process.
-        Conflict: it was completed, it lies below what was archived, or it is being undone by a writer without slots.
+        Conflict: it was completed, it is at or below the archive boundary, or a foreign writer rolls it back.
     """
     refuse_decided(attempt, state)
     refuse_taken_over(attempt, state)
@@ -33,7 +33,7 @@ def refuse_closed(storage: Storage, attempt: Attempt, state: TableState) -> None
 
 
 def refuse_decided(attempt: Attempt, state: TableState) -> None:
-    """Refuse an attempt whose fate holds a slot.
+    """Refuse an attempt whose fate is in a slot.
 
     Raises:
         Cancelled: it is a CANCEL.
@@ -54,10 +54,10 @@ def refuse_decided(attempt: Attempt, state: TableState) -> None:
 
 
 def refuse_taken_over(attempt: Attempt, state: TableState) -> None:
-    """Refuse a worker whose instant was given to another: epochs come from TAKEOVER slots alone, a lease is only a beat.
+    """Refuse an executor whose instant was taken over: only TAKEOVER slots give epochs.
 
     Raises:
-        Cancelled: a TAKEOVER of its instant has a higher epoch. The instant lives on, and so do the files of that epoch.
+        Cancelled: a TAKEOVER of its instant has a higher epoch. The instant and the files of that epoch stay.
     """
     taken = state.log.takeover(attempt.instant)
     if taken is not None and taken[1].epoch > attempt.epoch:
@@ -74,17 +74,17 @@ def refuse_taken_over(attempt: Attempt, state: TableState) -> None:
 
 
 def how_taken(slot: int, entry: Entry) -> str:
-    """What a CANCEL or a TAKEOVER did to its instant, by whom and when, in words."""
+    """Return as text what a CANCEL or TAKEOVER did to its instant, with owner and time."""
     did, why = ("cancelled", f" ({entry.reason})") if isinstance(entry, Cancel) else ("taken over", "")
     when = datetime.fromtimestamp(entry.at_ms / 1000, UTC).isoformat(timespec="seconds")
     return f"was {did} by {entry.owner} at {when}, in slot {slot}{why}"
 
 
 def refuse_archived(attempt: Attempt, state: TableState) -> None:
-    """Refuse an attempt that an ARCHIVE has passed while it slept: its completed file would wake below the timeline's start.
+    """Refuse an attempt below the archive boundary: its file would precede the timeline.
 
     Raises:
-        Conflict: its instant lies at or below the boundary.
+        Conflict: its instant is at or below the boundary.
     """
     if attempt.instant <= state.log.boundary:
         raise Conflict(
@@ -98,10 +98,10 @@ def refuse_archived(attempt: Attempt, state: TableState) -> None:
 
 
 def refuse_undone(storage: Storage, attempt: Attempt, state: TableState) -> None:
-    """Refuse an attempt that a writer without slots rolls back, or has rolled back.
+    """Refuse an attempt that a foreign writer rolls back, or has rolled back.
 
     Raises:
-        Conflict: its inflight file is gone, a rollback names it, or its name was another's too, who has completed.
+        Conflict: its inflight file is gone, a rollback names it, or a foreign writer completed the same instant.
     """
     found = state.timeline.find(attempt.instant, attempt.action)
     undoing = rollback_of(storage, state.timeline, attempt.instant)
@@ -109,11 +109,11 @@ def refuse_undone(storage: Storage, attempt: Attempt, state: TableState) -> None
     if undoing is None and found is not None and State.INFLIGHT in found.states and not is_taken:
         return
     raise Conflict(
-        f"somebody rolls the attempt back (rollback {undoing.time})"
+        f"a foreign writer rolls the attempt back (rollback {undoing.time})"
         if undoing is not None
-        else "a writer without the commit log took the same millisecond, and has completed it"
+        else "a foreign writer took the same millisecond, and has completed it"
         if is_taken
-        else "the attempt's inflight file is gone: somebody rolled it back",
+        else "the attempt's inflight file is gone: a foreign writer rolled it back",
         table=state.config.name,
         instant=attempt.instant,
         next_step="run the same call again; if Apache Hudi writes here too, give its writers the LAZY cleaning policy",

@@ -1,7 +1,7 @@
-"""Who may not pass whom: pure rules over what writes touch, and the strategies that say who gives way.
+"""Conflict rules over footprints, and the strategies that say which write gives way.
 
-What completed first is never passed, whatever the strategy: its rows would be lost. A strategy says who gives way to what is
-planned or under way.
+An overlapping write that completed first always wins: its rows would be lost otherwise. A strategy decides between writes that are
+planned or running.
 
 Source: RFC-22 (order of completion); docs/protocol.md §5.
 """
@@ -19,12 +19,12 @@ from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.settings.properties_file import FOLDED_KEY
 
 Role: TypeAlias = Literal["ingest", "service", "compaction"]
-"""`service` is what replaces file groups. A `compaction` merges what its plan names into the same groups: whatever completes
-meanwhile lies upon its result, so that it meets nobody, and nobody meets it (docs/protocol.md §17)."""
+"""A `service` replaces file groups. A `compaction` merges its plan's slices within their groups: later completions are read on top
+of its result, so it conflicts with no write (docs/protocol.md §17)."""
 
 Stage: TypeAlias = Literal["completed", "planned", "running"]
 
-UNKNOWN = "everything: its write set cannot be told"
+UNKNOWN = "everything: its write set is unknown"
 _SHOWN_MAX = 3
 _NAMED_MAX = 100
 
@@ -33,8 +33,8 @@ _NAMED_MAX = 100
 class Contender:
     """A write as conflict rules see it.
 
-    `footprint` is None when nobody can tell what it touches: it conflicts with everything then. `owner` is empty for programs that
-    do not say who they are, `is_foreign` those that write no slots.
+    `footprint` is None when unknown: it conflicts with everything then. `owner` is empty for writers that do not name themselves,
+    `is_foreign` marks foreign writers.
     """
 
     instant: str
@@ -47,77 +47,77 @@ class Contender:
     is_foreign: bool = False
 
     def shared(self, other: Contender) -> tuple[str, ...]:
-        """What both touch, as text for people; empty when they do not meet."""
+        """Return what both touch, as text; empty when they do not overlap."""
         if self.footprint is None or other.footprint is None:
             return (UNKNOWN,)
         return self.footprint.overlap(other.footprint)
 
     @property
     def owned_by(self) -> str:
-        """Its owner, in words."""
-        return self.owner or "a writer without the commit log, such as Apache Hudi"
+        """Its owner, as text."""
+        return self.owner or "a foreign writer, such as Apache Hudi"
 
 
 @runtime_checkable
 class ConflictStrategy(Protocol):
-    """Who gives way, of two that touch the same. Asked under the table lock: it must not do I/O, or wait.
+    """Rule for which of two overlapping writes gives way; completed ones always win.
 
-    It is not asked about what has completed: that is never passed.
+    Called under the table lock, so it must not do I/O or wait.
     """
 
     @property
     def name(self) -> str:
-        """As settings and errors say it."""
+        """Name in settings and errors."""
         ...
 
     def looks_at_running(self, role: Role) -> bool:
-        """Whether an attempt of that role has to know which writes are under way; each costs up to three storage calls."""
+        """Return whether a role needs the running writes; each costs up to three storage calls."""
         ...
 
     def yields(self, mine: Contender, other: Contender) -> bool:
-        """Whether `mine`, which is about to complete, must give way to `other`, which is planned or running and overlaps."""
+        """Return whether `mine`, about to complete, gives way to the planned or running `other`."""
         ...
 
 
 class FirstCommitter:
-    """Whoever completes first wins; what is planned or under way has to give way when its turn comes."""
+    """Strategy: the first write to complete wins; planned and running writes give way later."""
 
     name = "first-committer"
 
     def looks_at_running(self, role: Role) -> bool:
-        """Nobody has to."""
+        """Return False: running writes do not matter."""
         return False
 
     def yields(self, mine: Contender, other: Contender) -> bool:
-        """To nobody."""
+        """Return False: no write gives way."""
         return False
 
 
 class IngestionFirst:
-    """Among ingestions whoever completes first wins. A service gives way to every live ingestion that it meets.
+    """Strategy: a service gives way to overlapping ingestion; of two ingestions the first wins.
 
-    That includes one which has only been requested, or names partitions without file groups: it may touch any of them.
+    That includes ingestion which is only requested, or names partitions without file groups: it may touch any of them.
     """
 
     name = "ingestion-first"
 
     def looks_at_running(self, role: Role) -> bool:
-        """Services have to."""
+        """Return True for services."""
         return role == "service"
 
     def yields(self, mine: Contender, other: Contender) -> bool:
-        """A service to ingestion."""
+        """Return True for a service that meets an ingestion."""
         return mine.role == "service" and other.role == "ingest"
 
 
-STRATEGIES: dict[str, type[ConflictStrategy]] = {one.name: one for one in (FirstCommitter, IngestionFirst)}
+STRATEGIES: dict[str, type[ConflictStrategy]] = {made.name: made for made in (FirstCommitter, IngestionFirst)}
 
 
 def strategy_of(given: Any) -> ConflictStrategy:
-    """The strategy that a setting means: a name, the import path `module:Class`, or an object.
+    """Return the strategy of a setting: a name, an import path `module:Class`, or an object.
 
     Raises:
-        InvalidRequest: no such strategy, or an object that is none.
+        InvalidRequest: no such strategy, or the object is not a strategy.
     """
     made = given
     if isinstance(given, str):
@@ -138,7 +138,7 @@ def strategy_of(given: Any) -> ConflictStrategy:
             ) from error
     if not isinstance(made, ConflictStrategy):
         raise InvalidRequest(
-            f"{type(made).__name__} is no conflict strategy",
+            f"{type(made).__name__} is not a conflict strategy",
             expected="an object with name, looks_at_running(role) and yields(mine, other)",
             found=repr(made),
         )
@@ -146,15 +146,12 @@ def strategy_of(given: Any) -> ConflictStrategy:
 
 
 def refuse_completed(mine: Contender, others: Iterable[Contender], *, early: bool = False) -> None:
-    """Check an attempt against everything that completed since it recorded the log's head. No strategy may pass it.
+    """Check an attempt against later completions, which no strategy may pass.
 
-    Args:
-        mine: the attempt.
-        others: what completed.
-        early: the attempt still works: this spares the rest of it.
+    `early`: the attempt still works, and saves the rest of its work.
 
     Raises:
-        Conflict: the first overlap, naming both instants, what they share, and who the other is.
+        Conflict: the first overlap, with both instants, what they share, and the other's owner.
     """
     for other in others:
         if shared := mine.shared(other):
@@ -170,7 +167,7 @@ def refuse_completed(mine: Contender, others: Iterable[Contender], *, early: boo
 
 
 def refuse_running(mine: Contender, others: Iterable[Contender], strategy: ConflictStrategy) -> None:
-    """Check an attempt that is about to complete against what is under way, as its strategy wants it.
+    """Check an attempt that is about to complete against running writes, by its strategy.
 
     Raises:
         Conflict: it has to give way.
@@ -190,9 +187,9 @@ def refuse_running(mine: Contender, others: Iterable[Contender], strategy: Confl
 
 
 def refuse_planned(mine: Contender, plans: Iterable[Contender], strategy: ConflictStrategy) -> None:
-    """Check an attempt against plans that are pending: services work on file groups as they were when the plan was made.
+    """Check an attempt against pending plans, whose services read file groups as of the plan.
 
-    Plans of other programs are always waited for: what executes them does not ask whether we wrote meanwhile.
+    Foreign plans always take precedence: their executors do not check for our writes.
 
     Raises:
         Busy: it has to wait for one of them.
@@ -214,10 +211,10 @@ def refuse_planned(mine: Contender, plans: Iterable[Contender], strategy: Confli
 
 
 def refuse_older(mine: Contender, older: Contender) -> None:
-    """Stop before work is wasted: a live write that began before us touches the same, and will probably complete first.
+    """Refuse to continue beside an older overlapping write, which probably completes first.
 
     Raises:
-        Conflict: always; `early`, so that the retry waits for the other one first.
+        Conflict: always; `early`, so that the retry waits for the other write first.
     """
     shared = mine.shared(older)
     raise Conflict(
@@ -238,10 +235,10 @@ _METADATA_KEYS = frozenset({METADATA_PARTITIONS, METADATA_PARTITIONS_INFLIGHT, I
 def refuse_changed_properties(before: dict[str, str], now: dict[str, str], instant: str) -> None:
     """Check that the settings an attempt relied on still hold.
 
-    Partitions of the metadata table come and go beside it: what is added to them is made for those that there are in the end.
+    Partitions of the metadata table may change: the delta is made for those that exist at completion.
 
     Raises:
-        Conflict: a property changed; names the first one.
+        Conflict: names the first property that changed.
     """
     for key in sorted((before.keys() | now.keys()) - _METADATA_KEYS):
         if before.get(key) != now.get(key):
@@ -263,16 +260,16 @@ def _advice(shared: tuple[str, ...]) -> str:
     if shared[0].startswith("source "):
         return "Let one writer take from a source, or give each its own folder."
     if shared == (UNKNOWN,):
-        return "What writes without saying what it touches meets everybody."
+        return "A write with an unknown write set conflicts with every other write."
     return (
-        "Writers on disjoint partitions, or with more buckets, meet less; conflicts.retries says how often it is tried"
+        "Writers on disjoint partitions, or with more buckets, conflict less; conflicts.retries sets the number of tries"
         if not shared[0].startswith("new keys ")
-        else "Either may have added a key of the other's. Writers that add keys to disjoint partitions do not meet"
+        else "Either may have added a key of the other's. Writers that add keys to disjoint partitions do not conflict"
     )
 
 
 def _details(mine: Contender, other: Contender, setting: str) -> dict[str, Any]:
-    """For `--json` and for programs that decide what to do next. The lists are empty where a write set cannot be told."""
+    """Return error details for `--json` and callers. The lists are empty for unknown write sets."""
     ours, theirs = mine.footprint or Footprint(), other.footprint or Footprint()
     return {
         "other": other.instant,

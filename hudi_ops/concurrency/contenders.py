@@ -1,7 +1,7 @@
-"""Who else writes: what completed since an attempt began, which plans are pending, and which live writes are under way.
+"""Writes that an attempt may conflict with: later completions, pending plans, live writes.
 
-Found on the timeline and in the log, so that Apache Hudi's writes count too. What never changes is read once: under the lock one
-read is left for each completion and each plan that was not seen before.
+They are read from the timeline and the log, so foreign writes count too. Immutable facts are cached: under the lock one read
+remains per completion and plan that was not seen before.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from hudi_ops.timeline.state import CommitReader, TableState
 
 @dataclass
 class ContenderReader:
-    """Reads what other writes touch, each file once. What could not be read whole is read again: it may be half-written."""
+    """Reader of other writes' footprints; each file is read once, unless it was half-written."""
 
     storage: Storage
     commits: CommitReader
@@ -49,45 +49,42 @@ class ContenderReader:
     _published: dict[str, PlanEntry] = field(default_factory=dict)
 
     def completed_since(self, begun: TableState, mine: Contender, now: TableState) -> Iterator[Contender]:
-        """Every write that completed since an attempt began, with a slot or without, in no order; ingestion does not meet merges.
+        """Yield writes that completed since an attempt began, with or without a slot, unordered.
 
-        Args:
-            begun: the state that the attempt began from.
-            mine: the attempt. A plan's instant lies above every time known when it was published: what completed after it was not
-                seen by the plan, whenever its execution began.
-            now: what is looked at.
+        Ingestion skips merges. A plan's instant is above every time known when it was published, so the plan did not see
+        what completed above it, whenever its execution began.
         """
         instant = mine.instant
         seen = begun.timeline.completions
         owners = {entry.instant: entry.owner for _, entry in now.log.completes()}
-        for one in now.timeline.completed_writes:
-            if one.time == instant or lies_behind(one, seen, instant):
+        for write in now.timeline.completed_writes:
+            if write.time == instant or was_seen(write, seen, instant):
                 continue
-            metadata = self.commits.metadata(now.timeline, one)
+            metadata = self.commits.metadata(now.timeline, write)
             if mine.role == "ingest" and metadata is not None and metadata.is_merge:
                 continue
-            path = now.timeline.path(one.file_name)
+            path = now.timeline.path(write.file_name)
             pointer = Pointer.decode(metadata.extra, path) if metadata is not None else None
             found = Contender(
-                one.time,
-                one.action,
+                write.time,
+                write.action,
                 footprint_of(metadata) if metadata is not None else None,
-                "service" if one.action in REWRITING_ACTIONS else "ingest",
+                "service" if write.action in REWRITING_ACTIONS else "ingest",
                 "completed",
-                owners.get(one.time, ""),
-                one.completion_time,
-                is_foreign=one.time not in owners and pointer is None,
+                owners.get(write.time, ""),
+                write.completion_time,
+                is_foreign=write.time not in owners and pointer is None,
             )
             if not found.owner and pointer is not None and mine.shared(found):
-                # Its slot lies below the part of the log that was read. Only who is refused wants to know whose it is.
+                # Its slot is below the loaded part of the log; only a refusal needs the owner.
                 entry = read_slot(self.storage, pointer.slot)
                 found = replace(found, owner=entry.owner if entry is not None else "")
             yield found
         yield from self._archived(Since(begun, now).archived, mine)
-        yield from lost_from_sight(self.storage, begun, now)
+        yield from vanished(self.storage, begun, now)
 
     def _archived(self, entries: Iterable[Complete], mine: Contender) -> Iterator[Contender]:
-        """Yield the writes that are off the timeline already: the log still has their metadata."""
+        """Yield completed writes that left the timeline; the log still has their metadata."""
         for entry in entries:
             if entry.instant == mine.instant or entry.action not in WRITE_ACTIONS | REWRITING_ACTIONS:
                 continue
@@ -105,28 +102,24 @@ class ContenderReader:
         self,
         state: TableState,
         mine: Contender,
-        waited_for: frozenset[str] = REWRITING_ACTIONS,
+        exclusive: frozenset[str] = REWRITING_ACTIONS,
         *,
         reach_back: bool = False,
     ) -> Iterator[Contender]:
-        """Pending plans of services, anybody's, but for the one that `mine` executes.
+        """Yield pending plans of any writer with an action in `exclusive`, except that of `mine`.
 
-        Args:
-            state: decides what is pending.
-            mine: the attempt.
-            waited_for: pending words of those that matter.
-            reach_back: read older slots to find who published a plan that overlaps; not under the lock. Ours are told from those
-                without a slot then, also under the lock, since that was kept.
+        `reach_back`: also read older slots for the publisher of an overlapping plan; not under the lock, where the cached
+        publishers then tell hudi_ops plans from foreign ones.
         """
-        said = {entry.instant: entry for _, entry in state.log.since(-1) if isinstance(entry, PlanEntry)}
-        for one in state.timeline.pending:
-            if one.action not in waited_for or one.time == mine.instant:
+        entries = {entry.instant: entry for _, entry in state.log.since(-1) if isinstance(entry, PlanEntry)}
+        for plan in state.timeline.pending:
+            if plan.action not in exclusive or plan.time == mine.instant:
                 continue
-            entry = said.get(one.time) or self._published.get(one.time)
-            inputs = self.inputs(state.timeline, one, entry)
-            found = Contender(one.time, one.action, inputs, "service", "planned", is_foreign=entry is None)
+            entry = entries.get(plan.time) or self._published.get(plan.time)
+            inputs = self.inputs(state.timeline, plan, entry)
+            found = Contender(plan.time, plan.action, inputs, "service", "planned", is_foreign=entry is None)
             if entry is None and reach_back and mine.shared(found):
-                entry = self._publisher(state, one.time)
+                entry = self._publisher(state, plan.time)
             yield replace(found, owner=entry.owner, is_foreign=False) if entry is not None else found
 
     def _publisher(self, state: TableState, instant: str) -> PlanEntry | None:
@@ -136,7 +129,7 @@ class ContenderReader:
         return self._published.get(instant)
 
     def inputs(self, timeline: Timeline, instant: Instant, entry: PlanEntry | None = None) -> Footprint | None:
-        """File groups that a plan works on: as its slot says, or its requested file; None when neither can be read."""
+        """Return a plan's input groups, from its slot or requested file; None: unreadable."""
         if entry is not None and (said := decode_footprint(entry.footprint)) is not None:
             return said
         if instant.time not in self._plans:
@@ -150,81 +143,70 @@ class ContenderReader:
         return self._plans[instant.time]
 
     def intent(self, timeline: Timeline, instant: Instant) -> Intent | None:
-        """What a pending write says it is about to touch; None when it was only requested, or says nothing."""
+        """Return the intent in a pending write's inflight file; None without one."""
         if instant.time not in self._intents:
             if State.INFLIGHT not in instant.states:
                 return None
             try:
                 found = intent_of(self.storage.get(timeline.path(inflight_name(instant.time, instant.action))))
             except NotFound:
-                return None  # rolled back, just now
+                return None  # rolled back since
             if found is None:
                 return None
             self._intents[instant.time] = found
         return self._intents[instant.time]
 
     def running(
-        self, ctx: TableContext, state: TableState, mine: str, looked_at: frozenset[str] = frozenset()
+        self, ctx: TableContext, state: TableState, mine: str, inspected: frozenset[str] = frozenset()
     ) -> Iterator[Contender]:
-        """Writes under way that may still complete: pending, not cancelled, and not known to be dead.
+        """Yield pending writes that may still complete: not cancelled, and not known to be dead.
 
-        A lease that is missing proves nothing, since some of Apache Hudi's writers keep none: only an expired one, or one whose
-        process has ended, does.
-
-        Args:
-            ctx: storage and clock.
-            state: decides what is pending.
-            mine: an instant to leave out.
-            looked_at: more of them: those that were looked at before.
+        Only an expired lease, or one of an ended process, proves death: some foreign writers keep no lease. `mine` and the
+        `inspected` instants are skipped.
         """
-        for one in pending_writes(state.timeline, mine):
-            if one.time in looked_at:
+        for write in pending_writes(state.timeline, mine):
+            if write.time in inspected:
                 continue
-            fate = state.log.fate(one.time)
+            fate = state.log.fate(write.time)
             if isinstance(fate[1] if fate else None, Cancel):
                 continue
-            lease = read_lease(ctx.storage, one.time)
+            lease = read_lease(ctx.storage, write.time)
             if lease is not None and lease.is_dead(ctx.clock):
                 continue
-            intent = self.intent(state.timeline, one)
-            yield _running(one, intent.footprint if intent is not None else None, lease)
+            intent = self.intent(state.timeline, write)
+            yield _running(write, intent.footprint if intent is not None else None, lease)
 
     def older(self, ctx: TableContext, timeline: Timeline, mine: Contender) -> Contender | None:
-        """The first live write that began before an attempt and touches the same; None when there is none.
+        """Return the first overlapping live write that began before an attempt, or None.
 
-        Ours say in their inflight file what they will touch. Of others only their markers tell; without a live lease they are taken
-        for dead, since a mistake here costs work and nothing else.
-
-        Args:
-            ctx: storage and clock.
-            timeline: where the pending ones are.
-            mine: the attempt; with an empty instant everything that is pending began before it.
+        hudi_ops writes name their intent in the inflight file, foreign ones only by markers. Without a live lease a write counts as
+        dead: a mistake here costs only work. With an empty `mine.instant` every pending write began before.
         """
-        for one in pending_writes(timeline, mine.instant):
-            if mine.instant and one.time > mine.instant:
+        for write in pending_writes(timeline, mine.instant):
+            if mine.instant and write.time > mine.instant:
                 continue
-            intent = self.intent(timeline, one)
-            if intent is not None and not mine.shared(_running(one, intent.footprint, None)):
+            intent = self.intent(timeline, write)
+            if intent is not None and not mine.shared(_running(write, intent.footprint, None)):
                 continue
-            lease = read_lease(ctx.storage, one.time)
+            lease = read_lease(ctx.storage, write.time)
             if lease is None or lease.is_dead(ctx.clock):
                 continue
-            touched = intent.footprint if intent is not None and intent.is_exact else marked(ctx.storage, one.time)
-            found = _running(one, touched, lease)
+            touched = intent.footprint if intent is not None and intent.is_exact else marked(ctx.storage, write.time)
+            found = _running(write, touched, lease)
             if mine.shared(found):
                 return found
         return None
 
 
 def pending_writes(timeline: Timeline, but: str) -> Iterator[Instant]:
-    """Ingestion that is on the timeline and has not completed, oldest first, but for one instant."""
-    for one in timeline.pending:
-        if one.action in WRITE_ACTIONS and one.time != but:
-            yield one
+    """Yield pending ingestion, oldest first, except one instant."""
+    for instant in timeline.pending:
+        if instant.action in WRITE_ACTIONS and instant.time != but:
+            yield instant
 
 
 def marked(storage: Storage, instant: str) -> Footprint:
-    """File groups for which a write has put markers so far."""
+    """Return the file groups for which a write has put markers so far."""
     groups = set()
     for marker in list_markers(storage, instant):
         partition, _, name = marker.data_path.rpartition("/")
@@ -232,23 +214,23 @@ def marked(storage: Storage, instant: str) -> Footprint:
     return Footprint(frozenset(groups))
 
 
-def lies_behind(one: Instant, seen: Collection[tuple[str, str]], instant: str) -> bool:
-    """Whether a completion need not be looked at by an attempt: it was there when it began, and completed below its instant."""
-    return (one.time, one.completion_time) in seen and one.completion_time <= instant
+def was_seen(write: Instant, seen: Collection[tuple[str, str]], instant: str) -> bool:
+    """Return whether a write completed before an attempt began, and below its instant."""
+    return (write.time, write.completion_time) in seen and write.completion_time <= instant
 
 
-def lost_from_sight(storage: Storage, begun: TableState, now: TableState) -> Iterator[Contender]:
-    """Writes that were pending when an attempt began, and are neither there now nor undone by anybody: they may have completed.
+def vanished(storage: Storage, begun: TableState, now: TableState) -> Iterator[Contender]:
+    """Yield writes that were pending and vanished without a rollback: they may have completed.
 
-    A foreign archiver takes completed writes off the timeline; without a slot nothing says then what they touched.
+    A foreign archiver removes completed writes from the timeline; without a slot their footprint is unknown.
     """
-    known = {one.time for one in now.timeline}
+    known = {instant.time for instant in now.timeline}
     decided = {entry.instant for _, entry in now.log.since(-1) if isinstance(entry, (Cancel, Complete))}
-    for one in begun.timeline.pending:
-        if not one.is_write or one.time in known or one.time in decided:
+    for pending in begun.timeline.pending:
+        if not pending.is_write or pending.time in known or pending.time in decided:
             continue
-        if one.time < now.timeline.start and rollback_of(storage, now.timeline, one.time) is None:
-            yield Contender(one.time, one.action, None, stage="completed", is_foreign=True)
+        if pending.time < now.timeline.start and rollback_of(storage, now.timeline, pending.time) is None:
+            yield Contender(pending.time, pending.action, None, stage="completed", is_foreign=True)
 
 
 def _running(instant: Instant, footprint: Footprint | None, lease: Lease | None) -> Contender:

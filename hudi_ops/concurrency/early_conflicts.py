@@ -1,7 +1,7 @@
-"""Early detection of conflicts: before work and during it, so that less of it is done in vain. It decides nothing.
+"""Early conflict detection, before and during the work, so that less of it is lost.
 
-The commit's own check is never replaced: what is not seen here is found there. Only writers that began earlier are given way to, so
-that two writers never stop each other, and only live ones: what the dead left says nothing.
+It decides nothing. The check at commit is never replaced and finds what is missed here. An attempt gives way only to older writers,
+so that two writers never stop each other, and only to live ones.
 
 Source: RFC-56.
 """
@@ -30,28 +30,28 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 INTERVAL_S = 30.0
-"""How often long work looks up; Apache Hudi's default for the same."""
+"""Interval of checks during long work; Apache Hudi's default for the same."""
 POLL_S = 0.02
 POLL_MAX_S = 0.5
 
 
 def jittered(ctx: TableContext, seconds: float) -> float:
-    """Between half and one and a half of a time, so that writers who met once do not meet again."""
+    """Return 0.5 to 1.5 times a duration, so that writers that met once do not meet again."""
     return seconds * (0.5 + int(ctx.ids.new_id().replace("-", "")[:8], 16) / 2**32)
 
 
 @dataclass
 class ConflictWatch:
-    """Looks out for one attempt.
+    """Early conflict detection of one attempt.
 
     Attributes:
         ctx: the table's components.
-        contenders: reads what others touch.
-        mine: what the attempt is going to touch; its instant is empty until it has begun.
-        wait_s: how long to let older writers finish before one begins.
-        silent: refuses to pass pending writes that nobody can judge.
-        minds_completed: look at what completed since the attempt began.
-        minds_running: look at older live writers too; they are not waited for any more once `wait_s` is over.
+        contenders: reads the footprints of other writes.
+        mine: the attempt's footprint; its instant is empty until it has begun.
+        wait_s: how long to wait for older writers before an attempt begins.
+        silent: refuses pending foreign writes without a heartbeat.
+        minds_completed: check what completed since the attempt began.
+        minds_running: check older live writers too; off after `wait_s`.
     """
 
     ctx: TableContext
@@ -67,18 +67,13 @@ class ConflictWatch:
     _until_s: float | None = field(default=None, init=False)
 
     def wait(self, state: TableState) -> bool:
-        """Before an instant is taken: let live writers that touch the same finish, for a while.
-
-        Nothing of ours is there yet, so nothing has to be undone, and nobody waits for us.
-
-        Args:
-            state: as just read; when it shows nobody, nothing else is asked of the storage.
+        """Wait for overlapping live writers, before an instant is taken.
 
         Returns:
-            Whether time has passed, and the state must be read anew.
+            Whether time has passed, and `state`, just read, must be read again.
 
         Raises:
-            Busy: a write of another program is pending without a heartbeat.
+            Busy: a foreign write is pending without a heartbeat.
         """
         self.silent.refuse(state)
         if self._until_s is None:
@@ -100,22 +95,25 @@ class ConflictWatch:
         return waited
 
     def begin(self, attempt: Attempt) -> None:
-        """The attempt has its instant: look before data files are written. Asks nothing of the storage where nobody else writes.
+        """Run the first check, after the instant is reserved; no storage call for an only writer.
 
         Raises:
-            Conflict: somebody completed meanwhile, or began earlier, and touches the same.
-            Busy: a write of another program that began earlier is pending without a heartbeat.
+            Conflict: an overlapping write completed since, or began earlier.
+            Busy: an older foreign write is pending without a heartbeat.
         """
         if attempt.seen is not None:
-            self.silent.refuse(attempt.seen, attempt.instant, [one.time for one in attempt.begun.timeline.pending])
+            known = [instant.time for instant in attempt.begun.timeline.pending]
+            self.silent.refuse(attempt.seen, attempt.instant, known)
         self._attempt = attempt
         self.mine = replace(self.mine, instant=attempt.instant)
         self._now = attempt.seen
         self._next_s = self.ctx.clock.monotonic_s() + INTERVAL_S
-        self._look()
+        if self._now is not None:
+            self._check_completed(self._now)
+            self._check_running(self._now)
 
     def between(self) -> None:
-        """Between two tasks: look again when the interval has passed. One listing where nobody else writes; safe between threads.
+        """Check again between tasks, once per interval; thread-safe; one listing if alone.
 
         Raises:
             Conflict: as `begin` does.
@@ -123,13 +121,13 @@ class ConflictWatch:
         if self._now is None or self.ctx.clock.monotonic_s() < self._next_s:
             return
         self._next_s = self.ctx.clock.monotonic_s() + INTERVAL_S
-        # Markers of those that were pending, then the timeline: who completes and clears its markers in between is on the latter.
-        self._look_at_running(self._now)
+        # Markers before the timeline: a write that completes in between and deletes its markers is on the timeline.
+        self._check_running(self._now)
         self._now = replace(self._now, timeline=load_timeline(self.ctx.storage, self._now.config))
-        self._look_at_completed(self._now)
+        self._check_completed(self._now)
 
     def over(self, task: Callable[[I, T], R], check: Callable[[], None]) -> Callable[[I, T], R]:
-        """A task that first calls `check`, and looks; for engines whose tasks run in this process."""
+        """Wrap a task so that `check` and `between` run first; for tasks in this process."""
 
         def watched(value: I, given: T) -> R:
             check()
@@ -138,25 +136,20 @@ class ConflictWatch:
 
         return watched
 
-    def _look(self) -> None:
-        if self._now is not None:
-            self._look_at_completed(self._now)
-            self._look_at_running(self._now)
-
-    def _look_at_completed(self, now: TableState) -> None:
+    def _check_completed(self, now: TableState) -> None:
         if self._attempt is None or not self.minds_completed:
             return
         begun = self._attempt.begun
         try:
             refuse_completed(self.mine, self.contenders.completed_since(begun, self.mine, now), early=True)
         except Conflict:
-            # Who it was stands in a slot that may be newer than what was read of the log.
+            # Its owner is in a slot that may be newer than the loaded log.
             named = replace(now, log=refresh_log(self.ctx.storage, now.log))
             refuse_completed(self.mine, self.contenders.completed_since(begun, self.mine, named), early=True)
         except HudiOpsError as error:
-            logger.warning("what completed meanwhile could not be read; the commit will: %s", error)
+            logger.warning("new completions could not be read; the commit will read them: %s", error)
 
-    def _look_at_running(self, now: TableState) -> None:
+    def _check_running(self, now: TableState) -> None:
         if self.minds_running and (older := self._older(now)) is not None:
             refuse_older(self.mine, older)
 
@@ -164,9 +157,9 @@ class ConflictWatch:
         try:
             return self.contenders.older(self.ctx, now.timeline, self.mine)
         except HudiOpsError as error:
-            logger.warning("other writers could not be looked at; the commit will: %s", error)
+            logger.warning("other writers could not be read; the commit will read them: %s", error)
             return None
 
 
-def _told(one: Contender) -> str:
-    return f"{one.action} {one.instant} of {one.owned_by}"
+def _told(write: Contender) -> str:
+    return f"{write.action} {write.instant} of {write.owned_by}"

@@ -1,7 +1,7 @@
-"""Markers: an empty file per data file, created before it, so that a rollback knows what to delete without listing.
+"""Markers: an empty file per data file, put before it, which names it for a rollback.
 
-They are Apache Hudi's direct markers, type CREATE or MERGE, without a `MARKERS.type` file: the form its own rollback
-understands (docs/format.md §8.1).
+They are Apache Hudi's direct markers, type CREATE or MERGE, without a `MARKERS.type` file: the form that its own rollback reads
+(docs/format.md §8.1).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hudi_ops.storage.protocol import Storage
 
 FOLDER = ".hoodie/.temp"
 SHOWN_BYTES_MAX = 200
-"""How much of a line that names no data file is shown."""
+"""Shown length of a line that names no data file."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MARKER = re.compile(r"(?P<data>.+)\.marker\.(?P<kind>CREATE|MERGE|APPEND)")
@@ -23,7 +23,7 @@ _MARKER = re.compile(r"(?P<data>.+)\.marker\.(?P<kind>CREATE|MERGE|APPEND)")
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """One data file that an attempt may have written: its path below the table's root, and CREATE, MERGE or APPEND."""
+    """A data file that an attempt may have written, and CREATE, MERGE or APPEND."""
 
     data_path: str
     kind: str
@@ -31,34 +31,29 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """What the markers of one attempt say.
-
-    Attributes:
-        markers: the data files that they name, by path.
-        set_aside: the lines that name no data file within the table, as text for people. What they meant cannot be told from them.
-    """
+    """Markers of an attempt by path, and as text the lines that name no data file of the table."""
 
     markers: tuple[Marker, ...] = ()
     set_aside: tuple[str, ...] = ()
 
 
 def put_marker(storage: Storage, instant: str, data_path: str, *, replaces: bool) -> None:
-    """Announce a data file; `replaces` says that an older slice of its group exists."""
+    """Announce a data file; `replaces`: an older slice of its group exists."""
     storage.put(marker_path(instant, data_path, replaces=replaces), b"")
 
 
 def marker_path(instant: str, data_path: str, *, replaces: bool) -> str:
-    """Path of the marker of a data file."""
+    """Return the path of a data file's marker."""
     return f"{FOLDER}/{instant}/{data_path}.marker.{'MERGE' if replaces else 'CREATE'}"
 
 
 def list_markers(storage: Storage, instant: str) -> list[Marker]:
-    """Data files that an attempt announced; lines that name none within the table are passed over (see `read_markers`)."""
+    """Return the data files that an attempt announced, without damaged lines."""
     return list(read_markers(storage, instant).markers)
 
 
 def read_markers(storage: Storage, instant: str) -> Announced:
-    """Read what an attempt announced: direct markers, and those that a timeline server wrote (docs/format.md §8.2)."""
+    """Read direct markers, and those of a timeline server (docs/format.md §8.2)."""
     prefix = f"{FOLDER}/{instant}/"
     found: set[Marker] = set()
     set_aside: list[str] = []
@@ -66,20 +61,20 @@ def read_markers(storage: Storage, instant: str) -> Announced:
         name = info.path.removeprefix(prefix)
         if re.fullmatch(r"MARKERS\d+", name):
             _read_lines(storage, info.path, found, set_aside)
-        # Beside direct markers lie MARKERS.type and Hadoop's checksum files, which name nothing.
+        # Beside direct markers there are MARKERS.type and Hadoop's checksum files, which name nothing.
         elif match := _MARKER.fullmatch(name):
             found.add(Marker(match["data"], match["kind"]))
-    return Announced(tuple(sorted(found, key=lambda one: one.data_path)), tuple(set_aside))
+    return Announced(tuple(sorted(found, key=lambda marker: marker.data_path)), tuple(set_aside))
 
 
 def delete_markers(storage: Storage, instant: str) -> None:
-    """Remove an instant's markers; what they announced must be settled by then."""
+    """Remove the markers of a completed or rolled back instant."""
     for info in storage.list(f"{FOLDER}/{instant}"):
         storage.delete(info.path)
 
 
 def _read_lines(storage: Storage, path: str, found: set[Marker], set_aside: list[str]) -> None:
-    """Read a file of markers, one a line. Damaged lines may hold anything, so each is judged by itself."""
+    """Read a file of markers, one per line; a damaged line spoils no other."""
     try:
         lines = storage.get(path).splitlines()
     except NotFound:
@@ -96,5 +91,5 @@ def _read_lines(storage: Storage, path: str, found: set[Marker], set_aside: list
 
 
 def _is_data_path(path: str) -> bool:
-    """Whether a text may be the path of a data file: within the table, outside `.hoodie`, and a name that every storage takes."""
+    """Return whether a text is a valid data path: inside the table, outside `.hoodie`, storable."""
     return is_path(path) and not is_inside(path, ".hoodie") and _CONTROL.search(path) is None

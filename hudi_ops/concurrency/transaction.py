@@ -1,6 +1,7 @@
-"""Deciding: lock, reload, finish what others decided, validate, claim the next slot, apply. The whole critical section.
+"""Decision of a commit log entry: the whole critical section.
 
-Nothing in here lists partitions or reads data. The lock spares retries; the slot decides (docs/protocol.md §5).
+Lock, reload, finish earlier decisions, validate, claim the next slot, apply. It lists no partitions and reads no data. The lock
+spares retries; the slot decides (docs/protocol.md §5).
 """
 
 from __future__ import annotations
@@ -34,29 +35,25 @@ from hudi_ops.timeline.state import StateLoader, TableState
 logger = logging.getLogger(__name__)
 
 SLOTS_LOST_MAX = 1_000
-"""Slots that may be lost in a row before we believe that something else is wrong."""
+"""Slots lost in a row after which contention is no explanation."""
 SETTLE_TRIES = 3
-"""How often an unknown outcome is tried to be settled, and a decision that was won to be applied."""
+"""Tries to settle an unknown outcome, and to apply a won decision."""
 
 Applicable: TypeAlias = Complete | Plan | Properties
-"""Entries that need something done to become visible."""
+"""Entries that need a file to become visible."""
 
 
 class Applier(Protocol):
-    """Rolls a decided entry forward; `commit.apply.decided` is the one implementation."""
+    """Interface that makes decided entries visible; implemented by `commit.apply.decided`."""
 
     def apply(self, state: TableState, slot: int, entry: Entry) -> bool:
-        """Make the entry's effect visible, whoever decided it; idempotent.
-
-        Returns:
-            False when it turned out that it can never be applied, and was voided.
-        """
+        """Make an entry of any process visible; idempotent. Return False when it was voided instead."""
         ...
 
 
 @dataclass(frozen=True)
 class Decided:
-    """A slot that was won: its number, its entry, and whether it was applied."""
+    """A won slot: its number, its entry, and whether it was applied."""
 
     slot: int
     entry: Entry
@@ -64,30 +61,30 @@ class Decided:
 
 
 Prepare = Callable[[TableState, int], Entry | None]
-"""Validates against a state and makes the entry for the given slot; None when nothing is left to decide."""
+"""Validates a state and makes the entry for the given slot; None: nothing to decide."""
 
 
 def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Prepare, purpose: str) -> Decided | None:
-    """Take the next slot of the commit log for an entry, and apply it.
+    """Claim the next slot of the commit log for an entry, and apply it.
 
     Args:
         ctx: components of the table.
-        loader: where the state comes from; its log only ever grows.
-        applier: rolls entries forward, ours and those that others left.
+        loader: reads the state; its log only grows.
+        applier: applies this entry, and earlier unfinished ones.
         prepare: called with the state just read, again after each lost slot. It raises `Conflict` when the entry must not be
             decided any more.
-        purpose: shown to those who wait for the lock.
+        purpose: shown to processes that wait for the lock.
 
     Returns:
-        What was decided, or None when `prepare` found nothing to decide.
+        The decision, or None when `prepare` found nothing to decide.
 
     Raises:
-        Busy: the lock was not to be had in time, or was lost again.
+        Busy: the lock was not free in time, or was lost.
         Conflict: raised by `prepare`; nothing of this decision landed.
-        Cancelled: raised by `prepare`, or the outcome was unknown and a CANCEL of our own settled it; nothing landed.
-        OutcomeUnknown: the slot may hold the entry or not, or holds it and could not be applied; the next write settles it.
+        Cancelled: raised by `prepare`, or a CANCEL settled an unknown outcome; nothing landed.
+        OutcomeUnknown: the slot may hold the entry, or holds it and could not be applied; the next write settles that.
         Unavailable: this machine's clock is far ahead of all others.
-        Internal: slot after slot was taken by others, far beyond what contention explains.
+        Internal: more slots were lost in a row than contention explains.
     """
     loader.seed()
     with hold_lock(ctx, purpose) as held:
@@ -99,14 +96,14 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
             if entry is None:
                 return None
             if not held.still_mine():
-                # Among our own writers the slot is safe without the lock; an Apache Hudi writer knows no slots.
+                # Between hudi_ops writers the slot is safe without the lock; foreign writers know no slots.
                 raise Busy(
                     f"the table lock was lost before {purpose} could be decided",
                     table=state.config.name,
                     next_step="run the same call again; if it repeats, look at the ZooKeeper session time-out",
                 )
             outcome = take_slot(ctx, slot, entry)
-            # The slot's bytes count, not our memory: an earlier try of this decision may be what lies there.
+            # The slot may hold an earlier try of this decision, so its bytes count.
             won = decode_entry(outcome.body, slot_path(slot))
             loader.learn(slot, won)
             if not outcome.won:
@@ -118,14 +115,14 @@ def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Pr
 
 
 def take_slot(ctx: TableContext, slot: int, entry: Entry) -> Claimed:
-    """Claim a slot for an entry; an outcome that stays unknown is settled by a CANCEL of its instant in the same slot.
+    """Claim a slot for an entry; settle an unknown outcome by a CANCEL in the same slot.
 
-    A put whose answer was lost may still be under way. It can land in this slot alone, so whatever holds the slot settles it: a
-    CANCEL of the instant, and then nothing of it has landed nor ever will; or the entry itself.
+    A put whose reply was lost may still be under way, but only into this slot. So the slot's holder settles it: a CANCEL of the
+    instant, after which nothing of it can land, or the entry itself.
 
     Raises:
         Cancelled: a CANCEL of the entry's instant holds the slot.
-        OutcomeUnknown: it could not be settled within bounds, or the entry has no instant that could be cancelled.
+        OutcomeUnknown: it could not be settled in `SETTLE_TRIES`, or the entry cannot be cancelled.
         Unavailable: the claim was refused without effect.
     """
     try:
@@ -138,7 +135,7 @@ def take_slot(ctx: TableContext, slot: int, entry: Entry) -> Claimed:
             raise
         if outcome.won:
             raise Cancelled(
-                f"{entry.action} was cancelled by its own writer: nobody could tell whether it had been decided",
+                f"{entry.action} was cancelled by its own writer: storage did not say whether it had been decided",
                 instant=entry.instant,
                 expected=f"an answer from storage for slot {slot}",
                 found=unknown.what,
@@ -148,12 +145,12 @@ def take_slot(ctx: TableContext, slot: int, entry: Entry) -> Claimed:
 
 
 def is_cancellable(entry: Entry) -> TypeGuard[Complete | Plan]:
-    """Whether a CANCEL may settle it: a write or a plan. A rollback that never completed would be in everybody's way for good."""
+    """Return whether a CANCEL may settle an entry: a write or plan; a rollback must complete."""
     return isinstance(entry, Plan) or (isinstance(entry, Complete) and completes_as(entry.action) in WRITE_ACTIONS)
 
 
 def _cancel_in(ctx: TableContext, slot: int, entry: Complete | Plan) -> Claimed | None:
-    """Who holds the slot, a CANCEL of the entry's instant or another entry; None when storage does not tell."""
+    """Claim the slot for a CANCEL of the entry's instant; None: storage does not answer."""
     cancel = Cancel(
         table_id=entry.table_id,
         decision_id=f"cancel {entry.instant}",
@@ -174,17 +171,17 @@ def _cancel_in(ctx: TableContext, slot: int, entry: Complete | Plan) -> Claimed 
 
 
 def _applied(loader: StateLoader, applier: Applier, state: TableState, slot: int, entry: Entry) -> bool:
-    """Apply what was won just now; errors promise nothing any more, since the slot is taken.
+    """Apply an entry just won; the slot is taken, so no error can undo the decision.
 
     Raises:
-        OutcomeUnknown: it is decided, and storage did not let us apply it.
+        OutcomeUnknown: it is decided, but storage failed while it was applied.
     """
     if not isinstance(entry, Applicable):
         return True
     problem: OutcomeUnknown | Unavailable | None = None
     for number in range(SETTLE_TRIES):
         try:
-            # The log is known up to this slot, which is its newest: so far nobody else can have decided anything of it.
+            # This slot is the newest of the log: no other process has acted on it so far.
             now = loader.relist(state) if number == 0 else loader.reload(state)
             return applier.apply(now, slot, entry)
         except (OutcomeUnknown, Unavailable) as error:
@@ -196,7 +193,7 @@ def _applied(loader: StateLoader, applier: Applier, state: TableState, slot: int
         table=state.config.name,
         instant=getattr(entry, "instant", ""),
         expected="storage that takes the file that makes it visible",
-        next_step=f"{first or 'delete nothing'}; the next write of anybody applies it, so do not repeat it by hand",
+        next_step=f"{first or 'delete nothing'}; the next write of any process applies it, so do not repeat it by hand",
     ) from problem
 
 
@@ -213,9 +210,9 @@ def finish_decided(loader: StateLoader, applier: Applier) -> TableState:
 
 
 def unfinished(state: TableState) -> tuple[int, Applicable] | None:
-    """The oldest entry that was decided and cannot be seen yet, with its slot."""
+    """Return the oldest decided entry that is not visible yet, with its slot."""
     found = (_open_properties(state), _open_complete(state), _open_plan(state))
-    return min((one for one in found if one is not None), key=lambda one: one[0], default=None)
+    return min((entry for entry in found if entry is not None), key=lambda entry: entry[0], default=None)
 
 
 def _open_complete(state: TableState) -> tuple[int, Applicable] | None:
@@ -227,9 +224,9 @@ def _open_complete(state: TableState) -> tuple[int, Applicable] | None:
 
 
 def _open_plan(state: TableState) -> tuple[int, Applicable] | None:
-    """A plan that is not on the timeline, if nothing was decided after it.
+    """Return a plan that is not on the timeline, if nothing was decided after it.
 
-    Whoever decided after it had put it there; when it is gone now, it was undone, and must not come back.
+    A later decider had put it there; if it is gone, it was rolled back and must not return.
     """
     slot, entry = newest_decision(state.log)
     if not isinstance(entry, Plan) or slot in state.log.voided or state.log.fate(entry.instant) is not None:
@@ -239,14 +236,14 @@ def _open_plan(state: TableState) -> tuple[int, Applicable] | None:
 
 
 def _open_properties(state: TableState) -> tuple[int, Applicable] | None:
-    """The newest PROPERTIES, when the file says that it is not folded in. A file that says nothing is left to the decider."""
-    said = folded_slot(state.config.raw)
-    is_open = said is not None and said < state.log.properties_slot
+    """Return the newest PROPERTIES if the file's number is lower; without one its decider acts."""
+    applied = folded_slot(state.config.raw)
+    is_open = applied is not None and applied < state.log.properties_slot
     return (state.log.properties_slot, state.log.properties) if is_open else None
 
 
 def newest_decision(log: Log) -> tuple[int, Entry | None]:
-    """The newest entry of this table that is not a VOID: all below it was finished before it was claimed (`timeline.log.head`)."""
+    """Return the newest non-VOID entry; earlier ones were finished (`timeline.log.head`)."""
     for slot, entry in reversed(list(log.since(log.base - 1))):
         if not isinstance(entry, Void):
             return slot, entry
@@ -254,5 +251,5 @@ def newest_decision(log: Log) -> tuple[int, Entry | None]:
 
 
 def _has_left(state: TableState, instant: str, missing: bool) -> bool:
-    # A foreign archiver, which stops at the oldest pending instant, takes instants off the timeline without a slot.
+    # A foreign archiver removes instants from the timeline without a slot, up to the oldest pending one.
     return instant <= state.log.boundary or (missing and instant < state.timeline.start)

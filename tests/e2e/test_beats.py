@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.concurrency.lease.heartbeat_client import ProcessBeats, is_shareable
+from hudi_ops.concurrency.lease.heartbeat_client import ProcessBeats, _Process, is_shareable
 from hudi_ops.concurrency.lease.heartbeat_process import is_stopped
 from hudi_ops.concurrency.lease.heartbeat_threads import ThreadBeats
 from hudi_ops.concurrency.lease.lease import Renewal, drop_lease, lease_path, list_leases, read_lease, take_lease
@@ -112,7 +112,7 @@ def test_a_step_that_holds_the_global_lock_starves_no_lease(ctx: TableContext, b
 
 
 def test_it_learns_nothing_of_ours_before_the_first_beat_is_due(ctx: TableContext, beats: ProcessBeats) -> None:
-    """What it costs a write that is over by then: a Python without anything. And it holds no file but its pipe."""
+    """What it costs a write that is over by then: a Python without anything. And it holds no file but its connections."""
     with beats.every(30, renewal_of(ctx)):
         pid = beats.process_id
         assert pid is not None
@@ -120,7 +120,7 @@ def test_it_learns_nothing_of_ours_before_the_first_beat_is_due(ctx: TableContex
         eventually(lambda: ignores_interrupts(pid), "the end of its start")
         assert "arrow" not in Path(f"/proc/{pid}/maps").read_text()
         open_files = {str(link.readlink()).partition(":")[0] for link in Path(f"/proc/{pid}/fd").iterdir()}
-    assert open_files == {"socket", "pipe", "/dev/null"}, "two to its parent, a pipe of its own"
+    assert open_files == {"socket", "/dev/null"}, "one to its parent, and one for each lease"
     beaten = beaten_ms(ctx.storage)
     with beats.every(30, renewal_of(ctx)):
         assert beats.process_id == pid, "one a process, kept for the next lease"
@@ -200,7 +200,7 @@ def test_a_lease_that_is_begun_just_as_it_is_lost_is_renewed_all_the_same(
     ctx: TableContext, beats: ProcessBeats
 ) -> None:
     with beats.every(0.1, renewal_of(ctx)):
-        lost = beats._beater
+        lost = beats._process
         assert lost is not None
         os.kill(lost.process_id, signal.SIGKILL)
         eventually(lambda: lost.is_gone)
@@ -213,12 +213,14 @@ def test_a_lease_that_is_begun_just_as_it_is_lost_is_renewed_all_the_same(
 
 def test_what_it_cannot_renew_threads_renew(ctx: TableContext, beats: ProcessBeats) -> None:
     before_ms = beaten_ms(ctx.storage)
-    with beats.every(600.0, renewal_of(ctx)):
-        assert beats._beater is not None
-        (name,) = beats._beater._kept
-        beats._beater._take_in(f"failed {name} Unavailable: no key for the store")
+    process = beats._process = _Process()
+    kept = process.keep(600.0, renewal_of(ctx), ThreadBeats())
+    try:
+        kept._take_in({"failed": "Unavailable: no key for the store"})
         eventually(lambda: beaten_ms(ctx.storage) > before_ms)
         assert beats.process_id is not None
+    finally:
+        kept.end()
 
 
 def test_without_a_python_to_start_threads_do_it(

@@ -76,14 +76,14 @@ GUARDS = [
     _row(
         "writes that completed since an attempt began are looked at",
         "concurrency/contenders.py",
-        "return (one.time, one.completion_time) in seen and one.completion_time <= instant",
+        "return (write.time, write.completion_time) in seen and write.completion_time <= instant",
         "return True",
         "protocol/test_conflicts.py",
     ),
     _row(
         "what was pending and is gone may have completed",
         "concurrency/contenders.py",
-        "        yield from lost_from_sight(self.storage, begun, now)\n",
+        "        yield from vanished(self.storage, begun, now)\n",
         "",
         "protocol/test_conflicts.py::test_what_a_foreign_archiver_took_away_may_have_completed",
     ),

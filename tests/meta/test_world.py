@@ -85,10 +85,10 @@ PATH_METHODS = {
 # Who may use what; an entry that is no longer needed fails too. `cli` and `testing` are doors and tools: anything goes.
 ALLOWED: dict[str, set[str]] = {
     "clock.py": {"time"},
-    "concurrency/lease/heartbeat_process.py": {"environment", "files", "processes", "threads", "time"},
+    "concurrency/lease/heartbeat_process.py": {"environment", "files", "network", "processes", "threads", "time"},
     "concurrency/lock/in_process.py": {"threads"},
     "concurrency/lease/lease.py": {"threads"},
-    "concurrency/lease/heartbeat_client.py": {"environment", "processes", "threads"},
+    "concurrency/lease/heartbeat_client.py": {"environment", "network", "processes", "threads"},
     "concurrency/lease/heartbeat_threads.py": {"threads"},
     "concurrency/lock/zookeeper.py": {"network", "threads", "time"},
     "concurrency/lock/zookeeper_session.py": {"network", "randomness", "threads", "time"},

@@ -152,7 +152,7 @@ def test_a_write_that_cannot_be_told_conflicts_with_everything(storage: MemorySt
         return vanishing_get(path)
 
     vanishing.get = get  # type: ignore[method-assign]
-    with pytest.raises(Conflict, match="its write set cannot be told"):
+    with pytest.raises(Conflict, match="its write set is unknown"):
         once(process(vanishing, "writer"), P1)
     assert monkey
 
@@ -270,7 +270,7 @@ def test_an_overwrite_loses_to_a_clustering_that_completed_meanwhile(
     table = process(FaultyStorage(storage, clusters), "overwriter", NOW_MS + 500)
     with pytest.raises(Conflict) as caught:
         removed_once(table) if operation.kernel is None else once(table, P0, operation.name)
-    assert "without the commit log" in str(caught.value) or caught.value.details["other"] == plan
+    assert "foreign writer" in str(caught.value) or caught.value.details["other"] == plan
 
 
 # (9) and the strategies --------------------------------------------------------------------------------------------------------

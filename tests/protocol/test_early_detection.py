@@ -294,5 +294,5 @@ def test_settings_are_checked() -> None:
         process(MemoryStorage("t", ManualClock(0)), "x", strategy="last-committer")
     with pytest.raises(InvalidRequest, match="cannot be made"):
         process(MemoryStorage("t", ManualClock(0)), "x", strategy="nowhere:Nothing")
-    with pytest.raises(InvalidRequest, match="no conflict strategy"):
+    with pytest.raises(InvalidRequest, match="is not a conflict strategy"):
         process(MemoryStorage("t", ManualClock(0)), "x", strategy=ConflictSettings())

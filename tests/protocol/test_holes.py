@@ -177,7 +177,7 @@ HOLES = [
             lambda patch: patch.setattr(attempt, "beginning_of", lambda before, after: after),
             # A second look at what was there when it began, by the order of times, would notice it, too.
             lambda patch: patch.setattr(
-                contenders, "lies_behind", lambda one, seen, instant: (one.time, one.completion_time) in seen
+                contenders, "was_seen", lambda one, seen, instant: (one.time, one.completion_time) in seen
             ),
         ),
         faults=0,

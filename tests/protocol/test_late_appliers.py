@@ -71,7 +71,7 @@ def sleeping_writer(storage: MemoryStorage, clock: ManualClock) -> str:
 def test_a_completion_that_was_voided_while_its_applier_slept_is_taken_back() -> None:
     storage, clock = bare_table(), ManualClock(NOW_MS, tick_ms=1)
     before = timeline_of(storage).completed_writes
-    with pytest.raises(Conflict, match="without the commit log"):
+    with pytest.raises(Conflict, match="a foreign writer came between"):
         sleeping_writer(storage, clock)
     assert timeline_of(storage).completed_writes == before
 
@@ -138,7 +138,7 @@ def test_who_voids_takes_away_what_a_helper_put_meanwhile() -> None:
             return None
 
     session = session_of(FaultyStorage(storage, RolledBackThenHelped()), clock, "writer", locked=False)
-    with pytest.raises(Conflict, match="without the commit log"):
+    with pytest.raises(Conflict, match="a foreign writer came between"):
         commit(session, stat())
     assert isinstance(whole_log(storage).entries[head + 1 - whole_log(storage).base + 1], Void)
     assert timeline_of(storage).completed_writes == before

@@ -91,8 +91,8 @@ def roll_back(
 ) -> RolledBackWrite | None:
     """Remove a cancelled write, of hudi_ops or foreign, from storage and timeline.
 
-    `target` is a pending write with a CANCEL slot or a pending rollback. `rollback` is the pending rollback to finish; None: one that
-    names the target, or a new one. `abandoned`: the caller knows that the process of a rollback without heartbeat has ended.
+    `target` is a pending write with a CANCEL slot or a pending rollback. `rollback` is the pending rollback to finish; None: one
+    that names the target, or a new one. `abandoned`: the caller knows that the rollback's process has ended.
 
     Returns:
         None when it is not finished: another process rolls it back, a rollback's plan is unreadable, or its slot was voided.

@@ -1,16 +1,13 @@
-"""Whether writers of Apache Hudi share a table, as far as its timeline and its log tell; and how an instant is taken beside them.
+"""Detection of foreign writers on a table, and the reservation of instants beside them.
 
-They know no leases: their instant is the present, taken under the table lock, and a name of ours that is equal would be theirs
-too, with its files, its markers and its heartbeat. So where they write, ours are taken under the same lock.
+Foreign writers know no leases: they name an instant by the clock under the table lock. An equal hudi_ops instant would share its
+files, markers and heartbeat. So beside foreign writers instants are taken under the same lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from hudi_ops.concurrency.lease.lease import read_lease
-from hudi_ops.concurrency.lock.locks import Guarded, hold_lock, lock_of_table
+from hudi_ops.concurrency.lock.locks import Guarded, lock_of_table
 from hudi_ops.context import TableContext
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import load_timeline
@@ -19,13 +16,13 @@ from hudi_ops.timeline.log.commit_log import Pointer
 from hudi_ops.timeline.state import CommitReader, TableState
 
 LOOKED_BACK_MAX = 32
-"""How many of the newest completed writes are looked at: a first write must not read a whole timeline."""
+"""Number of newest completed writes to check: a first write must not read a whole timeline."""
 
 
 def has_foreign_writers(storage: Storage, commits: CommitReader, state: TableState) -> bool:
-    """True for a table that was adopted, and for one with an instant that stands in no slot and that no lease of ours claims.
+    """Return whether a table was adopted, or has an instant with neither slot nor lease of ours.
 
-    Strangers who left no trace in the last `LOOKED_BACK_MAX` writes, and have none pending, count as gone.
+    Foreign writers without a trace in the last `LOOKED_BACK_MAX` writes, and without a pending write, count as gone.
     """
     if has_foreign_writes(commits, state):
         return True
@@ -35,7 +32,7 @@ def has_foreign_writers(storage: Storage, commits: CommitReader, state: TableSta
             continue
         lease = read_lease(storage, instant.time)
         if lease is None and not _is_pending_still(storage, state, instant):
-            continue  # one of ours that ended while it was looked at, and whose lease went with it
+            continue  # a hudi_ops write that ended during the check, with its lease
         if lease is None or lease.owner is None:
             return True
     return False
@@ -47,17 +44,18 @@ def _is_pending_still(storage: Storage, state: TableState, instant: Instant) -> 
 
 
 def has_foreign_writes(commits: CommitReader, state: TableState) -> bool:
-    """Whether a table was adopted, or one of its newest writes stands in no slot: told without a look at what is pending."""
+    """Return whether a table was adopted or has a recent completed write without a slot."""
     return commits.was_adopted(state.log) or newest_foreign_completion(commits, state) != ""
 
 
 def newest_foreign_completion(commits: CommitReader, state: TableState) -> str:
-    """Completion time of the newest write that stands in no slot, of the last `LOOKED_BACK_MAX`; "" when there is none.
+    """Return the completion time of the newest recent write without a slot; "" without one.
 
-    Commits are read, those that were not read yet, from the newest down to the first of ours that says what its decider knew.
+    Commits are read, unless cached, from the newest down to the first hudi_ops one that says what its decider knew, at most
+    `LOOKED_BACK_MAX`.
     """
     ours = {getattr(entry, "instant", "") for _, entry in state.log.since(state.log.base - 1)}
-    newest = sorted(state.timeline.completed_writes, key=lambda one: one.completion_time)[-LOOKED_BACK_MAX:]
+    newest = sorted(state.timeline.completed_writes, key=lambda write: write.completion_time)[-LOOKED_BACK_MAX:]
     for instant in reversed(newest):
         metadata = commits.metadata(state.timeline, instant) if instant.time not in ours else None
         if metadata is None:
@@ -70,19 +68,7 @@ def newest_foreign_completion(commits: CommitReader, state: TableState) -> str:
     return ""
 
 
-@contextmanager
-def alone_with_the_clock(ctx: TableContext) -> Iterator[None]:
-    """Hold the table lock while an instant is taken, as Apache Hudi's writers do, who take theirs by the clock alone.
-
-    Raises:
-        Busy: the lock was not to be had in time.
-    """
-    with hold_lock(ctx, "take an instant"):
-        yield
-
-
 def tell_lock_of_foreign_writers(ctx: TableContext, *, has_any: bool) -> None:
-    """Tell the table's lock whether writers of Apache Hudi are there: they may not be kept from it."""
-    lock = lock_of_table(ctx)
-    if isinstance(lock, Guarded):
+    """Tell the table's lock about foreign writers: its access list must not exclude them."""
+    if isinstance(lock := lock_of_table(ctx), Guarded):
         lock.has_foreign_writers = has_any

@@ -1,6 +1,7 @@
-"""Renew leases from a process of its own (`concurrency/lease/heartbeat_process.py`), while Python's global lock is held here.
+"""Renewal of leases by the heartbeat process, even while a step holds Python's global lock.
 
-One a process, started by its first lease and kept until the process ends. Whatever goes wrong with it, threads take over.
+There is one such process (`concurrency/lease/heartbeat_process.py`) per writing process, started by its first lease and kept until
+the end. Threads take over when it fails.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import count
 from pathlib import Path
+from typing import Any
 
 from hudi_ops.clock import SystemClock
-from hudi_ops.concurrency.lease import heartbeat_process as beater
+from hudi_ops.concurrency.lease import heartbeat_process
 from hudi_ops.concurrency.lease.heartbeat_threads import FAREWELL_S, ThreadBeats
 from hudi_ops.concurrency.lease.lease import Renewal
 from hudi_ops.errors import HudiOpsError
@@ -29,30 +30,27 @@ from hudi_ops.storage.protocol import Storage
 
 logger = logging.getLogger(__name__)
 
-# A word that was sent so long before a beat is due is heard before it: the beater listens before it beats.
+# A connection closed so long before a heartbeat is due prevents it.
 _HEARD_S = 1.0
-# Lines that may lie unheard in the pipe, which takes no more once a quarter of it is full; and how long to wait for room in it.
-_UNHEARD_LINES = 16
+# Longest wait for the process to read, on a machine that is too busy for it.
 _ROOM_S = 2.0
 _CLOCK = SystemClock()
 
 
 class ProcessBeats:
-    """Has leases renewed by a process beside this one. Safe between threads; forgotten by processes that are forked."""
+    """Heartbeats by another process; thread-safe, replaced in forked processes."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._beater: _Beater | None = None
+        self._process: _Process | None = None
         self._threads = ThreadBeats()
         self._why_not = ""
 
     @contextmanager
     def every(self, interval_s: float, beat: Callable[[], None]) -> Iterator[None]:
-        """Have a lease renewed each `interval_s` seconds until the context ends.
+        """Renew a lease each `interval_s` seconds, first after one, until the context ends.
 
-        Args:
-            interval_s: from one beat to the next; the first one is due after it.
-            beat: a `Renewal`; what another process cannot do is called from threads.
+        `beat` is a `Renewal`; threads call one that another process cannot perform.
         """
         kept = self._keep(interval_s, beat)
         if kept is None:
@@ -66,269 +64,191 @@ class ProcessBeats:
 
     @property
     def process_id(self) -> int | None:
-        """The process beside this one; None while there is none."""
-        return self._beater.process_id if self._beater is not None and not self._beater.is_gone else None
+        """The heartbeat process; None without one."""
+        return self._process.process_id if self._process is not None and not self._process.is_gone else None
 
     def close(self, *, is_waited_for: bool = True) -> None:
-        """End the process beside this one; the next lease starts another.
-
-        Args:
-            is_waited_for: return when it has ended; False where this process ends too.
-        """
+        """End the heartbeat process, which the next lease starts again; wait if `is_waited_for`."""
         with self._guard:
-            beater_, self._beater = self._beater, None
-        if beater_ is not None:
-            beater_.close(is_waited_for)
-
-    def abandon(self) -> None:
-        """In a forked child: let go of what belongs to its parent."""
-        if self._beater is not None:
-            self._beater.let_go()
+            process, self._process = self._process, None
+        if process is not None:
+            process.close(is_waited_for)
 
     def _keep(self, interval_s: float, beat: Callable[[], None]) -> _Kept | None:
         if not isinstance(beat, Renewal) or not is_shareable(beat):
             logger.info("leases are renewed by a thread of this process: no other process can open the storage")
             return None
         with self._guard:
-            if self._beater is None or self._beater.is_gone:
-                self._beater = self._start()
-            return self._beater.keep(interval_s, beat, self._threads) if self._beater is not None else None
-
-    def _start(self) -> _Beater | None:
-        try:
-            return _Beater()
-        except OSError as error:
-            if str(error) != self._why_not:
-                self._why_not = str(error)
-                logger.warning("no process could be started to renew leases, threads do it: %s", error)
-            return None
+            if self._process is None or self._process.is_gone:
+                try:
+                    self._process = _Process()
+                except OSError as error:
+                    self._process = None
+                    if str(error) != self._why_not:
+                        self._why_not = str(error)
+                        logger.warning("no process could be started to renew leases, threads do it: %s", error)
+                    return None
+            return self._process.keep(interval_s, beat, self._threads)
 
 
-class _Beater:
-    """The process, and the pipe to it."""
+class _Process:
+    """The heartbeat process, and the socket through which it gets connections."""
 
     def __init__(self) -> None:
         program = Path(sys.executable or "")
         if not program.name.startswith("python") or not Path("/proc/self/stat").exists():
             raise OSError(f"{program} is no Python, or this system has no /proc")
-        self.pipe, theirs = socket.socketpair()
-        self._bell, hears = socket.socketpair()
-        self._unheard = 0
-        self.is_gone = False
-        self._pid = os.getpid()
-        self._environment = dict(os.environ)
-        self._kept: dict[str, _Kept] = {}
-        self._names = count()
-        self._sending = threading.Lock()
-        self._hearing = threading.Lock()
-        self._unread = b""
-        try:
-            with theirs, hears:
-                # Isolated and without site: it begins in a few ms, and finds our modules by the path that it is told.
-                self._process = subprocess.Popen(
-                    [str(program), "-I", "-S", beater.__file__, str(self._pid)],
-                    stdin=theirs.fileno(),
-                    stdout=hears.fileno(),  # a bell for it to hear: it has nothing to print
-                    stderr=subprocess.DEVNULL,
-                )
-        except OSError:
-            self.let_go()
-            raise
-        self.send("path", json.dumps([str(Path(place).absolute()) for place in sys.path]))
-        threading.Thread(target=self._watch, name="hudi-ops-beats", daemon=True).start()
-
-    def keep(self, interval_s: float, renewal: Renewal, threads: ThreadBeats) -> _Kept:
-        now_s = _CLOCK.monotonic_s()
-        kept = _Kept(self, str(next(self._names)), now_s + interval_s, interval_s, renewal, threads)
-        told = {"uri": renewal.storage.uri, "instant": renewal.instant, "facts": renewal.facts}
-        environment = dict(os.environ)
-        if environment != self._environment:
-            # Keys for a store may have been set since.
-            self._environment = environment
-            self.send("environment", json.dumps(environment))
-        self._kept[kept.name] = kept
-        renewal.look = self.hear
-        if not self.send("keep", kept.name, f"{kept.due_s:.6f}", str(interval_s), json.dumps(told)):
-            self.lost("it does not listen")
-            kept.fall_back()  # it may have been lost already, and its leases handed to threads before this one was there
-        elif interval_s < 2 * beater.LOOK_S:
-            self.ring()
-        return kept
+        self.is_closed = False
+        path = json.dumps([str(Path(place).absolute()) for place in sys.path])
+        self._outbox, inbox = socket.socketpair()
+        self._outbox.settimeout(_ROOM_S)
+        with inbox:
+            # Isolated and without site: it starts in a few ms, and imports hudi_ops by the path that it gets.
+            self._process = subprocess.Popen(
+                [str(program), "-I", "-S", heartbeat_process.__file__, str(os.getpid()), path],
+                stdin=inbox.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
 
     @property
     def process_id(self) -> int:
         return int(self._process.pid)
 
-    def forget(self, kept: _Kept) -> None:
-        self._kept.pop(kept.name, None)
+    @property
+    def is_gone(self) -> bool:
+        return self.is_closed or self._process.poll() is not None
 
-    def send(self, *words: str) -> bool:
-        """Tell it something; False when it cannot be told, which never takes long."""
-        if self.is_gone or self._pid != os.getpid():
-            return False
-        line = (" ".join(words) + "\n").encode()
-        with self._sending:
-            try:
-                # It is woken long before the pipe is full; on a machine that is too busy for it, it may be all the same.
-                poller = select.poll()
-                poller.register(self.pipe, select.POLLOUT)
-                if not poller.poll(1000 * _ROOM_S):
-                    return False
-                self.pipe.sendall(line)
-            except OSError:
-                return False
-            self._unheard += 1
-            if self._unheard > _UNHEARD_LINES:
-                self.ring()
-            return True
-
-    def ring(self) -> None:
-        """Have it listen now."""
-        self._unheard = 0
-        with suppress(OSError):  # it is gone, which the pipe tells too; or it rings already
-            self._bell.send(b".", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-
-    def let_go(self) -> None:
-        """Close what leads to it; more than once does no harm."""
-        self.pipe.close()
-        self._bell.close()
-
-    def hear(self) -> None:
-        """Take in what it said."""
-        if self.is_gone or self._pid != os.getpid():
-            return
-        with self._hearing:
-            try:
-                said = self.pipe.recv(1 << 20, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                return
-            except OSError:
-                said = b""
-            if not said:
-                self.lost("it ended")
-                return
-            *lines, self._unread = (self._unread + said).split(b"\n")
-            for line in lines:
-                self._take_in(line.decode())
+    def keep(self, interval_s: float, renewal: Renewal, threads: ThreadBeats) -> _Kept:
+        due_s = _CLOCK.monotonic_s() + interval_s
+        lease = {"uri": renewal.storage.uri, "instant": renewal.instant, "facts": renewal.facts}
+        # Keys for a store may have been set since the process was started.
+        told = {**lease, "due_s": due_s, "interval_s": interval_s, "environment": dict(os.environ)}
+        ours, theirs = socket.socketpair()
+        ours.settimeout(_ROOM_S)
+        try:
+            with theirs:
+                socket.send_fds(self._outbox, [b"."], [theirs.fileno()])
+            ours.sendall(json.dumps(told).encode() + b"\n")
+        except OSError:
+            self._process.kill()  # it must not renew a lease whose end it would not read
+        return _Kept(self, ours, due_s, interval_s, renewal, threads)
 
     def close(self, is_waited_for: bool) -> None:
-        self.is_gone = True
-        # Closing alone is no end while the thread that watches waits for a word.
+        self.is_closed = True
         with suppress(OSError):
-            self.pipe.shutdown(socket.SHUT_RDWR)
-        self.let_go()
+            self._outbox.shutdown(socket.SHUT_RDWR)  # a fork of this process may hold the socket, too
+        self._outbox.close()
         if not is_waited_for:
-            self._process.returncode = (
-                0  # a process that ends need not wait for this one, nor be warned that it did not
-            )
+            self._process.returncode = 0  # no warning about a process that outlives this one for a moment
             return
         try:
             self._process.wait(FAREWELL_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
 
-    def _watch(self) -> None:
-        poller = select.poll()
-        poller.register(self.pipe, select.POLLIN)
-        while not self.is_gone:
-            poller.poll(1000 * beater.LOOK_S)
-            self.hear()
-
-    def _take_in(self, line: str) -> None:
-        word, _, rest = line.partition(" ")
-        if word == "useless":
-            self.lost(rest)
-            return
-        name, _, rest = rest.partition(" ")
-        kept = self._kept.get(name)
-        if kept is None:
-            return
-        if word == "beaten":
-            started_s, ended_s = rest.split()
-            kept.renewal.beaten(float(started_s), float(ended_s))
-        elif word == "lost":
-            kept.renewal.lost()
-        elif word == "stopped":
-            kept.stopped.set()
-            self.forget(kept)
-        else:
-            logger.warning("lease of %s was not renewed, threads try, too: %s", kept.renewal.instant, rest)
-            kept.beat_here_too()
-
-    def lost(self, why: str) -> None:
-        """Threads take over what it kept."""
-        if self.is_gone:
-            return
-        self.is_gone = True
-        logger.warning("the process that renews leases is of no use, threads go on: %s", why)
-        for kept in list(self._kept.values()):
-            kept.fall_back()
-        self._process.kill()
-        self._process.wait()
-        self.let_go()
-
 
 class _Kept:
-    """One lease that the process renews."""
+    """A lease that the process renews, and this side of its connection."""
 
     def __init__(
-        self, of: _Beater, name: str, due_s: float, interval_s: float, renewal: Renewal, threads: ThreadBeats
+        self,
+        process: _Process,
+        connection: socket.socket,
+        due_s: float,
+        interval_s: float,
+        renewal: Renewal,
+        threads: ThreadBeats,
     ) -> None:
-        self.name = name
-        self.due_s = due_s
-        self.renewal = renewal
-        self.stopped = threading.Event()
-        self._of = of
+        self._process = process
+        self._connection = connection
+        self._due_s = due_s
         self._interval_s = interval_s
+        self._renewal = renewal
         self._threads = threads
+        self._pid = os.getpid()
+        self._hearing = threading.Lock()
+        self._unread = b""
+        self._closed = threading.Event()
         self._guard = threading.Lock()
         self._stack = ExitStack()
         self._is_over = False
         self._is_here = False
-
-    def fall_back(self) -> None:
-        """Renew it from threads, from now on."""
-        self.stopped.set()
-        self.beat_here_too()
-
-    def beat_here_too(self) -> None:
-        """Have threads renew it as well: the other process may lack what opens the storage, a key that was set in code for one."""
-        with self._guard:
-            if not self._is_over and not self._is_here:
-                self._is_here = True
-                self._stack.enter_context(self._threads.every(self._interval_s, self.renewal, first_s=0.0))
+        self._hangs = False
+        renewal.look = self._hear
+        threading.Thread(target=self._listen, name="hudi-ops-beats", daemon=True).start()
 
     def end(self) -> None:
-        """Have it renewed no more. When this returns no beat is under way, or the one that hangs will undo itself."""
-        if self._of._pid != os.getpid():
+        """End the renewal; on return no heartbeat is under way, or it hangs and will undo itself."""
+        if self._pid != os.getpid():
             return
         with self._guard:
             self._is_over = True
         self._stack.close()
-        may_have_begun = _CLOCK.monotonic_s() > self.due_s - _HEARD_S
-        was_told = self._of.send("stop", self.name)
-        if not was_told:
-            self._of.lost("it does not listen")  # what was not told to stop must not go on
-        if not was_told or not may_have_begun:
-            self._of.forget(self)
-            return
-        self._of.ring()
-        deadline_s = _CLOCK.monotonic_s() + FAREWELL_S
-        while not self.stopped.is_set() and _CLOCK.monotonic_s() < deadline_s:
-            self._of.hear()
-            self.stopped.wait(0.02)
-        if self.stopped.is_set():
-            return
-        logger.warning("a beat of %s still hangs after its work has ended", self.renewal.instant)
-        self.renewal.when_settled = self._settle
+        with self._hearing, suppress(OSError):
+            self._connection.shutdown(socket.SHUT_WR)
+        if _CLOCK.monotonic_s() > self._due_s - _HEARD_S and not self._closed.wait(FAREWELL_S):
+            self._hangs = True
+            logger.warning("a heartbeat of %s still hangs after its work has ended", self._renewal.instant)
 
-    def _settle(self) -> None:
-        self._of.send("settle", self.name)
-        self._of.ring()
+    def _listen(self) -> None:
+        poller = select.poll()
+        poller.register(self._connection, select.POLLIN)
+        while not self._closed.is_set():
+            poller.poll(1000 * heartbeat_process.LOOK_S)
+            self._hear()
+        with self._hearing:
+            self._connection.close()
+        if self._hangs:
+            try:
+                self._renewal.undo_if_settled()
+            except HudiOpsError as error:
+                logger.warning("lease of %s was not removed: %s", self._renewal.instant, error)
+
+    def _hear(self) -> None:
+        """Read the reports of the process."""
+        if self._pid != os.getpid():
+            return
+        with self._hearing:
+            if self._closed.is_set():
+                return
+            try:
+                said = self._connection.recv(1 << 20, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                if not self._process.is_gone:
+                    return
+                said = b""
+            except OSError:
+                said = b""
+            *lines, self._unread = (self._unread + said).split(b"\n")
+            for line in lines:
+                self._take_in(json.loads(line))
+            if not said:
+                self._closed.set()
+                if not self._is_over and not self._process.is_closed:
+                    logger.warning("the process that renews leases ended, threads go on: %s", self._renewal.instant)
+                    self._beat_here_too()
+
+    def _take_in(self, said: dict[str, Any]) -> None:
+        if "beaten" in said:
+            self._renewal.beaten(*said["beaten"])
+        elif "lost" in said:
+            self._renewal.lost()
+        else:
+            failed = said["failed"]
+            logger.warning("lease of %s was not renewed, threads try, too: %s", self._renewal.instant, failed)
+            self._beat_here_too()
+
+    def _beat_here_too(self) -> None:
+        """Renew it from threads as well: the process may lack a storage key that was set in code."""
+        with self._guard:
+            if not self._is_over and not self._is_here:
+                self._is_here = True
+                self._stack.enter_context(self._threads.every(self._interval_s, self._renewal, first_s=0.0))
 
 
 def is_shareable(renewal: Renewal) -> bool:
-    """Whether another process renews the same lease when it opens the storage by its URI, and by the same clock."""
+    """Return whether another process has the lease's storage, by its URI, and its clock."""
     storage: Storage = renewal.storage
     try:
         return isinstance(renewal.clock, SystemClock) and type(open_storage(storage.uri)) is type(storage)
@@ -337,19 +257,15 @@ def is_shareable(renewal: Renewal) -> bool:
 
 
 def process_beats() -> ProcessBeats:
-    """The beats of this process."""
-    return _Beats.one
+    """Return the heartbeats of this process."""
+    return _beats
 
 
-class _Beats:
-    one = ProcessBeats()
-
-    @classmethod
-    def after_fork(cls) -> None:
-        # The pipe is the parent's: held open here, it would not close when the parent ends.
-        cls.one.abandon()
-        cls.one = ProcessBeats()
+def _after_fork() -> None:
+    global _beats
+    _beats = ProcessBeats()
 
 
-os.register_at_fork(after_in_child=_Beats.after_fork)
+_beats = ProcessBeats()
+os.register_at_fork(after_in_child=_after_fork)
 atexit.register(lambda: process_beats().close(is_waited_for=False))

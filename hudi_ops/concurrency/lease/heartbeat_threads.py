@@ -1,4 +1,4 @@
-"""Beats from threads of this process: for storage that no other process can open, and where none can be started."""
+"""Heartbeats from threads, where no heartbeat process can open the storage or be started."""
 
 from __future__ import annotations
 
@@ -8,27 +8,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hudi_ops.clock import SystemClock
+from hudi_ops.concurrency.lease.heartbeat_process import HANGING_MAX
 
 logger = logging.getLogger(__name__)
 
 FAREWELL_S = 2.0
-"""How long a beat that hangs may keep the end of the work."""
-HANGING_MAX = 4
-"""Beats of one lease that may hang at a time: each is a thread, and after four the lease is dead in any case."""
+"""Longest delay of the end of the work by a hung heartbeat."""
 
 
 class ThreadBeats:
-    """Each beat has a thread of its own, so that one which hangs stops neither the next ones nor the end of the work."""
+    """Heartbeats with a thread each: one that hangs delays neither the next nor the work's end."""
 
     @contextmanager
     def every(self, interval_s: float, beat: Callable[[], None], *, first_s: float | None = None) -> Iterator[None]:
-        """Call `beat` each `interval_s` seconds; its errors are the beat's own business and must be handled there.
-
-        Args:
-            interval_s: from one beat to the next.
-            beat: what to call.
-            first_s: when the first one is due; None: after an interval.
-        """
+        """Call `beat`, which handles its errors, each `interval_s` seconds, first after `first_s`."""
         stop = threading.Event()
         under_way: list[threading.Thread] = []
 
@@ -61,4 +54,4 @@ def _wait_for(threads: list[threading.Thread]) -> None:
     for thread in threads:
         thread.join(max(0.0, deadline_s - clock.monotonic_s()))
     if any(thread.is_alive() for thread in threads):
-        logger.warning("a beat still hangs after its work has ended; should it land, it undoes itself")
+        logger.warning("a heartbeat still hangs after its work has ended; should it land, it undoes itself")

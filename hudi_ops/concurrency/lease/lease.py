@@ -1,7 +1,7 @@
-"""Leases: who works on an instant, and whether it still beats. A lease says when to try; it never says who wins.
+"""Leases: the process that works on an instant, and its heartbeat; never proof.
 
-The file is Apache Hudi's heartbeat (`.hoodie/.heartbeat/<instant>`): its change time is the beat that Hudi judges, its content,
-which Hudi ignores, names our owner, its role and the lock that it takes (docs/format.md §8.3).
+The file is Apache Hudi's heartbeat (`.hoodie/.heartbeat/<instant>`): Hudi judges its change time and ignores its content, which
+names owner, role and table lock (docs/format.md §8.3).
 """
 
 from __future__ import annotations
@@ -25,19 +25,17 @@ logger = logging.getLogger(__name__)
 FOLDER = ".hoodie/.heartbeat"
 BEAT_INTERVAL_S = 30.0
 EXPIRY_MS = 120_000
-"""Apache Hudi's default judgement: two missed beats of 60 s."""
+"""Apache Hudi's default expiry: two missed heartbeats of 60 s."""
 
 LeaseRole = Literal["write", "plan", "execute", "rollback", "build"]
-"""What the owner does with the instant: write it, plan a service, execute what was planned, undo another one by it, or build
-partitions of the metadata table at it."""
+"""Work of the owner: write the instant, plan a service, execute a plan, roll back another instant, or build metadata partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease as found on storage. Heartbeats that Apache Hudi wrote have no owner and no role; times in ms since 1970 UTC.
+    """A lease on storage; foreign ones have no owner and no role. Times in ms since 1970 UTC.
 
-    `lock` names the table lock that the owner takes; empty where it is not known. `has_ended`: it is of an attempt of this very
-    process, and that one has failed.
+    `lock` names the owner's table lock; empty if unknown. `has_ended`: it belongs to a failed attempt of this process.
     """
 
     instant: str
@@ -49,22 +47,17 @@ class Lease:
     has_ended: bool = False
 
     def is_dead(self, clock: Clock) -> bool:
-        """True when its process or attempt has ended, or its last beat lies further back than any judge allows."""
+        """Return whether its process or attempt has ended, or it has expired by every judge."""
         if self.has_ended or (self.owner is not None and self.owner.is_gone()):
             return True
         return clock.now_ms() > self.expires_ms
 
 
 class Renewal:
-    """Keeps one lease fresh: called whenever a beat is due, from whatever thread or process beats; usable by several at once.
+    """Renewal of one lease: called for each heartbeat, by any thread; several calls may overlap.
 
-    It never makes a lease that is gone: whoever removed it had settled the instant.
-
-    Args:
-        ctx: components of the table.
-        instant: whose lease it is.
-        role: what the owner does with it.
-        beaten_s: the monotonic clock just before the lease was taken, or last renewed.
+    It never recreates a removed lease: its instant was closed. `beaten_s` is the monotonic time just before the lease was taken, or
+    last renewed.
     """
 
     def __init__(self, ctx: TableContext, instant: str, role: LeaseRole, beaten_s: float) -> None:
@@ -72,10 +65,8 @@ class Renewal:
         self.clock = ctx.clock
         self.instant = instant
         self.facts = lease_facts(ctx, role)
-        self.look: Callable[[], None] = _nothing
-        """Takes in what another process that beats has to tell."""
-        self.when_settled: Callable[[], object] = _nothing
-        """Tells another process, in which a beat hangs, that it must undo itself."""
+        self.look: Callable[[], None] = lambda: None
+        """Reads the reports of a heartbeat process."""
         self._is_lost = False
         self._settled = threading.Event()
         self._guard = threading.Lock()
@@ -83,67 +74,69 @@ class Renewal:
         self._longest_s = 0.0
 
     def __call__(self) -> None:
-        """Renew it once. A beat that fails is logged: the next one may succeed, and nothing relies on it for safety."""
+        """Renew the lease once; log an error, as the next heartbeat may succeed."""
         started_s = self.clock.monotonic_s()
         try:
             if renew(self.storage, self.instant, self.facts, self.clock.now_ms()):
                 self.beaten(started_s, self.clock.monotonic_s())
             else:
                 self.lost()
-            if self._settled.is_set():
-                # This beat hung while its instant was settled, and may have made the lease again.
-                discard(self.storage, self.instant, self.facts)
+            self.undo_if_settled()
         except HudiOpsError as error:
             logger.warning("lease of %s was not renewed: %s", self.instant, error)
 
     def beaten(self, started_s: float, ended_s: float) -> None:
-        """Note a beat that landed some time between two readings of the monotonic clock."""
+        """Record a heartbeat that landed between two readings of the monotonic clock."""
         with self._guard:
             self._longest_s = max(self._longest_s, ended_s - self._beaten_s)
             self._beaten_s = max(self._beaten_s, started_s)
 
     def lost(self) -> None:
-        """Note that the lease is gone, or somebody else's."""
+        """Record that the lease was removed or replaced."""
         if not self._is_lost:
-            logger.warning("the lease of %s was removed, or taken, by somebody else", self.instant)
+            logger.warning("the lease of %s was removed or taken by another process", self.instant)
         self._is_lost = True
 
     def settle(self) -> None:
-        """Say that the lease is about to be removed: a beat that is still under way undoes itself."""
+        """Announce the removal of the lease: a heartbeat that still hangs undoes itself."""
         self._settled.set()
-        self.when_settled()
+
+    def undo_if_settled(self) -> None:
+        """Remove the lease that a hung heartbeat recreated after `settle`."""
+        if self._settled.is_set():
+            discard(self.storage, self.instant, self.facts)
 
     @property
     def is_lost(self) -> bool:
-        """The lease is gone, or names somebody else."""
+        """Whether the lease was removed, or names another owner."""
         self.look()
         return self._is_lost
 
     @property
     def longest_gap_s(self) -> float:
-        """Longest time between two beats that landed, or since the last one."""
+        """Longest time between two landed heartbeats, or since the last one."""
         self.look()
         with self._guard:
             return max(self._longest_s, self.clock.monotonic_s() - self._beaten_s)
 
 
 def lease_path(instant: str) -> str:
-    """Path of an instant's lease."""
+    """Return the path of an instant's lease."""
     return f"{FOLDER}/{instant}"
 
 
 def lease_facts(ctx: TableContext, role: LeaseRole) -> dict[str, Any]:
-    """What a lease says of its owner; the same with every beat."""
+    """Return the content of a lease that stays the same with every heartbeat."""
     return {"owner": asdict(ctx.owner), "role": role, "lock": lock_of_table(ctx).address}
 
 
 def take_lease(ctx: TableContext, instant: str, role: LeaseRole = "write") -> bool:
-    """Create the lease of a new instant; False when the instant is taken already."""
+    """Create the lease of a new instant; return False when the instant is taken."""
     body = _content(lease_facts(ctx, role), ctx.clock.now_ms(), ctx.ids.new_id())
     try:
         ctx.storage.put_if_absent(lease_path(instant), body)
     except (AlreadyExists, OutcomeUnknown):
-        # A lost reply looks like a name that is taken: only what lies there tells.
+        # A lost reply looks like a taken name: only the stored bytes tell.
         try:
             if ctx.storage.get(lease_path(instant)) != body:
                 return False
@@ -154,7 +147,7 @@ def take_lease(ctx: TableContext, instant: str, role: LeaseRole = "write") -> bo
 
 
 def inherit_lease(ctx: TableContext, instant: str, role: LeaseRole) -> None:
-    """Put our name on the lease of an instant whose owner is gone. A failure is logged: a TAKEOVER decides, not the lease."""
+    """Take over a dead lease; log a failure, as the TAKEOVER decides and not the lease."""
     try:
         begins(ctx, instant)
         ctx.storage.put(lease_path(instant), _content(lease_facts(ctx, role), ctx.clock.now_ms()))
@@ -163,11 +156,7 @@ def inherit_lease(ctx: TableContext, instant: str, role: LeaseRole) -> None:
 
 
 def renew(storage: Storage, instant: str, facts: Mapping[str, Any], now_ms: int) -> bool:
-    """Write a lease anew.
-
-    Returns:
-        False when it is gone, or somebody else's: then nothing was written.
-    """
+    """Renew a lease; return False, without a write, when it is gone or has another owner."""
     is_ours = _is_ours(storage, instant, facts)
     if is_ours:
         storage.put(lease_path(instant), _content(facts, now_ms))
@@ -175,13 +164,13 @@ def renew(storage: Storage, instant: str, facts: Mapping[str, Any], now_ms: int)
 
 
 def discard(storage: Storage, instant: str, facts: Mapping[str, Any]) -> None:
-    """Remove a lease if it is ours: one that a late beat made again, or whose name is not wanted."""
+    """Remove a lease if it is ours: recreated by a late heartbeat, or not wanted."""
     if _is_ours(storage, instant, facts):
         storage.delete(lease_path(instant))
 
 
 def warn_other_lock(ctx: TableContext, lease: Lease) -> None:
-    """Writers with different locks do not wait for each other: safe by the slots, but they lose work to each other."""
+    """Warn about a live lease under another table lock: safe, but the writers lose work."""
     mine = lock_of_table(ctx).address
     if not lease.lock or lease.lock == mine or lease.owner == ctx.owner or lease.is_dead(ctx.clock):
         return
@@ -195,12 +184,12 @@ def warn_other_lock(ctx: TableContext, lease: Lease) -> None:
 
 
 def drop_lease(ctx: TableContext, instant: str) -> None:
-    """Remove a lease; the instant must be settled by then."""
+    """Remove the lease of a closed instant."""
     ctx.storage.delete(lease_path(instant))
 
 
 def read_lease(storage: Storage, instant: str) -> Lease | None:
-    """The lease of an instant, or None."""
+    """Read the lease of an instant; None without one."""
     info = storage.head(lease_path(instant))
     if info is None:
         return None
@@ -210,7 +199,7 @@ def read_lease(storage: Storage, instant: str) -> Lease | None:
         return None
     try:
         said = json.loads(body)
-        # The storage's clock may lag behind everybody's: the writer's own word counts too, and the later of the two.
+        # The storage's clock may lag behind, so the later of its time and the writer's counts.
         beaten_ms = max(info.modified_ms, int(said.get("beaten_ms", 0)))
         owner = Owner(**said["owner"])
         return Lease(
@@ -227,8 +216,8 @@ def read_lease(storage: Storage, instant: str) -> Lease | None:
 
 
 def list_leases(storage: Storage) -> list[str]:
-    """Instants that have a lease."""
-    # Beside its own, Apache Hudi leaves checksum files on a local disk.
+    """Return the instants with a lease."""
+    # Apache Hudi leaves checksum files beside its heartbeats on a local disk.
     return [info.name for info in storage.list_folder(FOLDER).files if info.name.isdecimal()]
 
 
@@ -237,10 +226,6 @@ def _is_ours(storage: Storage, instant: str, facts: Mapping[str, Any]) -> bool:
         return bool(json.loads(storage.get(lease_path(instant)))["owner"] == facts["owner"])
     except (NotFound, ValueError, KeyError, TypeError, RecursionError):
         return False
-
-
-def _nothing() -> None:
-    """Beats of this process have nothing to tell, and see by themselves what was settled."""
 
 
 def _content(facts: Mapping[str, Any], now_ms: int, taken: str = "") -> bytes:

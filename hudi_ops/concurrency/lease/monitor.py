@@ -1,4 +1,4 @@
-"""What the owner of an instant knows of its own standing: was it cancelled or taken over, and how well was its lease kept."""
+"""Monitor of a running attempt: its fate, and the gaps between its heartbeats."""
 
 from __future__ import annotations
 
@@ -15,21 +15,18 @@ from hudi_ops.timeline.log.entries import Cancel
 logger = logging.getLogger(__name__)
 
 _AGAIN = (
-    "run the same call again: it takes a new instant. A writer that stands still for two minutes, or whose storage does not "
-    "answer for so long, is taken for dead"
+    "run the same call again: it takes a new instant. A writer that pauses for two minutes, or whose storage does not answer for "
+    "so long, is taken for dead"
 )
 GAP_S_MAX = 0.75 * EXPIRY_MS / 1000
-"""How long no beat may have landed where Apache Hudi's writers judge it: 90 of 120 s."""
+"""Longest accepted gap between heartbeats beside foreign writers: 90 of 120 s."""
 
 
 class LeaseMonitor:
-    """Held by whoever works on an instant; made by `Session.keep`.
+    """Monitor of an attempt's lease and fate; made by `Session.keep`.
 
-    Args:
-        ctx: components of the table.
-        renewal: keeps the lease.
-        epoch: the attempt's; a TAKEOVER with a higher one ends it. None: the newest that `log` gives the instant.
-        log: the commit log as the attempt knows it; None: nothing is probed.
+    A TAKEOVER above `epoch` ends the attempt; None: the newest epoch in `log`. Without `log`, the commit log as the attempt knows
+    it, nothing is checked.
     """
 
     def __init__(self, ctx: TableContext, renewal: Renewal, epoch: int | None, log: Log | None) -> None:
@@ -41,14 +38,14 @@ class LeaseMonitor:
 
     @property
     def longest_gap_s(self) -> float:
-        """Longest time between two beats that landed, or since the last one; by the monotonic clock."""
+        """Longest time between two landed heartbeats, or since the last one; monotonic clock."""
         return self.renewal.longest_gap_s
 
     def check(self) -> None:
-        """To be called between the steps of long work; asks the storage at most once a beat.
+        """Check the attempt's fate between steps of long work, once per heartbeat interval.
 
         Raises:
-            Cancelled: somebody cancelled the instant, or took it over; what is written from now on would be in vain.
+            Cancelled: the instant was cancelled or taken over; further work would be lost.
         """
         if self._log is None:
             return
@@ -58,8 +55,8 @@ class LeaseMonitor:
                 self._log = refresh_log(self._ctx.storage, self._log)
                 self._probed_s = now_s
             except Unavailable as error:
-                # Work goes on: what it comes to is decided by a slot, before which everything is looked at again.
-                logger.warning("whether %s still stands could not be asked: %s", self.renewal.instant, error)
+                # Work continues: a slot decides in the end, after a full check.
+                logger.warning("the commit log could not be read to check %s: %s", self.renewal.instant, error)
         refuse_superseded(self._log, self.renewal.instant, self._epoch)
 
 
@@ -69,10 +66,10 @@ def _newest_epoch(log: Log | None, instant: str) -> int:
 
 
 def refuse_superseded(log: Log, instant: str, epoch: int) -> None:
-    """An instant that was cancelled, or given to somebody else, is not worked on any more.
+    """Refuse to continue on an instant that was cancelled or taken over.
 
     Raises:
-        Cancelled: names who did it.
+        Cancelled: names the owner of the CANCEL or TAKEOVER.
     """
     fate, taken = log.fate(instant), log.takeover(instant)
     is_taken = taken is not None and taken[1].epoch > epoch
@@ -88,22 +85,20 @@ def refuse_superseded(log: Log, instant: str, epoch: int) -> None:
 
 
 def refuse_starved(gap_s: float, is_shared: Callable[[], bool], instant: str) -> None:
-    """Apache Hudi judges a heartbeat before it takes its lock, so nothing under the lock shows that it did (docs/protocol.md §10).
+    """Refuse to complete an attempt that a foreign writer may have judged dead.
 
-    Args:
-        gap_s: longest time in which no beat of the attempt landed.
-        is_shared: whether writers of Apache Hudi share the table; asked only when it matters.
-        instant: the attempt's.
+    Foreign writers judge a heartbeat before they take the lock, so no state under the lock shows it (docs/protocol.md §10). `gap_s`
+    is the longest time without a landed heartbeat; `is_shared`, whether there are foreign writers, is called only when it matters.
 
     Raises:
-        Cancelled: the attempt may have been judged dead by one of them, which then rolls it back.
+        Cancelled: the gap is `GAP_S_MAX` or longer beside foreign writers.
     """
     if gap_s < GAP_S_MAX or not is_shared():
         return
     raise Cancelled(
-        f"no beat of this attempt landed for {gap_s:.0f} s: a writer of Apache Hudi may have judged it dead",
+        f"no heartbeat of this attempt landed for {gap_s:.0f} s: a writer of Apache Hudi may have judged it dead",
         instant=instant,
-        expected=f"a beat every {BEAT_INTERVAL_S:.0f} s, and none later than {GAP_S_MAX:.0f} s, where Apache Hudi writes too",
+        expected=f"a heartbeat every {BEAT_INTERVAL_S:.0f} s, and no gap above {GAP_S_MAX:.0f} s beside Apache Hudi's writers",
         found=f"{gap_s:.0f} s without one",
-        next_step="run the same call again; if it repeats, see why the storage or this machine stands still for so long",
+        next_step="run the same call again; if it repeats, find out why the storage or this machine pauses for so long",
     )

@@ -1,6 +1,6 @@
-"""Whether this machine's clock may be believed: what commits far ahead of the others stops all other writers until they catch up.
+"""Check of this machine's clock: commits far in the future would stop all other writers.
 
-Only the system clock is judged, by what other machines say of the time: the lock service, and the storage.
+Only the system clock is judged, by the clocks of other machines: the lock service and the storage.
 Source: docs/protocol.md §4.
 """
 
@@ -17,23 +17,19 @@ from hudi_ops.errors import Unavailable
 logger = logging.getLogger(__name__)
 
 AHEAD_MS_MAX = 300_000
-"""How far this machine's clock may lie ahead of the one that is nearest to it."""
+"""How far this machine's clock may be ahead of the nearest other clock."""
 
 _LOCK, _LEASE = "lock", "lease"
 
 
 def refuse_ahead_at_lease(ctx: TableContext, instant: str, asked_s: float) -> None:
-    """Check the clock by which an instant was named, before anything but its lease was put.
+    """Check the clock that named an instant, before any file but its lease is put.
 
-    The change time of the lease is looked up once a session, and again where all that was told so far is against the clock.
-
-    Args:
-        ctx: components of the table.
-        instant: whose lease was just taken.
-        asked_s: the monotonic clock just before.
+    The change time of the lease, taken just after the monotonic time `asked_s`, is read once a session, and again when all earlier
+    times contradict the clock.
 
     Raises:
-        Unavailable: the clock is ahead of every other one by more than `AHEAD_MS_MAX`. The lease is the caller's to drop.
+        Unavailable: the clock is ahead of every other one by more than `AHEAD_MS_MAX`; the caller drops the lease.
     """
     if not isinstance(ctx.clock, SystemClock):
         return
@@ -41,7 +37,7 @@ def refuse_ahead_at_lease(ctx: TableContext, instant: str, asked_s: float) -> No
     if _is_confirmed(ctx):
         return
     if _LEASE in ctx.told:
-        ctx.told.forget()  # the machine slept since, or its clock was set: only what is said now counts
+        ctx.told.forget()  # the machine was suspended or its clock set: only new times count
     found = ctx.storage.head(lease_path(instant))
     if found is not None:
         ctx.told.note(_LEASE, ToldTime(f"the storage {ctx.storage.uri}", found.modified_ms, asked_s))
@@ -49,7 +45,7 @@ def refuse_ahead_at_lease(ctx: TableContext, instant: str, asked_s: float) -> No
 
 
 def refuse_ahead_at_lock(ctx: TableContext) -> None:
-    """Check the clock by which a completion time will be taken, where the table lock has just told the time.
+    """Check the clock before a completion time is taken, if the table lock has told its time.
 
     Raises:
         Unavailable: the clock is ahead of every other one by more than `AHEAD_MS_MAX`.
@@ -60,7 +56,7 @@ def refuse_ahead_at_lock(ctx: TableContext) -> None:
 
 
 def _note_lock(ctx: TableContext) -> bool:
-    # A provider whose lock lies on another machine says when it was taken. Locks of this process have nothing to say.
+    # Locks on another machine tell when they were taken; in-process locks do not.
     told: ToldTime | None = getattr(ctx.locks, "told", None)
     if told is not None:
         ctx.told.note(_LOCK, told)

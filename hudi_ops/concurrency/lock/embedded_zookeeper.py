@@ -1,7 +1,7 @@
-"""A ZooKeeper server of one's own, from the jars that pyspark brings: for the demo, for tests and for a single machine.
+"""Embedded ZooKeeper server, from pyspark's jars: for demo, tests and single machines.
 
-It listens on loopback only and outlives the process that started it. Its data folder says which process it is, so that
-any process can ask for it or stop it; no signal is sent to one that does not carry that folder in its command line.
+It listens on loopback only and outlives the process that started it. Its data folder records its process, so that any process can
+find or stop it; only a process with that folder in its command line gets signals.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from hudi_ops.concurrency.lock.zookeeper_session import probe
 from hudi_ops.errors import Busy, InvalidRequest, Unavailable, Unsupported
 
 _LOOPBACK = "127.0.0.1"
-# Without any of the first five the server exits, or worse: without snappy it listens, says `imok` and never serves.
-# The last three give it a voice; without them failures are invisible.
+# Without one of the first five the server exits, or worse: without snappy it listens, answers `imok` and never serves.
+# The last three write its log.
 _JARS = (
     "zookeeper-[0-9]*",
     "zookeeper-jute-*",
@@ -55,11 +55,11 @@ _POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """What is known of an embedded server.
+    """Status of an embedded server.
 
-    `is_running`: the process is there; `is_serving`: an operation succeeded just now. `hosts` is ZooKeeper's connect
-    string, `started_ms` wall time in ms since 1970 UTC; both, and the port, speak of the last start when none runs.
-    Zero and empty stand for never, and `pid` 0 for no process.
+    `is_running`: the process exists; `is_serving`: an operation succeeded just now. `hosts` is ZooKeeper's connect string,
+    `started_ms` wall time in ms since 1970 UTC; without a process both, and the port, are those of the last start. Zero and empty
+    mean never, and `pid` 0 no process.
     """
 
     data_folder: str
@@ -71,18 +71,16 @@ class ServerStatus:
     started_ms: int
 
     def as_dict(self) -> dict[str, Any]:
-        """The status as plain values, for `--json`."""
+        """Return the status as plain values, for `--json`."""
         return asdict(self)
 
 
 class EmbeddedZooKeeper:
-    """One ZooKeeper server on this machine, known by its data folder.
-
-    As a context manager it is started on entry and stopped on exit.
+    """ZooKeeper server on this machine, identified by its data folder; a context manager.
 
     Args:
-        data_folder: settings, log and data of the server; made when it is missing.
-        port: where it listens on loopback; 0 takes the port of the last start, or a free one.
+        data_folder: settings, log and data of the server; created when missing.
+        port: its port on loopback; 0: the port of the last start, or a free one.
     """
 
     def __init__(self, data_folder: Path, port: int = 0) -> None:
@@ -104,23 +102,17 @@ class EmbeddedZooKeeper:
 
     @property
     def hosts(self) -> str:
-        """The connect string, empty before the first start."""
+        """Connect string; empty before the first start."""
         port = int(self._state().get("port", 0))
         return f"{_LOOPBACK}:{port}" if port else ""
 
     def start(self, timeout_s: float = 30.0) -> bool:
-        """Start the server and return once it has served an operation.
-
-        Args:
-            timeout_s: longest wait for that operation.
-
-        Returns:
-            False when the server ran already, which is no error.
+        """Start the server until it has served an operation; return False when it was running.
 
         Raises:
             InvalidRequest: the port is taken, or the server runs on another one.
             Unsupported: Java or pyspark's jars are missing.
-            Unavailable: the server did not come up; names its log.
+            Unavailable: the server did not serve within `timeout_s`; names its log.
             Busy: another process starts or stops it and does not end.
         """
         deadline_s = time.monotonic() + timeout_s
@@ -144,17 +136,13 @@ class EmbeddedZooKeeper:
             return True
 
     def stop(self, timeout_s: float = 10.0) -> bool:
-        """Stop the server; its data stays.
+        """Stop the server, but not its data; return False when it was not running.
 
-        Args:
-            timeout_s: after so long the process is killed.
-
-        Returns:
-            False when it did not run, which is no error.
+        After `timeout_s` it gets SIGKILL.
 
         Raises:
             Busy: another process starts or stops it and does not end.
-            Unavailable: the process outlived even being killed.
+            Unavailable: the process outlived SIGKILL.
         """
         if not self.folder.is_dir():
             return False
@@ -163,7 +151,7 @@ class EmbeddedZooKeeper:
             if not pid:
                 return False
             os.kill(pid, signal.SIGTERM)
-            os.kill(pid, signal.SIGCONT)  # one that was paused would not hear it
+            os.kill(pid, signal.SIGCONT)  # a paused process would not handle SIGTERM
             if not self._ended(pid, timeout_s):
                 os.kill(pid, signal.SIGKILL)
                 if not self._ended(pid, timeout_s):
@@ -171,11 +159,7 @@ class EmbeddedZooKeeper:
             return True
 
     def status(self, timeout_s: float = 3.0) -> ServerStatus:
-        """Whether the server runs, and whether it serves.
-
-        Args:
-            timeout_s: longest wait for an answer.
-        """
+        """Return whether the server runs and serves; waits at most `timeout_s` for an answer."""
         state, pid = self._state(), self._running_pid()
         hosts, is_serving = self.hosts, False
         if pid:
@@ -183,12 +167,12 @@ class EmbeddedZooKeeper:
                 probe(hosts, timeout_s)
                 is_serving = True
             except Unavailable:
-                pass  # this is what was asked
+                pass  # an expected answer
         started_ms, port = int(state.get("started_ms", 0)), int(state.get("port", 0))
         return ServerStatus(str(self.folder), bool(pid), is_serving, hosts, port, pid, started_ms)
 
     def kill(self) -> None:
-        """End the server as a crash would (SIGKILL).
+        """Kill the server (SIGKILL), as a crash would.
 
         Raises:
             InvalidRequest: it does not run.
@@ -199,7 +183,7 @@ class EmbeddedZooKeeper:
             raise Unavailable(f"ZooKeeper process {pid} of {self.folder} does not end", pid=pid)
 
     def pause(self) -> None:
-        """Freeze the server: connections stay, answers stop (SIGSTOP).
+        """Pause the server (SIGSTOP): connections stay, answers stop.
 
         Raises:
             InvalidRequest: it does not run.
@@ -207,7 +191,7 @@ class EmbeddedZooKeeper:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused server go on (SIGCONT).
+        """Resume a paused server (SIGCONT).
 
         Raises:
             InvalidRequest: it does not run.
@@ -240,7 +224,7 @@ class EmbeddedZooKeeper:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C in the terminal that started it is not meant for it
+                start_new_session=True,  # Ctrl-C in the terminal must not end it
             )
         state = {"pid": self._process.pid, "port": port, "started_ms": SystemClock().now_ms()}
         partial = self._state_file.with_suffix(".partial")
@@ -254,7 +238,7 @@ class EmbeddedZooKeeper:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 raise self._failed(f"it does not serve on port {port}")
-            # Who connects to a server that is not quite up may never get an answer: ask anew, each time more patiently.
+            # A connection to a starting server may never get an answer: ask again, with growing patience.
             if _listens(port):
                 try:
                     return probe(f"{_LOOPBACK}:{port}", min(patience_s, left_s))
@@ -270,7 +254,7 @@ class EmbeddedZooKeeper:
         )
 
     def _last_words(self) -> str:
-        # The log is kept over starts: only what came since the last one explains its failure.
+        # The log is kept over starts: only the part since the last one explains its failure.
         said = self._log_file.read_bytes()[self._log_bytes :].decode("utf-8", "replace").split("\n")
         said = [line.strip() for line in said if line.strip() and not line.startswith("\tat ")]
         heads = (line.removeprefix("Caused by: ").split(": ")[0] for line in said)
@@ -292,7 +276,7 @@ class EmbeddedZooKeeper:
 
     def _is_ours(self, pid: int) -> bool:
         if self._process is not None and self._process.pid == pid:
-            # A child of ours has an empty command line for a moment when it starts, and must be buried when it ended.
+            # A starting child has an empty command line for a moment, and an ended one must be waited for.
             return self._process.poll() is None
         try:
             arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -310,7 +294,7 @@ class EmbeddedZooKeeper:
             if time.monotonic() >= deadline_s:
                 return False
             time.sleep(_POLL_S)
-        # Its last threads may keep the port for a moment longer than the process keeps its name.
+        # Its last threads may keep the port slightly longer than the process exists.
         port = int(self._state().get("port", 0))
         while not _is_free(port) and time.monotonic() < deadline_s:
             time.sleep(_POLL_S)
@@ -323,14 +307,14 @@ class EmbeddedZooKeeper:
             return {}
         except ValueError as error:
             raise InvalidRequest(
-                f"{self._state_file} is not what a start of ZooKeeper wrote there: {error}",
+                f"{self._state_file} was not written by a start of ZooKeeper: {error}",
                 next_step="end that ZooKeeper by hand if it runs, then remove the file.",
             ) from error
         return dict(state)
 
     @contextmanager
     def _alone(self, deadline_s: float) -> Iterator[None]:
-        # Two processes that start the same server would each see none running.
+        # Two concurrent starts would each find no running server.
         with (self.folder / "server.lock").open("w") as file:
             while True:
                 try:
@@ -357,7 +341,7 @@ def _java() -> str:
 
 
 def _jars() -> list[Path]:
-    # pyspark is located and not imported: that takes a second, and only engine.spark may.
+    # pyspark is located, not imported: an import takes a second, and only engine.spark may do it.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise Unsupported("ZooKeeper's jars come with pyspark, which is not installed", next_step="install pyspark.")
@@ -369,7 +353,7 @@ def _jars() -> list[Path]:
             raise Unsupported(
                 f"ZooKeeper cannot run without a jar that pyspark should bring, in {folder}",
                 expected=f"{pattern}.jar",
-                next_step="install pyspark anew, from the full package and not pyspark-client.",
+                next_step="install pyspark again, from the full package and not pyspark-client.",
             )
         jars.append(found[-1])
     return jars
@@ -383,7 +367,7 @@ def _listens(port: int) -> bool:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as candidate:
-        # As the server binds: connections of its predecessor that still linger are no obstacle.
+        # Bind as the server does: lingering connections of its predecessor do not matter.
         candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             candidate.bind((_LOOPBACK, port))

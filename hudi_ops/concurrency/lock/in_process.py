@@ -1,6 +1,6 @@
-"""The lock between threads of one process: for tables that only one process writes, and for tests.
+"""Lock between threads of one process, for tables with one writing process and for tests.
 
-Waiters are served in the order in which they came. Nothing outside the process knows of this lock.
+Waiters are served in order of arrival. Other processes do not see this lock.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ _registry_guard = threading.Lock()
 
 
 def in_process_lock(name: str) -> InProcessLock:
-    """The lock of that name in this process, the same object for everyone who asks while somebody keeps it.
+    """Return this process's lock of a name, the same object as long as it is referenced.
 
-    Args:
-        name: what is locked, as a rule the table's uri; compared as text, so pass one spelling of it.
+    `name` is compared as text, normally the table's URI, so pass one spelling of it.
     """
     with _registry_guard:
         lock = _registry.get(name)
@@ -37,11 +36,7 @@ def in_process_lock(name: str) -> InProcessLock:
 
 
 class InProcessLock:
-    """A fair `LockProvider` for the threads of one process; as a rule made by `in_process_lock`.
-
-    Args:
-        name: what is locked; named in errors.
-    """
+    """Fair `LockProvider` for the threads of one process, normally made by `in_process_lock`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -55,18 +50,16 @@ class InProcessLock:
 
     @contextmanager
     def acquire(self, timeout_s: float, purpose: str) -> Iterator[Held]:
-        """Wait for the lock behind those who came first, hold it inside the `with` block.
+        """Wait for the lock in order of arrival; hold it inside the `with` block.
 
-        Args:
-            timeout_s: longest wait.
-            purpose: shown to others who wait.
+        `purpose` is shown to other waiters.
 
         Raises:
-            Busy: not acquired in time; names the holder.
-            Internal: this thread holds the lock already, so it would wait for itself.
+            Busy: not acquired within `timeout_s`; names the holder.
+            Internal: this thread holds the lock already, and would wait for itself.
         """
         if self._pid != os.getpid():
-            # Threads do not survive a fork: whoever held the lock, or waited for it, is not in this process.
+            # Threads do not survive a fork: holder and waiters are not in this process.
             self._start_afresh()
         held = self._wait(timeout_s, purpose)
         try:
@@ -76,11 +69,11 @@ class InProcessLock:
 
     @property
     def address(self) -> str:
-        """`in-process`, and the process: nobody else's lock excludes it."""
+        """Text `in-process` with host and process: no other process's lock excludes it."""
         return f"in-process:{socket.gethostname()}:{os.getpid()}"
 
     def holder(self) -> LockHolder | None:
-        """Who holds the lock now, or None."""
+        """Return the current holder, or None."""
         held = self._held
         return None if held is None or self._pid != os.getpid() else held.holder
 
@@ -119,7 +112,7 @@ class InProcessLock:
 
 
 class _HeldInProcess:
-    """One acquisition; mine until it is released, in the process where it was made."""
+    """One acquisition, held until its release in the process that made it."""
 
     def __init__(self, lock: InProcessLock, token: int, holder: LockHolder) -> None:
         self.holder = holder
@@ -138,7 +131,7 @@ class _HeldInProcess:
 
     def release(self) -> None:
         self._released = True
-        if self._pid == os.getpid():  # a forked child runs through its parent's `with` blocks too
+        if self._pid == os.getpid():  # a forked child leaves its parent's `with` blocks too
             self._lock._release(self)
 
 

@@ -1,4 +1,4 @@
-"""Lock nodes as text: where they lie, who is first in line, whom their data names; and the refusal that says so."""
+"""Lock nodes of ZooKeeper: path, order, holder in their data; and the error of a busy lock."""
 
 from __future__ import annotations
 
@@ -12,21 +12,15 @@ from datetime import UTC, datetime
 from hudi_ops.concurrency.lock.locks import LockHolder
 from hudi_ops.errors import Busy, InvalidRequest
 
-# Curator's child nodes: any prefix, this word, and ten digits that ZooKeeper counts up.
+# Curator's child nodes: any prefix, this word, and a sequence number of ten digits.
 NODE_NAME = "-lock-"
 _SEQUENCE = re.compile(r"-lock-(\d{10})$")
 
 
 def busy(lock_name: str, holder: LockHolder | None, waited_s: float) -> Busy:
-    """The refusal of a lock, in words that name the holder.
-
-    Args:
-        lock_name: what was to be locked.
-        holder: who has it; None when it was let go just now.
-        waited_s: how long the caller waited.
-    """
+    """Return the error of a busy lock, with its holder; None: it was released just now."""
     if holder is None:
-        who = "others, who let it go just now"
+        who = "another process, which released it just now"
     else:
         facts = (
             f"host {holder.host}" if holder.host else "",
@@ -44,18 +38,14 @@ def busy(lock_name: str, holder: LockHolder | None, waited_s: float) -> Busy:
 
 
 def to_node_data(holder: LockHolder) -> str:
-    """The holder as one line of JSON."""
+    """Encode the holder as one line of JSON."""
     return json.dumps(asdict(holder), separators=(",", ":"))
 
 
 def from_node_data(data: bytes, created_ms: int) -> LockHolder:
-    """Who speaks from a lock node: our JSON, or the text of others.
+    """Decode the holder in a lock node: our JSON, or foreign text.
 
-    Apache Hudi's provider writes its address, or from 1.1 on the application it belongs to.
-
-    Args:
-        data: the node's bytes.
-        created_ms: when the node was created, in ms since 1970 UTC; foreign nodes tell no other time.
+    Foreign text has no other time than `created_ms`. Apache Hudi's provider writes its address, from 1.1 on its application.
 
     Source: docs/format.md §8.4.
     """
@@ -70,11 +60,11 @@ def from_node_data(data: bytes, created_ms: int) -> LockHolder:
         host = str(ipaddress.ip_address(text))
     except ValueError:
         host = ""
-    return LockHolder(owner=text or "somebody who left no name", host=host, purpose="", since_ms=created_ms)
+    return LockHolder(owner=text or "a process that left no name", host=host, purpose="", since_ms=created_ms)
 
 
 def lock_path(base_path: str, lock_key: str) -> str:
-    """The node whose children stand in line, as Apache Hudi makes it from its two settings.
+    """Return the parent of the lock nodes, from Apache Hudi's two settings.
 
     Raises:
         InvalidRequest: ZooKeeper takes no such path.
@@ -92,7 +82,7 @@ def lock_path(base_path: str, lock_key: str) -> str:
 
 
 def in_line(children: Iterable[str]) -> list[str]:
-    """The children in the order of their turns, the holder first; whose prefix they bear does not matter.
+    """Sort the child nodes, of any prefix, by turn: the holder first.
 
     >>> in_line(["_c_5f-lock-0000000012", "ab-lock-0000000007", "unrelated"])
     ['ab-lock-0000000007', '_c_5f-lock-0000000012']

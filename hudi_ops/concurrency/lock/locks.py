@@ -1,7 +1,7 @@
-"""The table lock as a component: it spares retries, it never decides.
+"""Interfaces of the table lock, which spares retries and never decides.
 
-A lock can be lost in silence (a paused process, an expired session), so nothing may rely on it for safety: what decides is the
-next slot of the commit log (`timeline.log.commit_log`). Holding the lock only makes losing that race rare.
+A lock can be lost unnoticed (a paused process, an expired session), so safety must not depend on it: the next slot of the commit
+log decides (`timeline.log.commit_log`). Holding the lock only makes a lost race rare.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 if TYPE_CHECKING:
-    # It brings Arrow with it, which `hudi-ops --help` does without.
+    # It imports Arrow, which `hudi-ops --help` does not need.
     from hudi_ops.context import TableContext
 
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """Who holds a lock, as it is shown to people who wait for it.
+    """Holder of a lock, as shown to waiters.
 
-    `since_ms` is wall time in ms since 1970 UTC; `run` names the Airflow run or application, empty when there is none.
+    `since_ms` is wall time in ms since 1970 UTC; `run` names the Airflow run or application, empty without one.
     """
 
     owner: str
@@ -30,73 +30,67 @@ class LockHolder:
 
 
 class Held(Protocol):
-    """A lock that was acquired once. Never re-acquired: each acquisition gives a new object."""
+    """One acquisition of a lock; each acquisition gives a new object."""
 
     @property
     def token(self) -> int:
-        """Grows with every acquisition of this lock by anyone; for logs only."""
+        """Number that grows with every acquisition by any process; for logs only."""
         ...
 
     def still_mine(self) -> bool:
-        """False for good once the lock was lost, or may have been. True proves nothing."""
+        """Return False for good once the lock was or may have been lost; True proves nothing."""
         ...
 
 
 class LockProvider(Protocol):
-    """Mutual exclusion between the writers of one table."""
+    """Mutual exclusion between the writers of a table."""
 
     @property
     def address(self) -> str:
-        """What names the lock for people, and on leases: two that are called differently may not exclude each other."""
+        """Name of the lock on leases; locks of different names may not exclude each other."""
         ...
 
     def acquire(self, timeout_s: float, purpose: str) -> AbstractContextManager[Held]:
         """Wait for the lock, hold it inside the `with` block, release it at its end.
 
-        Args:
-            timeout_s: longest wait.
-            purpose: shown to others who wait, for example `ingest 20261121101500123`.
+        `purpose` is shown to other waiters, for example `ingest 20261121101500123`.
 
         Raises:
-            Busy: not acquired in time; names the holder.
+            Busy: not acquired within `timeout_s`; names the holder.
             Unavailable: the lock service does not answer.
         """
         ...
 
     def holder(self) -> LockHolder | None:
-        """Who holds the lock now, or None."""
+        """Return the current holder, or None."""
         ...
 
 
 @runtime_checkable
 class Guarded(Protocol):
-    """A lock provider that keeps others from its lock where it may: writers of Apache Hudi could not take it then."""
+    """Lock provider with an access list, which must not exclude foreign writers."""
 
     has_foreign_writers: bool | None
 
     @property
     def shares_credentials(self) -> bool:
-        """Whether writers of Apache Hudi, where there are any, are declared to use our credentials."""
+        """Whether foreign writers, if any, are declared to use the same credentials."""
         ...
 
     def protect(self) -> None:
-        """Keep those without our credentials from the lock, also where it is open to all now."""
+        """Restrict the lock to the own credentials, also where it is open to all now."""
         ...
 
 
 def lock_of_table(ctx: TableContext) -> LockProvider:
-    """The table's lock; a context, a layer below, has it as an object."""
+    """Return the table's lock; a context, a layer below, holds it as an object."""
     return cast(LockProvider, ctx.locks)
 
 
 def hold_lock(ctx: TableContext, purpose: str) -> AbstractContextManager[Held]:
-    """Wait for the table's lock for as long as the context says, and hold it inside the `with` block.
-
-    Args:
-        ctx: components of the table.
-        purpose: shown to others who wait.
+    """Hold the table's lock inside the `with` block; `purpose` is shown to other waiters.
 
     Raises:
-        Busy: the lock was not to be had in time.
+        Busy: the lock was not free within the context's `lock_timeout_s`.
     """
     return lock_of_table(ctx).acquire(ctx.lock_timeout_s, purpose)

@@ -1,4 +1,4 @@
-"""From the `lock` of a declaration to the lock: every door to a table opens it here, so that all of them exclude each other."""
+"""Factory of locks from declarations; shared by all entry points, so that all use one lock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ZOOKEEPER = re.compile(rf"zookeeper://(?P<hosts>{_HOST}(?:,{_HOST})*)(?P<path>(
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAddress:
-    """What a `zookeeper://` URL says: the connect string, and the path below which locks lie."""
+    """Parts of a `zookeeper://` URL: the connect string, and the path below which locks are."""
 
     hosts: str
     base_path: str
@@ -31,7 +31,7 @@ class ZooKeeperAddress:
 def open_lock(
     url: str | None, *, table_uri: str, lock_key: str, settings: ZooKeeperSettings | None = None
 ) -> LockProvider:
-    """The lock that a URL names; nothing is connected before its first use. Others who wait are shown this process, and its run.
+    """Return the lock of a URL, unconnected; waiters see this process and its run.
 
     Args:
         url: `zookeeper://host:port[,host:port]/base/path`; None or `in-process` for a lock of this process only.
@@ -41,14 +41,14 @@ def open_lock(
         settings: credentials and TLS for ZooKeeper; None: those of the environment.
 
     Raises:
-        InvalidRequest: no such URL, a key that makes no node, or settings that are not valid.
-        Unsupported: SASL, and the package that does it is not installed.
+        InvalidRequest: an invalid URL, a key that makes no node, or invalid settings.
+        Unsupported: SASL without its package.
     """
     if url is None or url == IN_PROCESS:
-        # Asked of the storage, since a path has several spellings and the lock knows one.
+        # The storage's own URI: a path has several spellings and the lock knows one.
         return in_process_lock(open_storage(table_uri).uri)
     address = parse_lock_url(url)
-    # kazoo comes with the first ZooKeeper lock: reading a table, or a table of one process, does without.
+    # Imported with the first ZooKeeper lock: other tables do not need kazoo.
     from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 
     me = Owner.of_this_process()
@@ -63,9 +63,9 @@ def open_lock(
 
 
 def lock_of(location: TableLocation) -> LockProvider:
-    """The lock of a table that a TABLE argument named (`config.tables_file.locate_table`).
+    """Return the lock of a TABLE argument (`config.tables_file.locate_table`).
 
-    Its key is the declared name, which one path has only once in a file; foreign writers set it as their lock key.
+    Its key is the declared name, unique per path in a file; foreign writers set it as their lock key.
 
     Raises:
         InvalidRequest: the declared lock cannot be used.
@@ -77,10 +77,10 @@ def lock_of(location: TableLocation) -> LockProvider:
 
 
 def parse_lock_url(url: str) -> ZooKeeperAddress:
-    """The parts of a `zookeeper://` URL.
+    """Parse a `zookeeper://` URL.
 
     Raises:
-        InvalidRequest: it is none.
+        InvalidRequest: it is not one.
 
     >>> parse_lock_url("zookeeper://a:2181,b:2181/hudi/locks").base_path
     '/hudi/locks'

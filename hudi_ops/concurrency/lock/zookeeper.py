@@ -1,7 +1,7 @@
-"""The table lock over ZooKeeper, shared with Apache Hudi's own writers.
+"""Table lock over ZooKeeper, shared with Apache Hudi's own writers.
 
-Its nodes look like those of Curator's `InterProcessMutex`, so that both exclude each other. Every wait has a limit, and
-whatever fails half-way gives its session up: a node in line that outlives its acquisition would block every writer.
+Its nodes look like those of Curator's `InterProcessMutex`, so that both exclude each other. Every wait has a limit, and a partial
+failure ends the session: a leftover node in line would block every writer.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from hudi_ops.errors import InvalidRequest, Unavailable
 
 logger = logging.getLogger(__name__)
 
-# A holder that waited longer than this tells the others anew since when it holds.
+# A holder that waited longer than this updates the start of its hold.
 _STALE_SINCE_S = 1.0
-# How often nodes may vanish between two looks at them before something is wrong.
+# How often nodes may vanish between two reads before it is an error.
 _VANISHED_TRIES = 20
 
 
 class ZooKeeperLock:
-    """A `LockProvider` over ZooKeeper that excludes Apache Hudi's `ZookeeperBasedLockProvider` too.
+    """`LockProvider` over ZooKeeper that excludes Apache Hudi's `ZookeeperBasedLockProvider`.
 
-    One session a lock, opened by its first use and kept; usable by many threads, only in the process that opened it.
+    One session per lock, opened by its first use and kept; usable by many threads, only in the process that opened it.
 
     Args:
         hosts: ZooKeeper's connect string, as in `hoodie.write.lock.zookeeper.url`.
         base_path: `hoodie.write.lock.zookeeper.base_path`, beginning with `/`.
         lock_key: `hoodie.write.lock.zookeeper.lock_key`, by default in Hudi the table's name.
-        session_timeout_s: after so long without a sign of life ZooKeeper gives the lock to the next.
+        session_timeout_s: time without a sign of life after which ZooKeeper passes the lock on.
         connect_timeout_s: longest wait for a connection, and for each answer.
-        owner: who we are, shown to others who wait.
-        run: the Airflow run or application, if there is one.
+        owner: this process, as shown to other waiters.
+        run: the Airflow run or application, if any.
         settings: credentials and TLS; None: neither.
 
     Raises:
         InvalidRequest: hosts, path or key cannot be used.
-        Unsupported: SASL, and the package that does it is not installed.
+        Unsupported: SASL without its package.
 
     Source: docs/format.md §8.4.
     """
@@ -69,7 +69,7 @@ class ZooKeeperLock:
         settings: ZooKeeperSettings | None = None,
     ) -> None:
         self.has_foreign_writers: bool | None = None
-        """Whether writers of Apache Hudi share the table, which cannot pass our access lists; None: not known yet."""
+        """Whether foreign writers, which an access list would exclude, share the table; None: unknown."""
         self._settings = settings or ZooKeeperSettings()
         self.hosts = hosts
         self.path = lock_path(base_path, lock_key)
@@ -82,10 +82,9 @@ class ZooKeeperLock:
         self._live: Any = None
         self._pid = os.getpid()
         self.told: ToldTime | None = None
-        """When this process's newest lock node was made, by ZooKeeper's clock."""
-        new_client(
-            hosts, session_timeout_s, connect_timeout_s, settings=self._settings
-        )  # connects to nothing; refuses a bad connect string now
+        """Creation time of this process's newest lock node, by ZooKeeper's clock."""
+        # Connects to nothing, but refuses an invalid connect string now.
+        new_client(hosts, session_timeout_s, connect_timeout_s, settings=self._settings)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise InvalidRequest(
@@ -97,11 +96,8 @@ class ZooKeeperLock:
     def acquire(self, timeout_s: float, purpose: str) -> Iterator[Held]:
         """Wait for the lock, hold it inside the `with` block, release it at its end.
 
-        A release that ZooKeeper does not confirm raises nothing: the session is given up, which releases the lock too.
-
-        Args:
-            timeout_s: longest wait; connecting comes on top, at most `connect_timeout_s`.
-            purpose: shown to others who wait.
+        An unconfirmed release raises nothing: it ends the session, which releases the lock too. Connecting may take up to
+        `connect_timeout_s` in addition to `timeout_s`.
 
         Raises:
             Busy: not acquired in time; names the holder.
@@ -116,16 +112,16 @@ class ZooKeeperLock:
 
     @property
     def address(self) -> str:
-        """`zookeeper://host:port/base/path/key`."""
+        """URL `zookeeper://host:port/base/path/key`."""
         return f"zookeeper://{self.hosts}{self.path}"
 
     @property
     def shares_credentials(self) -> bool:
-        """Whether the settings declare that writers of Apache Hudi use the same credentials."""
+        """Whether the settings declare that foreign writers use the same credentials."""
         return self._settings.shares_credentials
 
     def holder(self) -> LockHolder | None:
-        """Who holds the lock now, or None.
+        """Return the current holder, or None.
 
         Raises:
             Unavailable: no server answers.
@@ -134,7 +130,7 @@ class ZooKeeperLock:
         return next(iter(self._line(1)), None)
 
     def line(self) -> list[LockHolder]:
-        """Who stands in line now: first the one that holds the lock, then those who wait, each with when it came.
+        """Return the holder, then the waiters in order, each with its time of arrival.
 
         Raises:
             Unavailable: no server answers.
@@ -143,10 +139,10 @@ class ZooKeeperLock:
         return self._line(None)
 
     def protect(self) -> None:
-        """Restrict the lock to clients with the configured credentials, also where the node above its nodes exists already.
+        """Restrict the lock to clients with the configured credentials, also where its node exists.
 
         Raises:
-            InvalidRequest: no credentials are configured, or others have protected it.
+            InvalidRequest: no credentials are configured, or the node is protected by other credentials.
             Unavailable: no server answers.
         """
         if not self._settings.has_credentials:
@@ -165,7 +161,7 @@ class ZooKeeperLock:
             raise self._unavailable("it could not be protected") from error
 
     def close(self) -> None:
-        """End the session, and with it whatever is held; the next use opens another."""
+        """End the session and release the lock; the next use opens another session."""
         client = self._client
         if client is not None and self._pid == os.getpid():
             self._give_up(client)
@@ -187,7 +183,7 @@ class ZooKeeperLock:
             self._give_up(client)
             raise self._unavailable(f"it could not be taken for {purpose}") from error
         except BaseException:
-            # An interrupt (Ctrl-C, a task's time limit) leaves a node in line that nobody else would remove.
+            # An interrupt (Ctrl-C, a task's time limit) must not leave a node in line.
             self._give_up(client)
             raise
         if held is None:
@@ -205,7 +201,7 @@ class ZooKeeperLock:
                 client.retry(self._forget, client, lock)
                 return None
             except NoNodeError:
-                # Curator makes the parents as container nodes, which the server removes whenever they are empty.
+                # Curator creates the parents as container nodes, which the server removes when they are empty.
                 with suppress(NoNodeError):
                     client.retry(self._forget, client, lock)
                 if time.monotonic() >= deadline_s:
@@ -214,7 +210,7 @@ class ZooKeeperLock:
 
     def _hold(self, client: Any, lock: CuratorLock, me: LockHolder, asked_s: float) -> _HeldNode:
         node = f"{self.path}/{lock.node}"
-        # Listening comes before looking: a loss in between is seen by one of them.
+        # Listen before the check: one of them sees a loss in between.
         held = _HeldNode(client, node)
         client.add_listener(held.on_state)
         try:
@@ -235,14 +231,14 @@ class ZooKeeperLock:
     def _release(self, held: _HeldNode) -> None:
         was_lost, held.lost = held.lost, True
         if held.pid != os.getpid():
-            return  # a forked child runs through its parent's `with` blocks too
+            return  # a forked child leaves its parent's `with` blocks too
         held.client.remove_listener(held.on_state)
         if was_lost:
-            logger.warning("the lock %s was lost while it was held: others may have worked meanwhile", self.path)
+            logger.warning("the lock %s was lost while it was held: other processes may have held it", self.path)
         if held.client is not self._client:
             return  # its session ended, and the node with it
         try:
-            # Tried again for a while: without an answer the lock stays taken until the session times out.
+            # Retried for a while: without an answer the lock stays taken until the session times out.
             held.client.retry(held.client.delete, held.node)
         except NoNodeError:
             pass
@@ -250,7 +246,7 @@ class ZooKeeperLock:
             logger.warning("ZooKeeper at %s did not confirm the release of %s: %r", self.hosts, self.path, error)
             self._give_up(held.client)
 
-    def _forget(self, client: Any, lock: CuratorLock) -> None:  # kazoo does so too, but hides that it failed
+    def _forget(self, client: Any, lock: CuratorLock) -> None:  # kazoo does this too, but hides failures
         for child in client.get_children(self.path):
             if child.startswith(lock.prefix):
                 client.delete(f"{self.path}/{child}")
@@ -273,7 +269,7 @@ class ZooKeeperLock:
             except NoNodeError:
                 if client.exists(self.path) is None:
                     return []
-                continue  # one left meanwhile: look again
+                continue  # a node vanished: read again
             return holders
         return []
 
@@ -284,12 +280,12 @@ class ZooKeeperLock:
                     self.hosts, self._session_timeout_s, self._connect_timeout_s, settings=self._settings
                 )
                 self._pid = os.getpid()
-                # Called once a client: on one that is reconnecting it would wait for its own threads.
+                # Once per client: a second call on a reconnecting one would wait for its own threads.
                 self._live = self._client.start_async()
             elif self._pid != os.getpid():
                 raise InvalidRequest(
                     f"the ZooKeeper lock {self.path} was opened by process {self._pid} and is used in {os.getpid()}",
-                    next_step="open the table anew in the process that was forked.",
+                    next_step="open the table again in the process that was forked.",
                 )
             client, live = self._client, self._live
         if not live.wait(self._connect_timeout_s):
@@ -311,7 +307,7 @@ class ZooKeeperLock:
         return InvalidRequest(
             f"ZooKeeper at {self.hosts} does not let these credentials take the lock {self.path}",
             expected="the credentials of the other writers of this table",
-            found="others" if self._settings.has_credentials else "none",
+            found="other credentials" if self._settings.has_credentials else "none",
             next_step="correct `zookeeper` in tables.yaml, or the environment variables HUDI_OPS_ZOOKEEPER_*",
         )
 
@@ -325,7 +321,7 @@ class ZooKeeperLock:
 
 
 class _HeldNode:
-    """One acquisition: the lock node, and what is known of its session."""
+    """One acquisition: the lock node and the state of its session."""
 
     def __init__(self, client: Any, node: str) -> None:
         self.client = client
@@ -340,12 +336,12 @@ class _HeldNode:
         return self._token
 
     def still_mine(self) -> bool:
-        # Suspended means "do not decide now"; the answer may be yes again once the same session is back.
+        # Suspended means "do not decide now"; the same session may reconnect.
         if self.lost or self.pid != os.getpid() or self.client.state != KazooState.CONNECTED:
             return False
         try:
-            # Asked of the server: after a pause kazoo's threads need a moment to learn that the session is gone, and a
-            # node deleted by hand shows in no state at all.
+            # The server knows best: after a pause kazoo's threads learn late that the session has ended, and no state shows a
+            # node deleted by hand.
             stat = self.client.exists(self.node)
         except FAILURES:
             return False
@@ -358,7 +354,7 @@ class _HeldNode:
             self.lost = True
 
     def found(self, stat: Any) -> bool:
-        """Remember what makes the node ours; False when it vanished, or belongs to a session that ended."""
+        """Record the node's identity; return False when it vanished, or is of an ended session."""
         if stat is not None:
             self._token, self._session_id = stat.czxid, stat.ephemeralOwner
         return stat is not None and self._is_mine(stat)

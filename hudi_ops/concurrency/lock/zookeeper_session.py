@@ -1,4 +1,4 @@
-"""Sessions with ZooKeeper in which every wait has a limit, and kazoo's recipe of a lock in Curator's words."""
+"""ZooKeeper sessions with limited waits, and kazoo's lock recipe with Curator's names."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from hudi_ops.redaction import RedactingFilter
 logger = logging.getLogger(__name__)
 
 FAILURES = (KazooException, KazooTimeoutError, OSError)
-"""What kazoo raises when a server does not answer, or not as it should."""
+"""Exceptions of kazoo when a server gives no answer, or an invalid one."""
 
 OURS = [ACL(Permissions.ALL, AUTH_IDS), ACL(Permissions.READ, ANYONE_ID_UNSAFE)]
-"""Everything for those with our credentials; others may look. On the parent of lock nodes it is what forbids to delete them."""
+"""All rights for our credentials, read for others. On the parent of lock nodes it forbids others to delete them."""
 
-# kazoo logs each request, and with it the credentials.
+# kazoo logs each request, with its credentials.
 _KAZOO_LOG = logging.getLogger("kazoo.hudi_ops")
 _KAZOO_LOG.addFilter(RedactingFilter())
 
-# How long giving a session up may keep the caller; it goes on in the background.
+# Longest delay of the caller by the end of a session, which continues in the background.
 _FAREWELL_S = 2.0
 
 
 class CuratorLock(Lock):  # type: ignore[misc]
-    """kazoo's recipe with Curator's node names, and one deadline over all its waits."""
+    """kazoo's lock recipe with Curator's node names, and one deadline for all its waits."""
 
     _NODE_NAME = NODE_NAME
     _EXCLUDE_NAMES = [NODE_NAME]  # noqa: RUF012
@@ -54,14 +54,14 @@ class CuratorLock(Lock):  # type: ignore[misc]
 
     def _ensure_path(self) -> None:
         if self.client.exists(self.path) is None:
-            # Nodes above may be those of other tables, whose writers we do not know: they stay open to all.
+            # Parents may belong to other tables, with unknown writers: they stay open to all.
             self.client.ensure_path(self.path.rpartition("/")[0] or "/", OPEN_ACL_UNSAFE)
             with suppress(NodeExistsError):
                 self.client.create(self.path)
         self.assured_path = True
 
     def wait(self) -> bool:
-        """Whether the lock was acquired before the deadline."""
+        """Return whether the lock was acquired before the deadline."""
         try:
             return bool(self.acquire(timeout=max(0.0, self._deadline_s - time.monotonic())))
         except LockTimeout:
@@ -69,7 +69,7 @@ class CuratorLock(Lock):  # type: ignore[misc]
 
 
 class _Creating:
-    """A client whose new nodes get an access list; None: they are open to all."""
+    """Client whose new nodes get an access list; None: open to all."""
 
     def __init__(self, client: Any, acl: Sequence[Any] | None) -> None:
         self._client = client
@@ -83,7 +83,7 @@ class _Creating:
 
 
 class _DeadlineEvent(threading.Event):
-    """An event whose waits end at one deadline; kazoo starts its limit anew for each node ahead in line."""
+    """Event with one deadline for all waits; kazoo restarts its limit for each node in line."""
 
     def __init__(self, deadline_s: float) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class _DeadlineEvent(threading.Event):
 
 
 class _PatientResult(AsyncResult):  # type: ignore[misc]
-    """An answer that is awaited for so long and no longer; kazoo's synchronous calls have no limit of their own."""
+    """Answer with a limited wait; kazoo's synchronous calls have no limit of their own."""
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         return super().get(block, self._handler.answer_timeout_s if timeout is None else timeout)
@@ -119,18 +119,13 @@ def new_client(
     log: logging.Logger | None = None,
     settings: ZooKeeperSettings | None = None,
 ) -> Any:
-    """A client that is not connected yet.
+    """Return a client that is not connected yet.
 
-    Args:
-        hosts: ZooKeeper's connect string.
-        session_timeout_s: after so long without a sign of life the session ends.
-        answer_timeout_s: longest wait for an answer.
-        log: where kazoo logs; None: its own logger, with credentials masked.
-        settings: credentials and TLS; None: neither.
+    `answer_timeout_s` limits each answer; without `log` kazoo logs to its own logger, with credentials masked.
 
     Raises:
-        InvalidRequest: no connect string, or one with credentials.
-        Unsupported: SASL, and the package that does it is not installed.
+        InvalidRequest: an invalid connect string, or one with credentials.
+        Unsupported: SASL without its package.
     """
     if "@" in hosts:
         raise InvalidRequest(
@@ -140,17 +135,17 @@ def new_client(
         )
     try:
         return KazooClient(
-            hosts or ",",  # kazoo would take nothing for port 2181 of this machine
+            hosts or ",",  # kazoo would take "" for port 2181 of this machine
             timeout=session_timeout_s,
             handler=_PatientHandler(answer_timeout_s),
-            # kazoo's own pause between tries grows to a minute, longer than any session lasts.
+            # kazoo's default pause between tries grows to a minute, longer than any session.
             connection_retry={"max_tries": -1, "max_delay": 1.0},
             command_retry={"max_tries": -1, "max_delay": 1.0, "deadline": answer_timeout_s},
             logger=log or _KAZOO_LOG,
             **_how_to_connect(settings or ZooKeeperSettings()),
         )
     except ValueError as error:
-        what = f"{hosts!r} is no ZooKeeper connect string ({error})"
+        what = f"{hosts!r} is not a ZooKeeper connect string ({error})"
         raise InvalidRequest(what, expected="host:port[,host:port…][/chroot]", found=hosts) from error
 
 
@@ -184,13 +179,13 @@ def _how_to_connect(settings: ZooKeeperSettings) -> dict[str, Any]:
 
 
 def end_session(client: Any) -> None:
-    """Close the session, in the background where the server does not answer; it times out there in any case."""
+    """Close a session; without an answer it times out in the background."""
 
     def farewell() -> None:
         try:
             client.stop()
             client.close()
-        except Exception:  # kazoo raises bare ones here, and nothing is left to be done
+        except Exception:  # kazoo raises bare ones here, and no further step is possible
             logger.debug("a ZooKeeper session could not be closed and will time out", exc_info=True)
 
     thread = threading.Thread(target=farewell, name="zookeeper-farewell", daemon=True)
@@ -199,16 +194,14 @@ def end_session(client: Any) -> None:
 
 
 def probe(hosts: str, timeout_s: float) -> None:
-    """Create and delete a node: a server that only listens, or only says `imok`, may still not serve.
+    """Create and delete a node: a server that listens or answers `imok` may still not serve.
 
-    Args:
-        hosts: ZooKeeper's connect string.
-        timeout_s: longest wait for the connection, and again for each of the two answers.
+    `timeout_s` limits the connection, and each of the two answers.
 
     Raises:
         Unavailable: the operation did not succeed in time.
     """
-    # Its own logger: failing is what a probe is for, so kazoo's warnings would only be noise.
+    # Its own logger: a failing probe is expected, and kazoo's warnings would only be noise.
     client = new_client(hosts, timeout_s, answer_timeout_s=timeout_s, log=logging.Logger("probe", logging.CRITICAL + 1))
     try:
         if not client.start_async().wait(timeout_s):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from hudi_ops.commit.pending import pending_inputs
 from hudi_ops.commit.session import Session
-from hudi_ops.concurrency.contenders import lost_from_sight
+from hudi_ops.concurrency.contenders import vanished
 from hudi_ops.errors import Conflict
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.services.base.choice import Candidate, Choice, Measured
@@ -137,7 +137,7 @@ class CompactionDraft:
         """
         since = Since(self.begun, state)
         undone = [write.time for write in since.undone]
-        gone = [write.instant for write in lost_from_sight(self.session.ctx.storage, self.begun, state)]
+        gone = [write.instant for write in vanished(self.session.ctx.storage, self.begun, state)]
         gone += [entry.instant for entry in since.archived]
         for what, times in (("undone", undone), ("archived", gone)):
             if times:
