@@ -14,6 +14,13 @@ from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import CommitReader
 
+LAZY = {
+    "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+    "hoodie.clean.failed.writes.policy": "LAZY",
+    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
+}
+"""Options of writers of Apache Hudi that leave pending instants of others alone; in a test nobody else holds the lock."""
+
 
 def timeline(path: Path) -> Timeline:
     """The table's, as it is now."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
@@ -16,13 +15,12 @@ from hudi_ops.context import Owner
 from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.timeline.names import instant_of_ms, ms_of_instant
-from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer
-from tests.interop.dead_writes import kill_newest, plain_line, timeline
-from tests.interop.test_dead_writers import LAZY
+from tests.interop.dead_writes import LAZY, kill_newest, plain_line, timeline
+from tests.interop.game import Script
 from tests.protocol.dead_writers import DiesBefore
+from tests.tables import VERSIONED
 
-SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64()), ("ts", pa.int64())])
 LINES: dict[str, Callable[[str], bytes]] = {
     "two slashes": lambda file: plain_line(file.replace("/", "//")),
     "a zero byte": lambda file: plain_line(file.replace("/", "/\0")),
@@ -31,25 +29,18 @@ LINES: dict[str, Callable[[str], bytes]] = {
 }
 
 
-def rows(first: int, last: int, version: int) -> pa.Table:
-    numbers = range(first, last)
-    columns = [[f"k{n:02d}" for n in numbers], ["p0"] * len(numbers), [n * version for n in numbers]]
-    return pa.table([*map(pa.array, columns), pa.array([version] * len(numbers))], schema=SCHEMA)
-
-
-class Game:
-    """One table, written in turn, its rows by key, and a folder beside it that nobody may touch."""
+class Damaged(Script):
+    """A table of ours, and a folder beside it that nobody may touch."""
 
     def __init__(self, folder: Path, version: int, peer: HudiPeer) -> None:
-        self.path, self.outside, self.peer = folder / "t", folder / "outside", peer
+        super().__init__(folder / "t", peer)
+        self.outside = folder / "outside"
         self.outside.mkdir()
-        self.model: dict[str, dict[str, object]] = {}
-        self.version = 0
         self.table = Table.create(
             str(self.path),
             name="t",
             record_key=["id"],
-            schema=SCHEMA,
+            schema=VERSIONED,
             partition_by=["part"],
             ordering="ts",
             buckets=2,
@@ -57,13 +48,6 @@ class Game:
             metadata=False,
         )
         self.ours(0, 20)
-
-    def next(self, first: int, last: int, *, counts: bool = True) -> pa.Table:
-        self.version += 1
-        made = rows(first, last, self.version)
-        if counts:
-            self.model |= {str(one["id"]): one for one in made.to_pylist()}
-        return made
 
     def ours(self, first: int, last: int) -> None:
         # A session that wrote a moment ago does not look for the dead.
@@ -81,13 +65,9 @@ class Game:
             (self.outside / file.rpartition("/")[2]).write_bytes(b"somebody else's")
         return instant, files
 
-    def check(self) -> None:
-        wanted = [self.model[key] for key in sorted(self.model)]
-        for found in (self.peer.read(self.path), self.table.read()):
-            assert found.select(SCHEMA.names).sort_by("id").to_pylist() == wanted
-        assert timeline(self.path).pending == ()
-        assert all(one.read_bytes() == b"somebody else's" for one in self.outside.iterdir())
-        assert verify_table(open_storage(str(self.path)), deep=True).errors == ()
+    def same(self) -> None:
+        self.check(self.table)
+        assert all(file.read_bytes() == b"somebody else's" for file in self.outside.iterdir())
 
 
 def begin_rollback_and_die(path: Path, instant: str, files: list[str]) -> str:
@@ -115,13 +95,13 @@ def put_bad_plan(path: Path, rollback: str, instant: str, files: list[str]) -> N
 def test_writers_go_on_past_damaged_markers_and_plans(
     tmp_path: Path, request: pytest.FixtureRequest, version: int
 ) -> None:
-    game = Game(tmp_path, version, request.getfixturevalue("apache_hudi" if version == 9 else "apache_hudi_1_0"))
+    game = Damaged(tmp_path, version, request.getfixturevalue("apache_hudi" if version == 9 else "apache_hudi_1_0"))
     for line_of in LINES.values():
         _, files = game.dies(line_of)
         game.ours(10, 15)
         game.theirs(12, 22)
         assert not [one for one in files if (game.path / one).exists()]
-        game.check()
+        game.same()
 
     # The plan of a rollback of ours, whose process ended before it had deleted anything.
     instant, files = game.dies(LINES["a way out"])
@@ -129,7 +109,7 @@ def test_writers_go_on_past_damaged_markers_and_plans(
     game.ours(0, 3)
     game.theirs(1, 4)
     assert not [one for one in files if (game.path / one).exists()]
-    game.check()
+    game.same()
 
     # One without an owner, which Apache Hudi executes: by then its plan is another one.
     instant, files = game.dies(LINES["two slashes"])
@@ -139,4 +119,4 @@ def test_writers_go_on_past_damaged_markers_and_plans(
     game.table.recover()
     game.theirs(2, 6)
     assert not [one for one in files if (game.path / one).exists()]
-    game.check()
+    game.same()

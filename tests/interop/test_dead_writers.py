@@ -18,20 +18,14 @@ from hudi_ops.concurrency.lease.lease import lease_path
 from hudi_ops.context import Owner
 from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
-from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.log.commit_log import load_log
 from hudi_ops.timeline.log.entries import Cancel, Void
-from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer, HudiPeerError
 from tests.interop.compare import assert_same_rows
+from tests.interop.dead_writes import LAZY, timeline
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64()), ("ts", pa.int64())])
-LAZY = {
-    "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
-    "hoodie.clean.failed.writes.policy": "LAZY",
-    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
-}
 MANY = 100_000
 DEADLINE_S = 240.0
 
@@ -55,11 +49,6 @@ def make(path: Path) -> Table:
     )
     table.ingest(rows(0, 20, 1))
     return table
-
-
-def timeline(path: Path) -> Timeline:
-    storage = open_storage(str(path))
-    return load_timeline(storage, load_config(storage))
 
 
 def grow_old(path: Path, instant: str) -> None:

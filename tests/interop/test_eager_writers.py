@@ -11,18 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.errors import Busy
-from hudi_ops.storage.open import open_storage
-from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer, HudiPeerError
 from tests.interop.dead_writes import timeline
+from tests.interop.game import Script
+from tests.tables import versioned
 
-SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64()), ("ts", pa.int64())])
 FAILS = {
     "hoodie.precommit.validators": "org.apache.hudi.client.validator.SqlQuerySingleResultPreCommitValidator",
     "hoodie.precommit.validators.single.value.sql.queries": "select count(*) from <TABLE_NAME>#-1",
@@ -41,18 +39,12 @@ class Kind:
 COW, MOR = Kind("COPY_ON_WRITE", "simple", True), Kind("MERGE_ON_READ", "bloom", False)
 
 
-def rows(first: int, last: int, version: int) -> pa.Table:
-    numbers = range(first, last)
-    columns = [[f"k{n:02d}" for n in numbers], ["p0"] * len(numbers), [n * version for n in numbers]]
-    return pa.table([*map(pa.array, columns), pa.array([version] * len(numbers))], schema=SCHEMA)
-
-
-class Game:
-    """A table of Apache Hudi, written in turn, and its rows by key."""
+class Eager(Script):
+    """A table of Apache Hudi whose writers clean eagerly."""
 
     def __init__(self, path: Path, version: int, kind: Kind, peer: HudiPeer) -> None:
-        self.path, self.kind, self.peer, self.written = path, kind, peer, 0
-        self.model: dict[str, dict[str, object]] = {}
+        super().__init__(path, peer)
+        self.kind = kind
         self.options = {
             "hoodie.table.name": "eager",
             "hoodie.datasource.write.table.type": kind.type,
@@ -66,12 +58,6 @@ class Game:
         }
         peer.write(path, self.next(0, 20), mode="overwrite", options=self.options)
 
-    def next(self, first: int, last: int) -> pa.Table:
-        self.written += 1
-        made = rows(first, last, self.written)
-        self.model |= {str(one["id"]): one for one in made.to_pylist()}
-        return made
-
     def table(self, policy: Literal["busy", "pass"] = "busy") -> Table:
         settings = ConflictSettings(foreign_without_heartbeat=policy)
         return Table.open(str(self.path), index=self.kind.index, conflicts=settings)
@@ -83,7 +69,7 @@ class Game:
     def fails(self) -> str:
         """A commit of theirs fails; its instant."""
         with pytest.raises(HudiPeerError):
-            self.peer.write(self.path, rows(10, 40, 99), options={**self.options, **FAILS})
+            self.peer.write(self.path, versioned(10, 40, 99), options={**self.options, **FAILS})
         (instant,) = [one.time for one in timeline(self.path).pending]
         assert [one for one in self.files_of(instant) if one.parent.name == "p0"]
         return instant
@@ -94,13 +80,9 @@ class Game:
         found = (one for one in self.path.rglob(f"*{instant}*") if one.is_file())
         return [one for one in found if not any(one.is_relative_to(folder) for folder in notes)]
 
-    def check(self) -> None:
-        wanted = [self.model[key] for key in sorted(self.model)]
-        metadata = {"hoodie.metadata.enable": str(self.kind.metadata).lower()}
-        for found in (self.peer.read(self.path, options=metadata), self.table().read()):
-            assert found.select(SCHEMA.names).sort_by("id").to_pylist() == wanted
-        assert timeline(self.path).pending == ()
-        assert verify_table(open_storage(str(self.path)), deep=True).errors == ()
+    def same(self) -> None:
+        """Both read the model, by the metadata table if there is one."""
+        self.check(self.table(), {"hoodie.metadata.enable": str(self.kind.metadata).lower()})
 
 
 @pytest.mark.parametrize("kind", [COW, MOR], ids=lambda kind: kind.type)
@@ -109,18 +91,18 @@ def test_what_blocks_them_is_not_passed_and_the_command_that_we_name_unblocks_th
     tmp_path: Path, request: pytest.FixtureRequest, version: int, kind: Kind
 ) -> None:
     peer: HudiPeer = request.getfixturevalue("apache_hudi" if version == 9 else "apache_hudi_1_0")
-    game = Game(tmp_path / "eager", version, kind, peer)
+    game = Eager(tmp_path / "eager", version, kind, peer)
     game.table().ingest(game.next(3, 8))
 
     # Ours stop, and name the command. Nothing is blocked yet.
     instant = game.fails()
     with pytest.raises(Busy, match=f"hudi-ops rollback TABLE {instant} --abandoned"):
-        game.table().ingest(rows(0, 1, 1))
+        game.table().ingest(versioned(0, 1, 1))
     assert [one.time for one in timeline(game.path).pending] == [instant], "no rollback happens unasked"
     game.table().rollback(instant, abandoned=True)
     assert not game.files_of(instant)
     game.theirs()
-    game.check()
+    game.same()
 
     # A table that is blocked: something was committed past it, and Apache Hudi has tried.
     instant = game.fails()
@@ -128,7 +110,7 @@ def test_what_blocks_them_is_not_passed_and_the_command_that_we_name_unblocks_th
         shutil.rmtree(game.path / ".hoodie" / ".temp" / instant)
     game.table("pass").ingest(game.next(0, 6))
     with pytest.raises(HudiPeerError, match="rollback greater commits first"):
-        peer.write(game.path, rows(0, 1, 1), options=game.options)
+        peer.write(game.path, versioned(0, 1, 1), options=game.options)
     pending = {one.time: one.kind for one in timeline(game.path).pending}
     (rollback,) = [time for time, kind_of in pending.items() if kind_of == "rollback"]
     game.table().recover()
@@ -142,4 +124,4 @@ def test_what_blocks_them_is_not_passed_and_the_command_that_we_name_unblocks_th
     game.theirs()
     game.table().ingest(game.next(4, 9))
     game.theirs()
-    game.check()
+    game.same()

@@ -6,8 +6,6 @@ must agree with each other, and the first two with a model of dicts. Either plan
 
 from __future__ import annotations
 
-import os
-import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,18 +23,39 @@ from hudi_ops.errors import Unsupported
 from hudi_ops.index.simple_bucket import Tagger
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.testing.faults import Crash
-from hudi_ops.timeline.active import load_timeline
+from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.verify import verify_table
+from tests.bounds import SOAK
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.compare import assert_same_rows
+from tests.interop.conftest import HudiRsReader
+from tests.interop.game import Game, Rules
 from tests.property.merge_on_read_model import SCHEMA, MergeOnReadModel, Row, Shape
 
-HudiRsReader = Callable[..., pa.Table]
-
-ROUNDS = 20 if os.environ.get("HUDI_OPS_SOAK") else 6
-SEEDS = range(6 if os.environ.get("HUDI_OPS_SOAK") else 1)
+ROUNDS = 20 if SOAK else 6
+SEEDS = range(6 if SOAK else 1)
 OURS = ("upsert", "upsert", "die", "delete", "insert", "compact", "die compacting", "insert_overwrite")
 THEIRS = ("upsert", "upsert", "delete", "compact", "we plan, they execute", "they plan, we execute")
+
+
+def row(number: int, version: int, time: int, *, deleted: bool | None = None) -> Row:
+    """A row; key and partition follow from the number."""
+    value = number * 1000 + time
+    return {"id": f"k{number:02d}", "part": "xy"[number % 2], "value": value, "ts": time, "_hoodie_is_deleted": deleted}
+
+
+RULES = Rules(
+    OURS,
+    THEIRS,
+    kind="mor",
+    buckets=2,
+    schema=SCHEMA,
+    row=row,
+    numbers=range(80),
+    first=range(0, 40, 2),
+    most=12,
+    partition="part",
+)
 READ_OPTIMIZED = {"hoodie.datasource.query.type": "read_optimized"}
 WITHOUT_METADATA = "hoodie.metadata.enable=false"
 AT_ONCE = f"{WITHOUT_METADATA},hoodie.compact.inline.max.delta.commits=1"
@@ -76,88 +95,54 @@ class DyingStorage(LocalStorage):
             raise Crash("the process has ended")
 
 
-class Game:
-    """One table, its model, and the dice."""
+class LoggedGame(Game):
+    """The game on a merge-on-read table; its model knows which rows lie in log files, and its writers die, plan and compact."""
 
-    def __init__(self, path: Path, shape: Shape, seed: int, apache_hudi: HudiPeer) -> None:
-        self.path, self.shape, self.apache_hudi = path, shape, apache_hudi
-        self.dice = random.Random(seed)
-        self.played: list[str] = []
-        self.completions: list[str] = []
-
-    def begin(self, *, ours: bool, log_format: LogFormat) -> Table:
-        """The table, made by one of the two, with some rows written by its maker."""
-        rows = [self.row(number, 0) for number in range(0, 40, 2)]
-        if ours:
-            table = Table.create(
-                str(self.path),
-                name="turns",
-                record_key=["id"],
-                schema=SCHEMA,
-                partition_by=self.shape.partitions,
-                ordering=self.shape.ordering,
-                table_type="mor",
-                buckets=self.shape.buckets,
-                log_format=log_format,
-                metadata=False,
-            )
-            table.ingest(self.delivered(rows))
-        else:
-            self.hudi("upsert", rows, mode="overwrite", options=self.creation())
-            table = Table.open(str(self.path), buckets=self.shape.buckets, log_format=log_format)
-            table.ingest(self.delivered([self.row(0, 1)]))
-        facts = table._session.loader.load().log.properties.facts
-        tagger = Tagger.of(table.config, facts)
+    def begin(self, *, ours: bool, **settings: Any) -> Table:
+        """Make the table by one of the two; the model begins with what lies in it."""
+        batches = [self.make(ours=ours, **settings)]
+        if not ours:
+            batches.append([self.rules.row(0, 0, 1)])
+            self.table.ingest(self.batch(batches[1]))
+        tagger = Tagger.of(self.table.config, self.table._session.loader.load().log.properties.facts)
 
         def bucket_of(row: Row) -> int:
-            ((_, bucket, _),) = tagger.split(self.delivered([row]))
+            ((_, bucket, _),) = tagger.split(self.batch([row]))
             return int(bucket)
 
-        self.model = MergeOnReadModel(self.shape, bucket_of)
-        for batch, instant in zip(
-            [rows] if ours else [rows, [self.row(0, 1)]], self.instants(table, rows=True), strict=True
-        ):
+        shape = Shape(("part",), self.rules.ordering, self.rules.buckets)
+        self.model = MergeOnReadModel(shape, bucket_of)
+        for batch, instant in zip(batches, self.instants(rows=True), strict=True):
             self.model.apply("upsert", batch, instant)
-        return table
+        return self.table
 
-    def creation(self) -> dict[str, str]:
-        """What Apache Hudi has to be told of a new table."""
-        return {
-            "hoodie.table.name": "turns",
-            "hoodie.datasource.write.table.type": "MERGE_ON_READ",
-            "hoodie.datasource.write.recordkey.field": "id",
-            "hoodie.datasource.write.partitionpath.field": ",".join(self.shape.partitions),
-            "hoodie.datasource.write.hive_style_partitioning": "true",
-            **({"hoodie.datasource.write.precombine.field": self.shape.ordering} if self.shape.ordering else {}),
-        }
-
-    def turn(self, table: Table, time: int, *, ours: bool) -> None:
+    def turn(self, time: int, *, ours: bool) -> None:
         """One random write or compaction by one of the two, and by the model."""
-        operation = self.dice.choice(OURS if ours else THEIRS)
+        operation = self.dice.choice(self.rules.ours if ours else self.rules.theirs)
         if self.model.planned is not None and (
             operation == "die compacting" or (not ours and operation not in {"upsert", "delete"})
         ):
             operation = "upsert"  # one of ours resumes the plan
         self.played.append(f"{'we' if ours else 'they'} {operation}")
-        before = set(self.instants(table))
+        before = set(self.instants())
         if operation in {"compact", "we plan, they execute", "they plan, we execute"}:
-            self.compact(table, operation, ours=ours)
+            self.compact(operation, ours=ours)
             return
         if operation == "die compacting":
             # Whoever compacts next finds the plan, and what its executor left.
             self.die(lambda dying: dying.compact(), ".parquet")
-            if any(one.action == "compaction" for one in load_timeline(table.context.storage, table.config).pending):
+            if any(instant.action == "compaction" for instant in self.timeline.pending):
                 self.model.plan()
             return
         rows = self.rows("upsert" if operation == "die" else operation, time)
         if operation == "die":
-            self.die(lambda dying: dying.ingest(self.delivered(rows)), "part=")
+            self.die(lambda dying: dying.ingest(self.batch(rows)), "part=")
             return
         if ours:
-            table.ingest(self.delivered(rows), operation)
+            self.table.ingest(self.batch(rows), operation)
         else:
-            self.hudi(operation, rows)
-        new = [one for one in self.instants(table) if one not in before]
+            self.theirs(rows, operation)
+        new = [instant for instant in self.instants() if instant not in before]
         if new:
             self.model.apply(operation, rows, new[0])
 
@@ -170,91 +155,68 @@ class Game:
         with suppress(Crash):
             run(Table(context))
 
-    def compact(self, table: Table, operation: str, *, ours: bool) -> None:
+    def compact(self, operation: str, *, ours: bool) -> None:
         """Plan and execute, in one of the ways in which the two can share it."""
-        before = set(self.instants(table))
+        before = set(self.instants())
         if operation == "compact" and ours:
-            table.compact()
+            self.table.compact()
         elif operation == "compact":
             self.procedure("schedule", AT_ONCE)
             self.procedure("run", WITHOUT_METADATA)
         elif operation.startswith("we plan"):
-            if table.plan_compaction().instant is not None:
+            if self.table.plan_compaction().instant is not None:
                 self.procedure("run", WITHOUT_METADATA)
         else:
             self.procedure("schedule", AT_ONCE)
-            pending = load_timeline(table.context.storage, table.config).pending
-            if pending:
-                table.compact(pending[0].time)
-        if new := set(self.instants(table)) - before:
+            if pending := self.timeline.pending:
+                self.table.compact(pending[0].time)
+        if new := set(self.instants()) - before:
             self.model.compact(max(new))
 
     def procedure(self, what: str, options: str) -> None:
         """Apache Hudi's own compaction procedure."""
-        self.apache_hudi.sql(f"CALL run_compaction(op=>'{what}', path=>'{self.path}', options=>'{options}')")
-
-    def hudi(
-        self, operation: str, rows: list[Row], mode: str = "append", options: dict[str, str] | None = None
-    ) -> None:
-        """A write of Apache Hudi's."""
-        self.apache_hudi.write(
-            self.path, self.delivered(rows), operation, mode=mode, buckets=self.shape.buckets, options=options
-        )
+        self.hudi.sql(f"CALL run_compaction(op=>'{what}', path=>'{self.path}', options=>'{options}')")
 
     def rows(self, operation: str, time: int) -> list[Row]:
         """Rows that fit the operation: new keys for inserts, keys of any age for the rest; some late, some deleting."""
-        numbers = range(80)
+        numbers, made = self.rules.numbers, self.rules.row
         if operation == "insert":
             shown = {row["id"] for _, row in self.model.snapshot().values()}
             # Not one that a log deletes: such an insert is folded with the delete before it meets the base.
             logged = {name[-1] for name in self.model.log}
-            free = [n for n in numbers if self.row(n, 0)["id"] not in shown | logged]
-            return [self.row(n, time) for n in self.dice.sample(free, min(len(free), 5))]
-        chosen = self.dice.sample(numbers, self.dice.randint(1, 12))
+            free = [n for n in numbers if made(n, 0, 0)["id"] not in shown | logged]
+            return [made(n, 0, time) for n in self.dice.sample(free, min(len(free), 5))]
+        chosen = self.dice.sample(numbers, self.dice.randint(1, self.rules.most))
         deletes = (None, None, False, True) if operation == "upsert" else (None,)
-        return [self.row(n, self.dice.choice((time, time, 1)), self.dice.choice(deletes)) for n in chosen]
+        return [made(n, 0, self.dice.choice((time, time, 1)), deleted=self.dice.choice(deletes)) for n in chosen]
 
-    def row(self, number: int, time: int, deleted: bool | None = None) -> Row:
-        """A row; key and partition follow from the number."""
-        part = ("x", "y")[number % 2]
-        return {
-            "id": f"k{number:02d}",
-            "part": part,
-            "value": number * 1000 + time,
-            "ts": time,
-            "_hoodie_is_deleted": deleted,
-        }
+    @property
+    def timeline(self) -> Timeline:
+        """The table's, as it is now."""
+        return load_timeline(self.table.context.storage, self.table.config)
 
-    def delivered(self, rows: list[Row]) -> pa.Table:
-        """Rows as they are given to either."""
-        return pa.Table.from_pylist(rows, SCHEMA)
-
-    def instants(self, table: Table, *, rows: bool = False) -> list[str]:
+    def instants(self, *, rows: bool = False) -> list[str]:
         """Completed writes by completion; `rows`: without the empty first one that every table of ours begins with."""
-        timeline = load_timeline(table.context.storage, table.config)
-        found = sorted((one.completion_time, one.time) for one in timeline.completed_writes)
-        self.completions = [completion for completion, _ in found]
-        times = [time for _, time in found]
+        timeline = self.timeline
         if not rows:
-            return times
-        commits = table._session.commits
-        return [one.time for one in timeline.completed_writes if commits.metadata(timeline, one).stats]  # type: ignore[union-attr]
+            return [time for _, time in sorted((done.completion_time, done.time) for done in timeline.completed_writes)]
+        commits = self.table._session.commits
+        return [done.time for done in timeline.completed_writes if commits.metadata(timeline, done).stats]  # type: ignore[union-attr]
 
-    def check(self, table: Table, hudi_rs: HudiRsReader) -> None:
+    def check_queries(self, hudi_rs: HudiRsReader) -> None:
         """All queries of all readers agree."""
-        said = f"after {'; '.join(self.played)}"
-        snapshot = table.read()
-        assert shown(snapshot, self.model) == self.model.snapshot(), said
-        assert_same_rows(self.apache_hudi.read(self.path), snapshot, with_meta=True)
+        snapshot = self.table.read()
+        assert shown(snapshot, self.model) == self.model.snapshot(), self.said
+        assert_same_rows(self.hudi.read(self.path), snapshot, with_meta=True)
         assert_same_rows(hudi_rs(self.path), snapshot, with_meta=True)
-        optimized = table.read(query="read_optimized")
-        assert shown(optimized, self.model) == self.model.read_optimized(), said
-        assert_same_rows(self.apache_hudi.read(self.path, options=READ_OPTIMIZED), optimized, with_meta=True)
-        self.instants(table)
+        optimized = self.table.read(query="read_optimized")
+        assert shown(optimized, self.model) == self.model.read_optimized(), self.said
+        assert_same_rows(self.hudi.read(self.path, options=READ_OPTIMIZED), optimized, with_meta=True)
         # Up to now: of an earlier end Apache Hudi reads the newest files, and loses what changed in them since.
-        begin = self.dice.choice(["000", *self.completions[:-1]])
-        changes = table.changes(None if begin == "000" else begin).to_arrow()
-        assert_same_rows(self.apache_hudi.incremental(self.path, begin), changes, with_meta=True)
+        completions = sorted(done.completion_time for done in self.timeline.completed_writes)
+        begin = self.dice.choice(["000", *completions[:-1]])
+        changes = self.table.changes(None if begin == "000" else begin).to_arrow()
+        assert_same_rows(self.hudi.incremental(self.path, begin), changes, with_meta=True)
 
 
 def shown(rows: pa.Table, model: MergeOnReadModel) -> dict[Any, tuple[str, Row]]:
@@ -282,16 +244,11 @@ def test_the_table_stays_one(
     apache_hudi: HudiPeer,
     hudi_rs: HudiRsReader,
 ) -> None:
-    shape = Shape(("part",), ordering, 2, log_format)
-    game = Game(tmp_path / "table", shape, seed * 7 + we_begin, apache_hudi)
-    table = game.begin(ours=we_begin, log_format=log_format)
-    for number in range(1, ROUNDS + 1):
-        game.turn(table, number * 10, ours=(number % 2 == 0) == we_begin)
-        game.check(table, hudi_rs)
+    game = LoggedGame(tmp_path / "table", replace(RULES, ordering=ordering), seed * 7 + we_begin, apache_hudi)
+    for _ in game.play(ROUNDS, we_begin=we_begin, log_format=log_format):
+        game.check_queries(hudi_rs)
     print("; ".join(game.played))
-    assert {play.split()[0] for play in game.played} == {"we", "they"}
-    report = verify_table(table.context.storage, deep=True)
-    assert report.ok, [str(finding) for finding in report.findings]
+    game.refuse_errors()
 
 
 @pytest.mark.parametrize(("index", "log_format"), [("SIMPLE", "avro"), ("BLOOM", "parquet")])

@@ -7,7 +7,6 @@ with the files. A plain run has each with one type of table, the soak with both.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -18,33 +17,22 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.commit.apply.metadata_delta import DeltaMaker
 from hudi_ops.timeline.state import TableState
-from hudi_ops.verify import verify_table
+from tests.bounds import SOAK
 from tests.interop.apache_hudi import BELIEVED, HudiPeer
-from tests.interop.compare import assert_same_rows
-from tests.interop.our_rows import Row, as_table, row
-from tests.interop.test_located_ping_pong import NUMBERS, SCHEMA, SHAPE
-from tests.interop.test_metadata_ping_pong import BUCKETS, MORE, IndexedGame
-
-SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
-BESIDE = {
-    "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
-    "hoodie.clean.failed.writes.policy": "LAZY",
-    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
-}
-"""What leaves our pending instant alone. Nobody of ours holds the lock in the moment in which it writes."""
-
+from tests.interop.dead_writes import LAZY
+from tests.interop.game import MORE, Game, Rules
+from tests.interop.our_rows import row
 
 WRONG_BY_HUDI = ("column raw of .", "column single of .", "column double of .")
 """What its builds say of log files: bytes are compared with signs, and an end that is NaN leaves everything out."""
 
 
-class Between(IndexedGame):
+class Between(Game):
     """A table of ours; `then` happens once in each of our writes, between delta and decision."""
 
     def __init__(self, path: Path, kind: Literal["cow", "mor"], hudi: HudiPeer, patch: pytest.MonkeyPatch) -> None:
-        super().__init__(path, "bucket", kind, 1, hudi)
+        super().__init__(path, Rules.looking_up(kind, "bucket", metadata=True), 1, hudi)
         self.then: Callable[[], object] | None = None
-        self.table: Table
         make = DeltaMaker.make
 
         def made(maker: DeltaMaker, state: TableState) -> None:
@@ -57,46 +45,30 @@ class Between(IndexedGame):
 
     def created(self, *, metadata: bool) -> None:
         """Begins with a third of the keys."""
-        self.table = Table.create(
-            str(self.path),
-            name="ping_pong",
-            record_key=SHAPE.keys,
-            schema=SCHEMA,
-            partition_by=SHAPE.partitions,
-            ordering=SHAPE.ordering,
-            table_type=self.kind,
-            index="bucket",
-            buckets=BUCKETS,
-            metadata=metadata,
-        )
-        self.ours(list(range(0, len(NUMBERS), 3)), 0)
+        self.create(metadata=metadata)
+        self.ours(list(self.rules.first), 0)
 
     def ours(self, numbers: list[int], time: int) -> None:
         """An upsert of ours."""
         rows = [row(number, time, time) for number in numbers]
         self.model.apply("upsert", rows, f"our {time}")
-        self.table.ingest(as_table(rows, SCHEMA))
+        self.table.ingest(self.batch(rows))
 
     def bucket_of(self, number: int) -> int:
         """By Apache Hudi's own hash."""
-        return self.hudi.bucket_ids([row(number, 0, 0)["id"]], "id", BUCKETS)[0]
+        return self.hudi.bucket_ids([row(number, 0, 0)["id"]], "id", self.rules.buckets)[0]
 
     def check(self, *readers: Callable[..., pa.Table]) -> None:
         """Everybody reads the model's rows, all and those of each single `seq`; nothing is amiss in the metadata table."""
-        held: list[Row] = [one for _, one in self.model.rows.values()]
-        ours = self.table.read()
-        assert_same_rows(ours, as_table(held, SCHEMA))
-        for read in (lambda path: self.hudi.read(path, options=BELIEVED), self.hudi.read, *readers):
-            assert_same_rows(read(self.path), ours, with_meta=True)
+        super().check(lambda path: self.hudi.read(path, options=BELIEVED), self.hudi.read, *readers)
+        held = [row for _, row in self.model.rows.values()]
         for seq in {one["seq"] for one in held}:
             wanted = sorted(one["id"] for one in held if one["seq"] == seq)
             found = self.hudi.read(self.path, columns=["id"], where=f"seq = {seq}", options=BELIEVED)
             assert sorted(found.column("id").to_pylist()) == wanted, f"seq = {seq}"
             mine = self.table.read(columns=["id"], where=f"seq = {seq}")
             assert sorted(mine.column("id").to_pylist()) == wanted, f"seq = {seq}, read by us"
-        findings = verify_table(self.table.context.storage, deep=True, index=True).findings
-        errors = [str(one) for one in findings if one.severity == "error"]
-        assert [one for one in errors if not any(text in one for text in WRONG_BY_HUDI)] == []
+        self.refuse_errors(*WRONG_BY_HUDI, index=True)
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"] if SOAK else ["cow"])
@@ -110,20 +82,20 @@ def test_a_write_of_apache_hudi_that_was_requested_later_and_completed_earlier(
     game = Between(tmp_path / "table", kind, apache_hudi, monkeypatch)
     game.created(metadata=True)
     sides: dict[int, list[int]] = {0: [], 1: []}
-    for number in NUMBERS:
+    for number in game.rules.numbers:
         sides[game.bucket_of(number)].append(number)
 
     def hudi_writes() -> None:
         rows = [row(number, 50, 50) for number in sides[1]]
         game.model.apply("upsert", rows, "theirs")
-        game.theirs(rows, "upsert", options=BESIDE)
+        game.theirs(rows, "upsert", options=LAZY)
 
     for time in (90, 95):
         game.then = hudi_writes
         game.ours(sides[0], time)
         assert game.then is None, "it did not come between"
         game.check(hudi_rs)
-    game.theirs([], "upsert", options={**BESIDE, "hoodie.metadata.compact.max.delta.commits": "1"})
+    game.theirs([], "upsert", options={**LAZY, "hoodie.metadata.compact.max.delta.commits": "1"})
     game.check(hudi_rs)
     game.table.compact_metadata()
     game.check(hudi_rs)
@@ -147,14 +119,14 @@ def test_a_procedure_of_apache_hudi_builds_a_metadata_table(
 
     game.then = call("create_metadata_table")
     game.ours([1, 3, 4], 10)
-    assert "files" in Table.open(str(game.path), buckets=BUCKETS).config.metadata_partitions
+    assert "files" in Table.open(str(game.path), buckets=2).config.metadata_partitions
     game.check(hudi_rs)
     game.then = call("delete_metadata_table")
     game.ours([3, 5, 6], 20)
-    assert Table.open(str(game.path), buckets=BUCKETS).config.metadata_partitions == ()
+    assert Table.open(str(game.path), buckets=2).config.metadata_partitions == ()
     game.check(hudi_rs)
-    game.then = lambda: game.theirs([], "upsert", options={**BESIDE, **MORE})
+    game.then = lambda: game.theirs([], "upsert", options={**LAZY, **MORE})
     game.ours([1, 7, 9], 30)
-    assert "record_index" in Table.open(str(game.path), buckets=BUCKETS).config.metadata_partitions
+    assert "record_index" in Table.open(str(game.path), buckets=2).config.metadata_partitions
     # Times in milliseconds are microseconds from Apache Hudi's write on, which the `hudi` package does not take in log files.
     game.check(*([hudi_rs] if kind == "cow" else []))

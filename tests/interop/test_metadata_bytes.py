@@ -30,9 +30,9 @@ from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import table_schema
 from tests.interop.apache_hudi import HudiPeer
+from tests.interop.game import Game, Rules
 from tests.interop.metadata_dump import FOLDER, MetadataRow, metadata_rows
 from tests.interop.our_rows import Row, row
-from tests.interop.test_metadata_ping_pong import IndexedGame
 
 Identity = tuple[str, str, str, str]
 Record = dict[str, Any]
@@ -61,8 +61,8 @@ NOTHINGS = (None, False, 0, b"\x00")
 def test_our_records_of_a_commit_are_those_of_apache_hudi(
     index: IndexName, kind: Literal["cow", "mor"], tmp_path: Path, apache_hudi: HudiPeer
 ) -> None:
-    game = IndexedGame(tmp_path / "table", index, kind, 3, apache_hudi)
-    game.more = True
+    rules = Rules.looking_up(kind, index, metadata=True, has_all_partitions=True)
+    game = Game(tmp_path / "table", rules, 3, apache_hudi)
     table = game.begin(ours=False)
     session = table._session
     found: Counter[str] = Counter()
