@@ -30,6 +30,7 @@ from hudi_ops.timeline.log.cancelled import MARKS
 from hudi_ops.timeline.log.commit_log import load_log
 from hudi_ops.timeline.log.entries import Cancel, Complete, Plan
 from hudi_ops.timeline.state import CommitReader, StateLoader
+from hudi_ops.verify import verify_table
 
 START_MS = 1_900_000_000_000
 _LONG_AFTER_MS = START_MS + 30 * 24 * 3600 * 1000
@@ -225,3 +226,10 @@ def _unaccounted(storage: Storage) -> list[str]:
         and not info.path.startswith((f"{state.timeline.folder}/", ".hoodie/.commit_log/0"))
         and info.name != ".hoodie_partition_metadata"
     ]
+
+
+def assert_whole(storage: MemoryStorage, clock: ManualClock, wanted: dict[str, int], story: str = "") -> None:
+    """Readers see these rows, every file is accounted for, and `verify` finds nothing."""
+    assert visible(storage, clock) == wanted, story
+    assert unaccounted(storage) == [], story
+    assert verify_table(storage, deep=True, clock=clock).findings == (), story

@@ -1,18 +1,37 @@
-"""At which of a run's storage operations a sweep has it go wrong: at all in a soak, else at those that make a difference.
+"""Crash sweeps: a run goes wrong at one storage operation after another, and a test judges what each of them leaves.
+
+    for left in fault_sweep(base, lambda storage, clock: compact(storage, clock, "first"), fault, "a compaction", points=40):
+        Table(left.resume()).compact()
+        assert_whole(left.storage, left.clock, MODEL, left.story)
 
 What a crashed process leaves is what it had changed: after one change, before the next, and at every read between them it is the
-same. What a read that fails does comes in kinds, not in numbers.
+same. What a read that fails does comes in kinds, not in numbers. So a plain run visits the operations that make a difference, and
+a soak visits all.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from hudi_ops.testing.faults import Fault
+from hudi_ops.concurrency.lease.lease import EXPIRY_MS
+from hudi_ops.context import TableContext
+from hudi_ops.errors import HudiOpsError
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.simulated import simulated_context
+from tests.bounds import SOAK
+from tests.protocol.crash_table import START_MS
 
-SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
+NOW_MS = START_MS + 60_000
+CRASHES = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
+ERRORS = [fault for fault in Fault if fault not in CRASHES]
 _CHANGES = ("put:", "put_if_absent:", "delete:")
+
+Run = Callable[[FaultyStorage, ManualClock], object]
+Base = MemoryStorage | Callable[[ManualClock], MemoryStorage]
 
 
 def changes(history: Sequence[str]) -> list[int]:
@@ -30,7 +49,7 @@ def visited(history: Sequence[str], fault: Fault) -> list[int]:
         history: points of an undisturbed run, `operation:path`, as `FaultyStorage.history` has them.
         fault: the way.
     """
-    able = [number for number, point in enumerate(history, 1) if fault.applies_to(point.partition(":")[0])]
+    able = _able(history, fault)
     if SOAK:
         return able
     changing = changes(history)
@@ -41,3 +60,115 @@ def visited(history: Sequence[str], fault: Fault) -> list[int]:
     if fault is Fault.ERROR_BEFORE:
         return sorted({*changing, *able[::4]})
     return able
+
+
+def _able(history: Sequence[str], fault: Fault) -> list[int]:
+    return [number for number, point in enumerate(history, 1) if fault.applies_to(point.partition(":")[0])]
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a run left that went wrong at one operation; of an undisturbed run `story` is empty."""
+
+    storage: MemoryStorage
+    clock: ManualClock
+    faulty: FaultyStorage
+    error: HudiOpsError | None = None
+
+    @property
+    def story(self) -> str:
+        """What went wrong, and the error that the run raised."""
+        raised = f" -> {self.error!r}" if self.error is not None else ""
+        return (self.faulty.fired[0] if self.faulty.fired else "") + raised
+
+    def land(self) -> None:
+        """Let all effects that are still on their way take place."""
+        while self.faulty.in_flight:
+            self.faulty.land()
+
+    def resume(self, actor: str = "second") -> TableContext:
+        """Return the context of another process, once the lease of the first one has expired."""
+        self.clock.advance_ms(EXPIRY_MS + 1_000)
+        return simulated_context(self.storage, self.clock, actor)
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """How a run is disturbed: upon which state, by which clock, and with what lag of late effects."""
+
+    base: Base
+    run: Run
+    fault: Fault
+    clock: Callable[[], ManualClock]
+    lag: int | None
+    only_changes: bool
+
+    def disturbed(self, number: int) -> Left:
+        """Run once; the operation of this number goes wrong, 0: none."""
+        clock = self.clock()
+        storage = self.base.copy(clock) if isinstance(self.base, MemoryStorage) else self.base(clock)
+        plan = FaultPlan.at(number, self.fault) if number else FaultPlan()
+        faulty = FaultyStorage(storage, plan, lag_operations=self.lag, only_mutations=self.only_changes)
+        error = None
+        with contextlib.suppress(Crash):
+            try:
+                self.run(faulty, clock)
+            except HudiOpsError as raised:
+                if self.fault in CRASHES or not number:
+                    raise
+                error = raised
+        assert len(faulty.fired) == bool(number), f"operation {number} was never reached: {faulty.history[-3:]}"
+        return Left(storage, clock, faulty, error)
+
+
+def fault_sweep(
+    base: Base,
+    run: Run,
+    fault: Fault,
+    what: str = "",
+    *,
+    points: int = 0,
+    writes: int = 0,
+    runs: int = 0,
+    step: int | None = None,
+    first: int = 1,
+    most: int | None = None,
+    only_changes: bool = False,
+    clock: Callable[[], ManualClock] = lambda: ManualClock(NOW_MS),
+    lag: int | None = None,
+) -> Iterator[Left]:
+    """Yield what is left by runs that go wrong, each upon a state of its own; the numbers are printed and held against floors.
+
+    Args:
+        base: the state before, or what makes it.
+        run: what goes wrong. A crash may raise nothing else, and an undisturbed run nothing at all.
+        fault: the way in which it goes wrong.
+        what: names the sweep in what it prints; empty: it prints nothing.
+        points: storage operations of an undisturbed run, at least: a sweep that visits fewer has gone blind.
+        writes: how many of them change something, at least.
+        runs: how many are visited, at least.
+        step: visit every so many operations, from `first` on, and not those of `visited`; the undisturbed run is yielded, too.
+        first: see `step`.
+        most: leave operations out between those of `visited`, until about so many are left. The soak has all.
+        only_changes: the operations are those that change something; others are not counted.
+        clock: makes the clock of each run.
+        lag: operations until a late effect lands; without it, when the test lets it.
+    """
+    attempts = Attempts(base, run, fault, clock, lag, only_changes)
+    undisturbed = attempts.disturbed(0)
+    history = list(undisturbed.faulty.history)
+    if step is not None:
+        numbers = [number for number in range(first, len(history) + 1, step) if number in set(_able(history, fault))]
+        yield undisturbed
+    else:
+        numbers = visited(history, fault)
+        if most is not None and not SOAK:
+            numbers = numbers[:: max(1, len(numbers) // most)]
+    for number in numbers:
+        yield attempts.disturbed(number)
+    changing = len(changes(history))
+    if what:
+        print(f"{what}, {fault.name}: wrong at {len(numbers)} of {len(history)} operations, of which {changing} write")
+    assert len(history) >= points
+    assert changing >= writes
+    assert len(numbers) >= runs

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
-from hudi_ops.errors import Busy, Conflict, Corrupt, HudiOpsError, InvalidRequest, Unsupported
+from hudi_ops.errors import Busy, Conflict, Corrupt, InvalidRequest, Unsupported
 from hudi_ops.services.create.adoption import Terms
 from hudi_ops.services.create.create import create_table
 from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.log.commit_log import load_log, read_slot, slot_path
@@ -24,7 +23,7 @@ from hudi_ops.timeline.log.entries import Properties
 from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
-from tests.protocol.crash_table import NEW, OLD, SCHEMA, SECOND, START_MS, make_base, rows, unaccounted, visible
+from tests.protocol.crash_table import NEW, OLD, SCHEMA, SECOND, START_MS, assert_whole, make_base, rows, visible
 from tests.protocol.foreign_table import (
     METADATA,
     METADATA_FILES,
@@ -35,12 +34,10 @@ from tests.protocol.foreign_table import (
     opened,
     snapshot,
 )
-from tests.protocol.sweep import SOAK, visited
+from tests.protocol.sweep import CRASHES, NOW_MS, SOAK, fault_sweep
 
-NOW_MS = START_MS + 60_000
 LATER = instant_of_ms(NOW_MS + 86_400_000)
-CRASHES = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
-ERRORS = [Fault.ERROR_BEFORE, Fault.ERROR_AFTER, Fault.EXISTS_THOUGH_ABSENT, Fault.EXISTS_BY_ITSELF]
+WAYS = [fault for fault in Fault if fault is not Fault.LANDS_LATER]
 
 
 class Meanwhile:
@@ -73,9 +70,7 @@ def with_metadata_table(made: MemoryStorage) -> MemoryStorage:
 
 
 def check_whole(storage: MemoryStorage, clock: ManualClock, story: str = "") -> None:
-    assert visible(storage, clock) == NEW, story
-    assert unaccounted(storage) == [], story
-    assert verify_table(storage, deep=True, clock=clock).findings == (), story
+    assert_whole(storage, clock, NEW, story)
     first = read_slot(storage, 0)
     assert isinstance(first, Properties)
     assert (first.set, first.remove, first.facts.buckets, first.facts.hash_fields) == ({}, (), 2, ("id",)), story
@@ -87,44 +82,34 @@ def test_the_first_write_adopts(foreign: MemoryStorage) -> None:
     check_whole(foreign, clock)
 
 
-@pytest.mark.parametrize("fault", CRASHES + ERRORS)
+@pytest.mark.parametrize("fault", WAYS)
 def test_the_first_write_goes_wrong_at_every_operation(foreign: MemoryStorage, fault: Fault) -> None:
-    rehearsal = FaultyStorage(foreign.copy())
-    opened(rehearsal, ManualClock(NOW_MS), "writer").ingest(SECOND)
-    numbers = visited(rehearsal.history, fault)
-    for number in numbers:
-        clock, storage = ManualClock(NOW_MS), foreign.copy()
-        faulty = FaultyStorage(storage, FaultPlan.at(number, fault))
-        with contextlib.suppress(Crash, HudiOpsError):
-            opened(faulty, clock, "writer").ingest(SECOND)
-        (story,) = faulty.fired
-        assert visible(storage.copy(), clock) in (OLD, NEW), story
-        clock.advance_ms(EXPIRY_MS + 1_000)
-        opened(storage, clock, "second").ingest(SECOND)
-        check_whole(storage, clock, story)
-    print(f"first write of {rehearsal.operations} operations, {fault.name}: {len(numbers)}")
-    assert rehearsal.operations > 50
-    assert len(numbers) > (50 if SOAK and fault in CRASHES else 4)
+    def run(storage: FaultyStorage, clock: ManualClock) -> None:
+        opened(storage, clock, "writer").ingest(SECOND)
+
+    runs = 51 if SOAK and fault in CRASHES else 5
+    for left in fault_sweep(foreign, run, fault, "a first write", points=51, runs=runs):
+        assert visible(left.storage.copy(), left.clock) in (OLD, NEW), left.story
+        left.clock.advance_ms(EXPIRY_MS + 1_000)
+        opened(left.storage, left.clock, "second").ingest(SECOND)
+        check_whole(left.storage, left.clock, left.story)
 
 
-@pytest.mark.parametrize("fault", CRASHES + ERRORS)
+@pytest.mark.parametrize("fault", WAYS)
 def test_dropping_the_metadata_table_goes_wrong_at_every_operation(
     with_metadata_table: MemoryStorage, fault: Fault
 ) -> None:
-    rehearsal = FaultyStorage(with_metadata_table.copy())
-    opened(rehearsal, ManualClock(NOW_MS), "dropper").adopt(drop_metadata_table=True)
-    numbers = visited(rehearsal.history, fault)
-    for number in numbers:
-        clock, storage = ManualClock(NOW_MS), with_metadata_table.copy()
-        faulty = FaultyStorage(storage, FaultPlan.at(number, fault))
-        with contextlib.suppress(Crash, HudiOpsError):
-            opened(faulty, clock, "dropper").adopt(drop_metadata_table=True)
-        (story,) = faulty.fired
+    def run(storage: FaultyStorage, clock: ManualClock) -> None:
+        opened(storage, clock, "dropper").adopt(drop_metadata_table=True)
+
+    runs = 26 if SOAK and fault in CRASHES else 2
+    for left in fault_sweep(with_metadata_table, run, fault, "dropping the metadata table", points=26, runs=runs):
+        storage, story = left.storage, left.story
         # Whoever believes the properties finds what they name.
-        left = {info.path for info in storage.list(METADATA)}
-        assert left == set(METADATA_FILES) or not load_config(storage).metadata_partitions, story
-        assert visible(storage.copy(), clock) == OLD, story
-        second = opened(storage, clock, "second")
+        lying = {info.path for info in storage.list(METADATA)}
+        assert lying == set(METADATA_FILES) or not load_config(storage).metadata_partitions, story
+        assert visible(storage.copy(), left.clock) == OLD, story
+        second = opened(storage, left.clock, "second")
         if load_config(storage).metadata_partitions:
             with pytest.raises(Unsupported, match="metadata table"):
                 second.ingest(SECOND)
@@ -132,10 +117,7 @@ def test_dropping_the_metadata_table_goes_wrong_at_every_operation(
         assert not storage.list(METADATA), story
         assert not any("metadata.partitions" in key for key in load_config(storage).raw), story
         second.ingest(SECOND)
-        check_whole(storage, clock, story)
-    print(f"dropping the metadata table in {rehearsal.operations} operations, {fault.name}: {len(numbers)}")
-    assert rehearsal.operations > 25
-    assert len(numbers) > (25 if SOAK and fault in CRASHES else 1)
+        check_whole(storage, left.clock, story)
 
 
 def test_two_adopters_with_one_mind(foreign: MemoryStorage) -> None:

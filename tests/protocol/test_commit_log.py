@@ -6,7 +6,6 @@ Nothing of a decision that holds no slot is to be seen afterwards, and the same 
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,10 +18,10 @@ from hudi_ops.commit.takeover import take_over
 from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
-from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError, InvalidRequest
+from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.log.commit_log import Log, slot_path
 from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Plan, Properties, Takeover
 from hudi_ops.verify import verify_table
@@ -37,17 +36,9 @@ from tests.protocol.log_actors import (
     timeline_of,
     whole_log,
 )
+from tests.protocol.sweep import CRASHES, ERRORS, NOW_MS, fault_sweep
 
-NOW_MS = START_MS + 60_000
 KEY = "hoodie.table.some.setting"
-CRASHES = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
-ERRORS = [
-    Fault.ERROR_BEFORE,
-    Fault.ERROR_AFTER,
-    Fault.LANDS_LATER,
-    Fault.EXISTS_THOUGH_ABSENT,
-    Fault.EXISTS_BY_ITSELF,
-]
 
 
 @dataclass(frozen=True)
@@ -147,21 +138,13 @@ def prepared(decision: Decision) -> tuple[MemoryStorage, int]:
     return storage, whole_log(storage).head
 
 
-def disturb(
-    decision: Decision, base: MemoryStorage, number: int, fault: Fault
-) -> tuple[MemoryStorage, FaultyStorage, ManualClock, HudiOpsError | None]:
-    """Make the decision with one fault; returns what is left, and its error."""
-    storage, clock = base.copy(), ManualClock(NOW_MS, tick_ms=1)
-    faulty = FaultyStorage(storage, FaultPlan.at(number, fault), lag_operations=2)
-    error: HudiOpsError | None = None
-    with contextlib.suppress(Crash):
-        try:
-            decision.make(session_of(faulty, clock, "first"))
-        except HudiOpsError as raised:
-            error = raised
-    while faulty.in_flight:
-        faulty.land()
-    return storage, faulty, clock, error
+def ticking() -> ManualClock:
+    return ManualClock(NOW_MS, tick_ms=1)
+
+
+def first(decision: Decision) -> Callable[[FaultyStorage, ManualClock], object]:
+    """The process that goes wrong."""
+    return lambda storage, clock: decision.make(session_of(storage, clock, "first"))
 
 
 def helped(decision: Decision, storage: MemoryStorage, clock: ManualClock, before: int, story: str) -> None:
@@ -194,13 +177,8 @@ def helped(decision: Decision, storage: MemoryStorage, clock: ManualClock, befor
 def test_a_decision_that_holds_a_slot_is_applied_by_whoever_comes_next(kind: str, fault: Fault) -> None:
     decision = DECISIONS[kind]
     base, before = prepared(decision)
-    for number in itertools.count(1):
-        storage, faulty, clock, _ = disturb(decision, base, number, fault)
-        helped(decision, storage, clock, before, f"{kind}: {faulty.fired}")
-        if not faulty.fired:
-            break
-    print(f"crash points of one {kind}, {fault.name}: {number - 1}")
-    assert number > decision.points
+    for left in fault_sweep(base, first(decision), fault, kind, points=decision.points, step=1, clock=ticking):
+        helped(decision, left.storage, left.clock, before, f"{kind}: {left.story}")
 
 
 @pytest.mark.parametrize("fault", ERRORS)
@@ -208,22 +186,16 @@ def test_a_decision_that_holds_a_slot_is_applied_by_whoever_comes_next(kind: str
 def test_an_error_says_whether_the_decision_landed(kind: str, fault: Fault) -> None:
     decision = DECISIONS[kind]
     base, before = prepared(decision)
-    undisturbed = FaultyStorage(base.copy())
-    decision.make(session_of(undisturbed, ManualClock(NOW_MS, tick_ms=1), "first"))
-    fired = 0
-    for number in range(1, undisturbed.operations + 1):
-        storage, faulty, clock, error = disturb(decision, base, number, fault)
-        fired += len(faulty.fired)
-        story = f"{kind}: {faulty.fired} -> {error!r}"
-        landed = decided(storage, decision, before)
-        if error is None:
+    for left in fault_sweep(base, first(decision), fault, kind, points=1, step=1, clock=ticking, lag=2):
+        left.land()
+        story = f"{kind}: {left.story}"
+        landed = decided(left.storage, decision, before)
+        if left.error is None:
             assert len(landed) == 1, f"success was reported: {story}"
-            assert decision.shows(storage, landed[0]) or kind == "cancel", f"success was reported: {story}"
-        if isinstance(error, Conflict | Busy | Cancelled | InvalidRequest):
+            assert decision.shows(left.storage, landed[0]) or kind == "cancel", f"success was reported: {story}"
+        if isinstance(left.error, Conflict | Busy | Cancelled | InvalidRequest):
             assert not landed, f"the error promises that nothing landed: {story}"
-        helped(decision, storage, clock, before, story)
-    print(f"errors of one {kind}, {fault.name}: {fired}")
-    assert fired >= 1
+        helped(decision, left.storage, left.clock, before, story)
 
 
 def test_slots_have_no_gaps_and_are_never_changed() -> None:

@@ -12,9 +12,7 @@ same. So the plain run visits all operations with one job, with both kinds of cr
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,9 +22,9 @@ from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
-from hudi_ops.verify import verify_table
+from tests.bounds import SOAK
 from tests.protocol.crash_table import (
     DEFINITION,
     FIRST,
@@ -35,16 +33,15 @@ from tests.protocol.crash_table import (
     LOGGED_JOBS,
     METADATA_JOBS,
     OLD,
-    START_MS,
     UPSERT,
     Job,
+    assert_whole,
     make_base,
     unaccounted,
     visible,
 )
+from tests.protocol.sweep import CRASHES, NOW_MS, fault_sweep
 
-CRASHES = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
-SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
 RECOVERED = {"upsert", "insert_overwrite", "truncate"}
 """One of each kind: commits, replace commits with files and without. The soak takes all operations."""
 SWEPT = [*JOBS, *LOGGED_JOBS, *LOCATED_JOBS, *METADATA_JOBS]
@@ -66,22 +63,9 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "source"
 
 
-def disturbed(
-    storage: MemoryStorage,
-    source: Path,
-    clock: ManualClock,
-    actor: str,
-    number: int,
-    fault: Fault,
-    job: Job,
-    *,
-    only_changes: bool,
-) -> str:
-    """Run the job with one fault; returns what fired, empty when the run was over before."""
-    faulty = FaultyStorage(storage, FaultPlan.at(number, fault), only_mutations=only_changes)
-    with contextlib.suppress(Crash):
-        job.run(Table(simulated_context(faulty, clock, actor)), source)
-    return faulty.fired[0] if faulty.fired else ""
+def first(job: Job, source: Path, actor: str = "writer") -> Callable[[FaultyStorage, ManualClock], bool]:
+    """The process that goes wrong."""
+    return lambda storage, clock: job.run(Table(simulated_context(storage, clock, actor)), source)
 
 
 def finish(storage: MemoryStorage, source: Path, clock: ManualClock, actor: str, story: str, job: Job) -> None:
@@ -93,27 +77,20 @@ def finish(storage: MemoryStorage, source: Path, clock: ManualClock, actor: str,
     if job.rows is None and not done:
         # A call that finds nothing to remove may be refused before it looks for leftovers: any write clears them.
         Table(simulated_context(storage, clock, actor)).ingest_folder(str(source))
-    assert visible(storage, clock) == job.new, story
     # What a reader saw stays: what had become visible is not done twice.
     assert seen == OLD or not done, f"{story}: done twice"
-    assert unaccounted(storage) == [], story
-    assert verify_table(storage, deep=True, clock=clock).findings == (), story
+    assert_whole(storage, clock, job.new, story)
 
 
 @pytest.mark.parametrize(("job", "fault"), sweeps(SWEPT), ids=str)
 def test_crash_at_every_storage_operation(source: Path, fault: Fault, job: Job) -> None:
-    base, writes = make_base(source, job.rows, job.table_type, job.index, metadata=job.metadata), 0
-    for number in itertools.count(1):
-        clock, storage = ManualClock(START_MS + 60_000), base.copy()
-        story = disturbed(storage, source, clock, "writer", number, fault, job, only_changes=not is_whole(job))
-        finish(storage, source, clock, "second", story, job)
-        if not story:
-            break
-        point = story.split()[-1]
-        writes += point.startswith(("put:", "put_if_absent:", "delete:"))
-    print(f"crash points of one {job}, {fault.name}: {number - 1}, {writes} of them write")
-    assert number > job.points or not is_whole(job)
-    assert writes >= job.writes
+    base = make_base(source, job.rows, job.table_type, job.index, metadata=job.metadata)
+    only_changes = not is_whole(job)
+    points = job.writes if only_changes else job.points
+    for left in fault_sweep(
+        base, first(job, source), fault, str(job), points=points, writes=job.writes, step=1, only_changes=only_changes
+    ):
+        finish(left.storage, source, left.clock, "second", left.story, job)
 
 
 @pytest.mark.parametrize(("job", "fault"), sweeps(TWICE), ids=str)
@@ -121,18 +98,21 @@ def test_crash_again_at_every_operation_of_the_recovery(source: Path, fault: Fau
     runs = 0
     base = make_base(source, job.rows, job.table_type)
     # A prime step visits different kinds of first crash points; the soak visits all of them.
-    for first in itertools.count(2, 1 if SOAK else 11 if job is UPSERT else 23):
-        clock, crashed = ManualClock(START_MS + 60_000), base.copy()
-        story = disturbed(crashed, source, clock, "writer", first, fault, job, only_changes=False)
-        if not story:
-            break
-        for second in itertools.count(1):
-            clock, storage = ManualClock(START_MS + 60_000 + EXPIRY_MS + 1_000), crashed.copy()
-            again = disturbed(storage, source, clock, "second", second, fault, job, only_changes=not SOAK)
-            finish(storage, source, clock, "third", f"{story}, then {again}", job)
+    step = 1 if SOAK else 11 if job is UPSERT else 23
+    for left in fault_sweep(base, first(job, source), fault, str(job), points=1, step=step, first=2):
+        if not left.story:
+            continue
+        again = fault_sweep(
+            left.storage,
+            first(job, source, "second"),
+            fault,
+            step=1,
+            only_changes=not SOAK,
+            clock=lambda: ManualClock(NOW_MS + EXPIRY_MS + 1_000),
+        )
+        for twice in again:
+            finish(twice.storage, source, twice.clock, "third", f"{left.story}, then {twice.story}", job)
             runs += 1
-            if not again:
-                break
     print(f"crash points of a crashed {job}'s recovery, {fault.name}: {runs}")
     if SOAK:
         assert runs > (300 if job is UPSERT else 2 * job.points)
@@ -142,20 +122,13 @@ def test_crash_again_at_every_operation_of_the_recovery(source: Path, fault: Fau
 
 @pytest.mark.parametrize("fault", CRASHES)
 def test_crash_at_every_operation_of_create(fault: Fault) -> None:
-    for number in itertools.count(1):
-        clock = ManualClock(START_MS)
-        storage = MemoryStorage("create", clock)
-        faulty = FaultyStorage(storage, FaultPlan.at(number, fault))
-        with contextlib.suppress(Crash):
-            create_table(Table(simulated_context(faulty, clock, "creator"))._session, DEFINITION)
-        clock.advance_ms(EXPIRY_MS + 1_000)
-        table = Table(simulated_context(storage, clock, "second"))
+    def run(storage: FaultyStorage, clock: ManualClock) -> None:
+        create_table(Table(simulated_context(storage, clock, "creator"))._session, DEFINITION)
+
+    for left in fault_sweep(lambda clock: MemoryStorage("create", clock), run, fault, "a creation", points=15, step=1):
+        table = Table(left.resume())
         create_table(table._session, DEFINITION)
         assert table.read().num_rows == 0
         table.ingest(FIRST)
-        assert visible(storage, clock) == OLD
-        assert unaccounted(storage) == [], faulty.fired
-        if not faulty.fired:
-            break
-    print(f"crash points of create, {fault.name}: {number - 1}")
-    assert number > 15
+        assert visible(left.storage, left.clock) == OLD
+        assert unaccounted(left.storage) == [], left.story

@@ -10,7 +10,7 @@ import pytest
 
 from hudi_ops.config.key_generators import TimePartition
 from hudi_ops.config.logged_settings import SettingsSource
-from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest
+from hudi_ops.errors import Corrupt, InvalidRequest
 from hudi_ops.formats import properties
 from hudi_ops.formats.properties import table_checksum
 from hudi_ops.services.create.create import create_table
@@ -19,7 +19,7 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.log.commit_log import load_log, read_slot, slot_path
 from hudi_ops.timeline.log.entries import Properties, encode_entry
@@ -27,7 +27,7 @@ from hudi_ops.timeline.settings.properties_file import FOLDED_KEY, read_properti
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import DEFINITION, FIRST, NEW, OLD, SECOND, START_MS, make_base, visible
 from tests.protocol.foreign_table import PROPERTIES, make_foreign, opened, set_properties
-from tests.protocol.sweep import visited
+from tests.protocol.sweep import fault_sweep
 from tests.protocol.test_adoption import Meanwhile
 
 CLOCK = ManualClock(START_MS + 60_000)
@@ -353,21 +353,13 @@ def test_a_repair_that_dies_anywhere_leaves_a_table_that_is_refused_or_right(
     storage: MemoryStorage, source: SettingsSource, fault: Fault
 ) -> None:
     damage(storage, ORDERING, "value")
-    rehearsal = FaultyStorage(storage.copy())
-    repair(rehearsal, source)
-    numbers = visited(rehearsal.history, fault)
-    for number in numbers:
-        clock, left = ManualClock(START_MS + 60_000), storage.copy()
-        faulty = FaultyStorage(left, FaultPlan.at(number, fault))
-        with contextlib.suppress(Crash, HudiOpsError):
-            opened(faulty, clock, "person").repair_properties(source)
+    base, what = storage, f"a repair from the {source}"
+    for left in fault_sweep(base, lambda storage, _: repair(storage, source), fault, what, points=1):
         with contextlib.suppress(Corrupt):
-            assert visible(left, clock) == OLD, faulty.fired
-        opened(left, clock, "second").repair_properties(source)
-        assert visible(left, clock) == OLD, faulty.fired
-        assert read_properties(left)[ORDERING] == ("ts" if source == "log" else "value"), faulty.fired
-    print(f"a repair from the {source} in {rehearsal.operations} operations, {fault.name}: {len(numbers)}")
-    assert numbers
+            assert visible(left.storage, left.clock) == OLD, left.story
+        opened(left.storage, left.clock, "second").repair_properties(source)
+        assert visible(left.storage, left.clock) == OLD, left.story
+        assert read_properties(left.storage)[ORDERING] == ("ts" if source == "log" else "value"), left.story
 
 
 def test_of_two_repairs_the_first_one_decides(storage: MemoryStorage) -> None:

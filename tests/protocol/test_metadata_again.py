@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import os
 from dataclasses import replace
 
 import pyarrow.compute as pc
@@ -16,16 +13,15 @@ from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_ti
 from hudi_ops.metadata.records.partitions import FOLDER
 from hudi_ops.services.indexing import build as metadata_build
 from hudi_ops.services.indexing.build import build_metadata
+from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.faults import Fault
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.content.archived import ArchivedTimes
 from hudi_ops.timeline.settings.properties_file import load_config
-from tests.protocol.crash_table import START_MS
 from tests.protocol.metadata_table import LATER, WITH_METADATA, faults_of, make_table, read_rows, table_of
+from tests.protocol.sweep import CRASHES, NOW_MS, SOAK, fault_sweep
 
-NOW_MS = START_MS + 60_000
-SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
 EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_index")
 BY_RECORD_INDEX = replace(WITH_METADATA, index="record_index")
 AFTER = {"k6": 66, "n4": 4}
@@ -57,18 +53,25 @@ def damage(storage, partition: str = "record_index") -> None:
         storage.delete(info.path)
 
 
-@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+@pytest.mark.parametrize("fault", CRASHES)
 @pytest.mark.parametrize("names", [None, ("record_index",)], ids=["all", "one"])
 def test_crash_at_every_change(base, names, fault: Fault) -> None:
-    for number in itertools.count(1, 1 if SOAK else 11):
-        clock = ManualClock(NOW_MS)
+    def harmed(clock: ManualClock) -> MemoryStorage:
         storage = base.copy(clock)
         (damage if names else fall_behind)(storage)
-        rows = read_rows(storage, clock)
-        faulty = FaultyStorage(storage, FaultPlan.at(number, fault), only_mutations=True)
-        with contextlib.suppress(Crash):
-            again(faulty, clock, "first", names)
-        story = faulty.fired[0] if faulty.fired else ""
+        return storage
+
+    rows = read_rows(harmed(clock := ManualClock(NOW_MS)), clock)
+    for left in fault_sweep(
+        harmed,
+        lambda storage, clock: again(storage, clock, "first", names),
+        fault,
+        "building again",
+        points=20,
+        step=1 if SOAK else 11,
+        only_changes=True,
+    ):
+        storage, clock, story = left.storage, left.clock, left.story
         assert read_rows(storage, clock) == rows, story
         clock.advance_ms(EXPIRY_MS + 1_000)
         again(storage, clock, "second", names)
@@ -79,9 +82,6 @@ def test_crash_at_every_change(base, names, fault: Fault) -> None:
         table.ingest(LATER)
         assert read_rows(storage, clock) == {**rows, **AFTER}, story
         assert faults_of(storage, clock) == [], story
-        if not story:
-            break
-    assert number > 20
 
 
 @pytest.mark.parametrize("harm", [fall_behind, damage])

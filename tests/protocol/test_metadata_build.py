@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-
 import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
@@ -16,16 +13,13 @@ from hudi_ops.services.indexing import reserve as metadata_place
 from hudi_ops.services.indexing.build import build_metadata
 from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.faults import Fault
 from hudi_ops.timeline.settings.properties_file import load_config
 from tests.protocol.compaction_table import MERGE_ON_READ
 from tests.protocol.crash_table import DEFINITION, START_MS
 from tests.protocol.metadata_table import LATER, WITH_METADATA, faults_of, make_table, read_rows, table_of
-from tests.protocol.sweep import SOAK, visited
+from tests.protocol.sweep import CRASHES, ERRORS, NOW_MS, SOAK, fault_sweep
 
-NOW_MS = START_MS + 60_000
-CRASHES = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
-ERRORS = [one for one in Fault if one not in CRASHES]
 EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_index")
 ERROR_POINTS = 5
 """Of each kind of error in the plain run, spread over all operations that can fail so; the soak has every one."""
@@ -64,55 +58,30 @@ def finish(storage, clock, story: str) -> None:
     assert faults_of(storage, clock) == [], story
 
 
+def first(storage, clock) -> None:
+    build(storage, clock, "first")
+
+
 @pytest.mark.parametrize("fault", CRASHES)
 def test_crash_at_every_change(fault: Fault) -> None:
-    base = make_table(DEFINITION)
-    for number in itertools.count(1, step_of(fault, 3)):
-        clock = ManualClock(NOW_MS)
-        storage = base.copy(clock)
-        faulty = FaultyStorage(storage, FaultPlan.at(number, fault), only_mutations=True)
-        with contextlib.suppress(Crash):
-            build(faulty, clock, "first")
-        story = faulty.fired[0] if faulty.fired else ""
-        finish(storage, clock, story)
-        if not story:
-            break
-    print(f"crash points of building a metadata table, {fault.name}: {number - 1}")
-    assert number > 40
+    base, step = make_table(DEFINITION), step_of(fault, 3)
+    for left in fault_sweep(base, first, fault, "building a metadata table", points=40, step=step, only_changes=True):
+        finish(left.storage, left.clock, left.story)
 
 
 @pytest.mark.parametrize("fault", CRASHES)
 def test_crash_while_partitions_are_added(fault: Fault) -> None:
-    base = make_table(WITH_METADATA)
-    for number in itertools.count(1, step_of(fault, 4)):
-        clock = ManualClock(NOW_MS)
-        storage = base.copy(clock)
-        faulty = FaultyStorage(storage, FaultPlan.at(number, fault), only_mutations=True)
-        with contextlib.suppress(Crash):
-            build(faulty, clock, "first")
-        story = faulty.fired[0] if faulty.fired else ""
-        finish(storage, clock, story)
-        if not story:
-            break
-    assert number > 30
+    base, step = make_table(WITH_METADATA), step_of(fault, 4)
+    for left in fault_sweep(base, first, fault, "adding partitions", points=30, step=step, only_changes=True):
+        finish(left.storage, left.clock, left.story)
 
 
 @pytest.mark.parametrize("fault", ERRORS)
 def test_an_error_leaves_a_table_that_is_right(fault: Fault) -> None:
-    base = make_table(DEFINITION)
-    rehearsal = FaultyStorage(base.copy(ManualClock(NOW_MS)))
-    build(rehearsal, ManualClock(NOW_MS), "first")
-    able = visited(rehearsal.history, fault)
-    assert len(able) >= ERROR_POINTS
-    for number in able[:: 1 if SOAK else len(able) // ERROR_POINTS]:
-        clock = ManualClock(NOW_MS)
-        storage = base.copy(clock)
-        faulty = FaultyStorage(storage, FaultPlan.at(number, fault))
-        with contextlib.suppress(HudiOpsError):
-            build(faulty, clock, "first")
-        assert faulty.fired
-        faulty.land()
-        finish(storage, clock, faulty.fired[0])
+    base, most = make_table(DEFINITION), ERROR_POINTS
+    for left in fault_sweep(base, first, fault, "building a metadata table", points=40, runs=ERROR_POINTS, most=most):
+        left.land()
+        finish(left.storage, left.clock, left.story)
 
 
 @pytest.mark.parametrize("definition", [DEFINITION, MERGE_ON_READ], ids=lambda one: one.table_type)

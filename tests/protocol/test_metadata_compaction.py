@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import os
 
 import pytest
 
-from hudi_ops.errors import Busy, Conflict, HudiOpsError
+from hudi_ops.errors import Busy, Conflict
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.reader.table import open_metadata
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition
@@ -32,12 +30,9 @@ from tests.protocol.metadata_table import (
     table_of,
     uncounted_bases,
 )
+from tests.protocol.sweep import CRASHES, ERRORS, NOW_MS, SOAK, fault_sweep
 from tests.protocol.test_strangers import Meanwhile
 
-NOW_MS = START_MS + 60_000
-CRASHES = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
-ERRORS = [one for one in Fault if one not in CRASHES]
-SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
 DEFINITIONS = [WITH_METADATA, LOGGED_WITH_METADATA]
 
 
@@ -56,41 +51,30 @@ def go_on(storage, clock, story: str) -> None:
     assert uncounted_bases(storage) == [], story
 
 
+def first(storage, clock) -> None:
+    compact_metadata(table_of(storage, clock, "first")._session)
+
+
 @pytest.mark.parametrize("fault", CRASHES)
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda one: one.table_type)
 def test_crash_at_every_change(definition, fault: Fault) -> None:
     # Between two changes it does not matter where it dies; so before one it is as after the one before that.
-    base = make_table(definition)
-    for number in itertools.count(1, 1 if SOAK or fault is Fault.CRASH_AFTER else 3):
-        clock, storage = ManualClock(NOW_MS), base.copy()
-        faulty = FaultyStorage(storage, FaultPlan.at(number, fault), only_mutations=True)
-        with contextlib.suppress(Crash):
-            compact_metadata(table_of(faulty, clock, "first")._session)
-        story = faulty.fired[0] if faulty.fired else ""
-        go_on(storage, clock, story)
-        if not story:
-            break
-    print(f"crash points of the metadata table's compaction, {fault.name}: {number - 1}")
-    assert number > 7
+    base, step = make_table(definition), 1 if SOAK or fault is Fault.CRASH_AFTER else 3
+    for left in fault_sweep(
+        base, first, fault, "the metadata table's compaction", points=7, step=step, only_changes=True
+    ):
+        go_on(left.storage, left.clock, left.story)
 
 
 @pytest.mark.parametrize("fault", ERRORS)
 def test_an_error_at_every_storage_operation_leaves_the_table_whole(fault: Fault) -> None:
-    base, points = make_table(), 0
     # Errors of reading come in kinds, not in numbers.
-    only_mutations = fault is not Fault.ERROR_BEFORE
-    for number in itertools.count(1, 1 if only_mutations or SOAK else 9):
-        clock, storage = ManualClock(NOW_MS), base.copy()
-        faulty = FaultyStorage(storage, FaultPlan.at(number, fault), only_mutations=only_mutations)
-        with contextlib.suppress(HudiOpsError):
-            compact_metadata(table_of(faulty, clock, "first")._session)
-        if number > len(faulty.history):
-            break
-        if faulty.fired:
-            points += 1
-            faulty.land()
-            go_on(storage, clock, faulty.fired[0])
-    assert points >= 3
+    only_changes = fault is not Fault.ERROR_BEFORE
+    step, what = 1 if only_changes or SOAK else 9, "the metadata table's compaction"
+    for left in fault_sweep(make_table(), first, fault, what, points=7, runs=3, step=step, only_changes=only_changes):
+        left.land()
+        if left.story:
+            go_on(left.storage, left.clock, left.story)
 
 
 def test_log_files_become_base_files() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import shutil
 from pathlib import Path
 
@@ -16,14 +14,13 @@ from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import FOLDER
 from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.faults import Fault
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
-from tests.protocol.crash_table import DEFINITION, START_MS
+from tests.protocol.crash_table import DEFINITION
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
-from tests.protocol.sweep import SOAK
+from tests.protocol.sweep import CRASHES, NOW_MS, SOAK, fault_sweep
 
-NOW_MS = START_MS + 60_000
 EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_index")
 
 
@@ -45,17 +42,20 @@ def drop(storage, clock, actor: str, names=None, **how):
     return drop_metadata(table_of(storage, clock, actor)._session, names, **how)
 
 
-@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+@pytest.mark.parametrize("fault", CRASHES)
 @pytest.mark.parametrize("names", [None, ("record_index", "bloom_filters")], ids=["all", "some"])
 def test_crash_at_every_change(base, names, fault: Fault) -> None:
     left = tuple(name for name in EVERY if names and name not in names)
-    for number in itertools.count(1, 1 if SOAK else 4):
-        clock = ManualClock(NOW_MS)
-        storage = base.copy(clock)
-        faulty = FaultyStorage(storage, FaultPlan.at(number, fault), only_mutations=True)
-        with contextlib.suppress(Crash):
-            drop(faulty, clock, "first", names)
-        story = faulty.fired[0] if faulty.fired else ""
+    for wreck in fault_sweep(
+        base,
+        lambda storage, clock: drop(storage, clock, "first", names),
+        fault,
+        "dropping a metadata table",
+        points=10,
+        step=1 if SOAK else 4,
+        only_changes=True,
+    ):
+        storage, clock, story = wreck.storage, wreck.clock, wreck.story
         rows = read_rows(storage, clock)
         table = table_of(storage, clock, "writer")
         table.ingest(LATER)
@@ -69,9 +69,6 @@ def test_crash_at_every_change(base, names, fault: Fault) -> None:
         assert read_rows(storage, clock) == {**rows, "k6": 66, "n4": 4}, story
         table.ingest(LATER)
         assert errors_of(storage, clock) == [], story
-        if not story:
-            break
-    assert number > 10
 
 
 def test_a_dropped_partition_can_be_built_again(base) -> None:

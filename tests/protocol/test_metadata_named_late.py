@@ -21,15 +21,15 @@ from hudi_ops.metadata.records.partitions import FOLDER
 from hudi_ops.services.indexing.build import build_metadata
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG
 from hudi_ops.timeline.settings.properties_file import FOLDED_KEY, load_config, read_properties, write_properties
-from tests.protocol.crash_table import DEFINITION, START_MS, rows
+from tests.protocol.crash_table import DEFINITION, rows
 from tests.protocol.foreign_table import set_properties
 from tests.protocol.metadata_table import LATER, WITH_METADATA, faults_of, make_table, read_rows, table_of
+from tests.protocol.sweep import CRASHES, NOW_MS, fault_sweep
 
-NOW_MS = START_MS + 60_000
 THEIRS = rows(("theirs", "p0", 5, 9, None))
 DEFAULT = ("column_stats", "files", "partition_stats")
 INDEXED = (*DEFAULT, "record_index")
@@ -236,26 +236,25 @@ def test_without_the_number_a_decider_that_slept_before_its_put_takes_the_names_
     check(storage, clock, DEFAULT)
 
 
-@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+@pytest.mark.parametrize("fault", CRASHES)
 def test_helpers_may_die_anywhere(base: MemoryStorage, fault: Fault) -> None:
     left_clock = ManualClock(NOW_MS, tick_ms=1)
     left = left_by_a_dead_builder(base, left_clock)
     write_of_a_stranger(left, slots_of(base))
-    number = 0
-    while True:
-        number += 1
-        clock = ManualClock(NOW_MS + 30_000, tick_ms=1)
-        storage = left.copy(clock)
-        faulty = FaultyStorage(storage, FaultPlan.at(number, fault), only_mutations=True)
-        with contextlib.suppress(Crash):
-            table_of(faulty, clock, "helper").recover()
-        assert set(load_config(storage).metadata_partitions) == set(DEFAULT)
-        table_of(storage, clock, "another").recover()
-        assert load_config(storage).metadata_partitions == DEFAULT
-        assert "theirs" in read_rows(storage, clock)
-        if not faulty.fired:
-            break
-    assert number > 2
+    for died in fault_sweep(
+        left,
+        lambda storage, clock: table_of(storage, clock, "helper").recover(),
+        fault,
+        "naming partitions late",
+        points=2,
+        step=1,
+        only_changes=True,
+        clock=lambda: ManualClock(NOW_MS + 30_000, tick_ms=1),
+    ):
+        assert set(load_config(died.storage).metadata_partitions) == set(DEFAULT)
+        table_of(died.storage, died.clock, "another").recover()
+        assert load_config(died.storage).metadata_partitions == DEFAULT
+        assert "theirs" in read_rows(died.storage, died.clock)
 
 
 def test_an_old_file_that_a_sleeper_puts_back_gets_its_names_again(base: MemoryStorage) -> None:

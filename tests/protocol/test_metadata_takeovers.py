@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import os
-
 import pytest
 
 from hudi_ops.commit import takeover
@@ -19,10 +15,9 @@ from hudi_ops.metadata.writer.delta import make_delta
 from hudi_ops.read.plan import Opened
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.faults import Fault
 from hudi_ops.timeline.names import inflight_name, instant_of_ms, ms_of_instant
 from hudi_ops.view.slices import list_table, visible_slices
-from tests.protocol.crash_table import START_MS
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.metadata_table import (
     LOGGED_WITH_METADATA,
@@ -32,9 +27,8 @@ from tests.protocol.metadata_table import (
     read_rows,
     table_of,
 )
+from tests.protocol.sweep import NOW_MS, SOAK, fault_sweep
 
-NOW_MS = START_MS + 60_000
-SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
 STAGES = "3-41-97"
 """In names of Apache Hudi's: the number of a stage is above any epoch of ours."""
 
@@ -90,19 +84,19 @@ def test_a_taker_that_dies_leaves_it_to_the_next_one(is_foreign: bool) -> None:
     if is_foreign:
         left_by_apache_hudi(base, instant)
     # Every eighth change: after the slot, the clearing, and the delta are among them.
-    for number in itertools.count(1, 1 if SOAK else 8):
-        clock, storage = ManualClock(NOW_MS), base.copy()
-        faulty = FaultyStorage(storage, FaultPlan.at(number, Fault.CRASH_AFTER), only_mutations=True)
-        with contextlib.suppress(Crash):
-            execute(faulty, clock, "first", instant)
-        story = faulty.fired[0] if faulty.fired else ""
-        assert read_rows(storage, clock) == rows, story
-        clock.advance_ms(EXPIRY_MS + 1_000)
-        execute(storage, clock, "second", instant)
-        refuse_left(storage, clock, instant, rows, story)
-        if not story:
-            break
-    assert number > 20
+    for left in fault_sweep(
+        base,
+        lambda storage, clock: execute(storage, clock, "first", instant),
+        Fault.CRASH_AFTER,
+        "a takeover",
+        points=20,
+        step=1 if SOAK else 8,
+        only_changes=True,
+    ):
+        assert read_rows(left.storage, left.clock) == rows, left.story
+        left.clock.advance_ms(EXPIRY_MS + 1_000)
+        execute(left.storage, left.clock, "second", instant)
+        refuse_left(left.storage, left.clock, instant, rows, left.story)
 
 
 def test_a_taker_that_sleeps_takes_nothing_from_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:

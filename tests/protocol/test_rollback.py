@@ -19,11 +19,11 @@ from hudi_ops.services.write.ingest import ingest
 from hudi_ops.services.write.operations import parse_operation
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.timeline.log.commit_log import load_log
 from hudi_ops.timeline.log.entries import Cancel
 from hudi_ops.verify import verify_table
-from tests.protocol.crash_table import NEW, OLD, SECOND, make_base, unaccounted, visible
+from tests.protocol.crash_table import NEW, OLD, SECOND, assert_whole, make_base, unaccounted, visible
 from tests.protocol.dead_writers import (
     LATER_MS,
     NOW_MS,
@@ -37,7 +37,7 @@ from tests.protocol.dead_writers import (
     table_of,
     timeline,
 )
-from tests.protocol.sweep import SOAK, changes, visited
+from tests.protocol.sweep import CRASHES, SOAK, fault_sweep
 
 STEP = 1 if SOAK else 3
 FLOORS = {
@@ -68,10 +68,8 @@ def operations_of_a_recovery(storage: MemoryStorage) -> Sequence[str]:
 
 def assert_undone(storage: MemoryStorage, clock: ManualClock, story: str) -> None:
     """The dead write is gone, said so by one rollback, and nothing is left of it."""
-    assert visible(storage, clock) == OLD, story
     assert len(rollbacks(storage)) == 1, f"{story}: {rollbacks(storage)}"
-    assert unaccounted(storage) == [], story
-    assert verify_table(storage, deep=True, clock=clock).findings == (), story
+    assert_whole(storage, clock, OLD, story)
 
 
 def test_nothing_is_deleted_before_a_cancel_holds_a_slot(dead: tuple[MemoryStorage, str]) -> None:
@@ -102,40 +100,29 @@ def test_a_write_that_no_slot_cancels_is_not_rolled_back(dead: tuple[MemoryStora
     assert snapshot(storage) == before
 
 
+def first(storage: FaultyStorage, clock: ManualClock) -> None:
+    recover(table_of(storage, clock, "first")._session)
+
+
 def test_crash_at_every_operation_of_a_rollback_then_resumed_by_another(dead: tuple[MemoryStorage, str]) -> None:
-    base, _ = dead
-    for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
-        history = operations_of_a_recovery(base)
-        for number in visited(history, fault):
-            storage, clock = base.copy(), late_clock()
-            faulty = FaultyStorage(storage, FaultPlan.at(number, fault))
-            with contextlib.suppress(Crash):
-                recover(table_of(faulty, clock, "first")._session)
-            clock.advance_ms(LATER_MS)
-            recover(table_of(storage, clock, "second")._session)
-            assert_undone(storage, clock, str(faulty.fired))
-        print(f"crash points of a rollback, {fault.name}: {len(visited(history, fault))} of {len(history)}")
-        assert len(history) > 40
-        assert len(changes(history)) >= FLOORS[Fault.ERROR_AFTER]
+    for fault in CRASHES:
+        for left in fault_sweep(
+            dead[0], first, fault, "a rollback", points=41, writes=FLOORS[Fault.ERROR_AFTER], clock=late_clock
+        ):
+            left.clock.advance_ms(LATER_MS)
+            recover(table_of(left.storage, left.clock, "second")._session)
+            assert_undone(left.storage, left.clock, left.story)
 
 
 @pytest.mark.parametrize("fault", FLOORS)
 def test_an_error_at_every_operation_of_a_rollback(dead: tuple[MemoryStorage, str], fault: Fault) -> None:
-    base, _ = dead
-    points = 0
-    for number in visited(operations_of_a_recovery(base), fault):
-        storage, clock = base.copy(), late_clock()
-        faulty = FaultyStorage(storage, FaultPlan.at(number, fault), lag_operations=3)
-        with contextlib.suppress(HudiOpsError):
-            recover(table_of(faulty, clock, "first")._session)
-        while faulty.in_flight:
-            faulty.land()
-        clock.advance_ms(LATER_MS)
-        recover(table_of(storage, clock, "second")._session)
-        assert_undone(storage, clock, str(faulty.fired))
-        points += len(faulty.fired)
-    print(f"errors at operations of a rollback, {fault.name}: {points}")
-    assert points >= FLOORS[fault]
+    for left in fault_sweep(
+        dead[0], first, fault, "a rollback", points=41, runs=FLOORS[fault], clock=late_clock, lag=3
+    ):
+        left.land()
+        left.clock.advance_ms(LATER_MS)
+        recover(table_of(left.storage, left.clock, "second")._session)
+        assert_undone(left.storage, left.clock, left.story)
 
 
 def test_two_rollbackers_of_one_target_make_one_rollback(dead: tuple[MemoryStorage, str]) -> None:

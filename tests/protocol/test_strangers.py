@@ -25,13 +25,13 @@ from hudi_ops.services.write.operations import parse_operation
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.names import instant_of_ms
-from tests.protocol.crash_table import DEFINITION, FIRST, NEW, OLD, SECOND, START_MS, make_base, unaccounted, visible
+from tests.protocol.crash_table import DEFINITION, FIRST, NEW, OLD, SECOND, make_base, unaccounted, visible
+from tests.protocol.sweep import NOW_MS, fault_sweep
 
-NOW_MS = START_MS + 60_000
 TIMELINE = ".hoodie/timeline"
 FLOORS = {Fault.ERROR_BEFORE: 42, Fault.ERROR_AFTER: 15, Fault.EXISTS_THOUGH_ABSENT: 5, Fault.EXISTS_BY_ITSELF: 5}
 """Operations of one ingest that can go wrong in each way, at least: a test that visits fewer has gone blind."""
@@ -259,29 +259,17 @@ def test_create_keeps_what_a_half_done_update_of_the_properties_holds(storage: M
 def test_an_error_at_every_storage_operation_is_old_or_new_and_can_be_run_again(
     storage: MemoryStorage, source: Path, fault: Fault
 ) -> None:
-    undisturbed = FaultyStorage(storage.copy())
-    Table(simulated_context(undisturbed, ManualClock(NOW_MS), "writer")).ingest_folder(str(source))
-    points = 0
-    for number in range(1, undisturbed.operations + 1):
-        state = storage.copy()
-        faulty = FaultyStorage(state, FaultPlan.at(number, fault))
-        clock = ManualClock(NOW_MS)
-        error: HudiOpsError | None = None
-        try:
-            Table(simulated_context(faulty, clock, "writer")).ingest_folder(str(source))
-        except HudiOpsError as raised:
-            error = raised
-        story = f"{faulty.fired} -> {error!r}"
-        seen = visible(state.copy(), clock)
-        assert seen in (OLD, NEW), story
-        assert error is not None or seen == NEW, f"success was reported, and it is not there: {story}"
-        table, clock = later_table(state)
+    def run(storage: FaultyStorage, clock: ManualClock) -> None:
+        Table(simulated_context(storage, clock, "writer")).ingest_folder(str(source))
+
+    for left in fault_sweep(storage, run, fault, "an ingest", points=FLOORS[fault], runs=FLOORS[fault], step=1):
+        seen = visible(left.storage.copy(), left.clock)
+        assert seen in (OLD, NEW), left.story
+        assert left.error is not None or seen == NEW, f"success was reported, and it is not there: {left.story}"
+        table, clock = later_table(left.storage)
         table.ingest_folder(str(source))
-        assert visible(state, clock) == NEW, story
-        assert unaccounted(state) == [], story
-        points += len(faulty.fired)
-    print(f"errors at storage operations, {fault.name}: {points}")
-    assert points >= FLOORS[fault]
+        assert visible(left.storage, clock) == NEW, left.story
+        assert unaccounted(left.storage) == [], left.story
 
 
 def test_slots_are_never_deleted(storage: MemoryStorage, source: Path) -> None:

@@ -6,7 +6,6 @@ as of compaction, over a table of eight rows in two file groups.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import pytest
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.undo.cancel import cancel_write
-from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.engine.spark import SparkEngine
 from hudi_ops.errors import Busy, Cancelled, InvalidRequest
 from hudi_ops.formats.avro import container as avro
@@ -25,23 +23,22 @@ from hudi_ops.services.base.execute import execute, plan_and_execute
 from hudi_ops.services.base.plan import plan, preview
 from hudi_ops.services.base.service import Execution
 from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.storage.protocol import Storage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from hudi_ops.testing.faults import Crash, Fault
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.testing.simulation import FaultMenu, RunRecord, Simulation, explore
 from hudi_ops.testing.steps import Event
 from hudi_ops.verify import verify_table
-from tests.protocol.crash_table import OLD, START_MS, make_base, unaccounted, visible
+from tests.protocol.crash_table import OLD, assert_whole, make_base
 from tests.protocol.log_actors import timeline_of
-from tests.protocol.sweep import visited
+from tests.protocol.sweep import CRASHES, NOW_MS, fault_sweep
 from tests.services.row_count.row_count import ROW_COUNT
 from tests.spark_session import local_spark_engine
 
-NOW_MS = START_MS + 60_000
 
-
-def session_of(storage: MemoryStorage | FaultyStorage, clock: ManualClock, actor: str) -> Session:
+def session_of(storage: Storage, clock: ManualClock, actor: str) -> Session:
     return Session(simulated_context(storage, clock, actor))
 
 
@@ -89,25 +86,20 @@ def test_executors_of_spark_run_it(tmp_path: Path, spark: SparkEngine) -> None:
     assert (done.rows, done.engine) == (3, "spark")
 
 
-@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+@pytest.mark.parametrize("fault", CRASHES)
 def test_a_killed_run_is_resumed(storage: MemoryStorage, fault: Fault) -> None:
-    rehearsed = FaultyStorage(storage.copy())
-    run(session_of(rehearsed, ManualClock(NOW_MS), "first"))
-    numbers = visited(rehearsed.history, fault)
-    for number in numbers:
-        copy, clock = storage.copy(), ManualClock(NOW_MS)
-        faulty = FaultyStorage(copy, FaultPlan.at(number, fault))
-        with contextlib.suppress(Crash):
-            run(session_of(faulty, clock, "first"))
-        clock.advance_ms(EXPIRY_MS + 1_000)
-        if not counted(copy):
-            assert run(session_of(copy, clock, "second")) == 8, faulty.fired
-        recover(session_of(copy, clock, "third"))
-        assert set(counted(copy)) == {"8"}, faulty.fired
-        assert visible(copy, clock) == OLD
-        assert (unaccounted(copy), verify_table(copy, deep=True, clock=clock).findings) == ([], ()), faulty.fired
-    print(f"crash points of the row count, {fault.name}: {len(numbers)} of {len(rehearsed.history)}")
-    assert len(numbers) >= (10 if fault is Fault.CRASH_AFTER else 3)
+    least = 10 if fault is Fault.CRASH_AFTER else 3
+
+    def disturbed(storage: Storage, clock: ManualClock) -> None:
+        run(session_of(storage, clock, "first"))
+
+    for left in fault_sweep(storage, disturbed, fault, "a row count", points=20, runs=least):
+        second = Session(left.resume())
+        if not counted(left.storage):
+            assert run(second) == 8, left.story
+        recover(session_of(left.storage, left.clock, "third"))
+        assert set(counted(left.storage)) == {"8"}, left.story
+        assert_whole(left.storage, left.clock, OLD, left.story)
 
 
 def test_a_cancel_ends_it_for_good(storage: MemoryStorage) -> None:
