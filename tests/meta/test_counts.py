@@ -11,8 +11,11 @@ import itertools
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
+
+import pytest
 
 from hudi_ops.config.key_generators import KeyGenerator
 from hudi_ops.config.table import TABLE_TYPES, WRITABLE_VERSIONS
@@ -25,10 +28,22 @@ from tests.protocol import (
     test_holes,
     test_ingest_crashes,
     test_simulated_compactions,
+    test_simulated_ingests,
     test_simulated_metadata,
     test_simulated_pairs,
 )
 from tests.protocol.crash_table import JOBS, LOCATED_JOBS, LOGGED_JOBS, METADATA_JOBS, UPSERT
+from tests.protocol.suite import SUITES
+from tests.protocol.sweep import CRASHES, ERRORS
+
+REGISTERING = (
+    test_holes,
+    test_simulated_compactions,
+    test_simulated_ingests,
+    test_simulated_metadata,
+    test_simulated_pairs,
+)
+"""Modules whose suites are in the registry once they are imported."""
 
 ROOT = Path(__file__).resolve().parents[2]
 OPERATIONS = {*INGESTING, DELETE_PARTITION.name, TRUNCATE.name}
@@ -102,55 +117,80 @@ def test_no_sweep_leaves_a_job_out() -> None:
 def test_plan_and_execution_of_a_compaction_are_crashed_at_every_point() -> None:
     least = {"plan": (30, 5), "execute": (60, 14), "run": (85, 19)}
     assert all(test_compaction_crashes.PHASES[phase] >= floor for phase, floor in least.items())
-    assert len(test_compaction_crashes.CRASHES) + len(test_compaction_crashes.ERRORS) == 7
+    assert len(CRASHES) + len(ERRORS) == 7
 
 
-def test_no_pair_of_writers_leaves_the_simulator() -> None:
-    names = {case.name for case, _ in test_simulated_pairs.FLOORS}
-    assert names >= {
-        "two ingests of one group",
-        "two ingests of two groups",
-        "ingest and delete of one group",
-        "ingest and delete of two groups",
-        "ingest and rollback of written files",
-        "ingest and executor",
-        "executor and takeover",
-        "ingest and Apache Hudi on one group",
-        "ingest and Apache Hudi on two groups",
-    }
-    assert len(names) >= 14
-    assert sum(floor for _, floor in test_simulated_pairs.FLOORS) >= 690
-    assert len(test_simulated_pairs.PROOFS) == 3
-    assert len(test_holes.HOLES) >= 15
+@dataclass(frozen=True)
+class Least:
+    """What a suite of the simulator holds at least: cases by name, their number, the sum of their floors, and proofs."""
+
+    names: frozenset[str] = frozenset()
+    cases: int = 0
+    runs: int = 0
+    proofs: int = 0
 
 
-def test_no_compaction_leaves_the_simulator() -> None:
-    names = {case.name for case, _ in test_simulated_compactions.FLOORS}
-    assert names >= {
-        "ingest and planner",
-        "ingest and executor",
-        "two executors",
-        "ingest, planner and executor",
-        "overwrite and executor",
-        "ingest and resume before the slot",
-    }
-    assert len(names) >= 12
-    assert sum(floor for _, floor in test_simulated_compactions.FLOORS) >= 525
-    assert len(test_simulated_compactions.PROOFS) == 2
+LEAST = {
+    "pairs": Least(
+        frozenset({
+            "two ingests of one group",
+            "two ingests of two groups",
+            "ingest and delete of one group",
+            "ingest and delete of two groups",
+            "ingest and rollback of written files",
+            "ingest and executor",
+            "executor and takeover",
+            "ingest and Apache Hudi on one group",
+            "ingest and Apache Hudi on two groups",
+        }),
+        cases=14,
+        runs=690,
+        proofs=3,
+    ),
+    "compactions": Least(
+        frozenset({
+            "ingest and planner",
+            "ingest and executor",
+            "two executors",
+            "ingest, planner and executor",
+            "overwrite and executor",
+            "ingest and resume before the slot",
+        }),
+        cases=12,
+        runs=525,
+        proofs=2,
+    ),
+    "metadata": Least(
+        frozenset({
+            "two ingests of one group, metadata table",
+            "two ingests, each of which compacts the metadata table",
+            "two ingests of two groups, metadata table",
+            "ingest and delete of one group, metadata table",
+            "ingest and removal of one partition, metadata table",
+            "ingest and overwrite of another partition, metadata table",
+        }),
+        cases=6,
+        runs=240,
+        proofs=1,
+    ),
+    "ingests": Least(frozenset({"two ingests"}), cases=1, runs=40),
+    "holes": Least(proofs=15),
+}
 
 
-def test_no_writer_of_a_metadata_table_leaves_the_simulator() -> None:
-    names = {case.name.removesuffix(", metadata table") for case in test_simulated_metadata.CASES}
-    assert names >= {
-        "two ingests of one group",
-        "two ingests, each of which compacts the metadata table",
-        "two ingests of two groups",
-        "ingest and delete of one group",
-        "ingest and removal of one partition",
-        "ingest and overwrite of another partition",
-    }
-    assert sum(floor for _, floor in test_simulated_metadata.FLOORS) >= 240
-    assert len(test_simulated_metadata.ALWAYS) >= 3
+@pytest.mark.parametrize("name", LEAST)
+def test_nothing_leaves_the_simulator(name: str) -> None:
+    suite, least = SUITES[name], LEAST[name]
+    assert suite.names >= least.names
+    assert len(suite.names) == len(suite.floors) >= least.cases
+    assert sum(floor for _, floor in suite.floors) >= least.runs
+    assert len(suite.proofs) >= least.proofs
+
+
+def test_every_suite_of_the_simulator_has_floors() -> None:
+    assert len(REGISTERING) == len(SUITES)
+    assert set(SUITES) == set(LEAST)
+    assert len(SUITES["metadata"].always) >= 3
 
 
 def test_what_writes_log_files_is_crashed_at_every_point() -> None:

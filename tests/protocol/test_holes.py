@@ -26,7 +26,7 @@ from hudi_ops.concurrency import attempt_status as standing
 from hudi_ops.storage import claim
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.faults import Fault
-from hudi_ops.testing.simulation import RunRecord, Violation, explore
+from hudi_ops.testing.simulation import RunRecord
 from hudi_ops.testing.steps import Event
 from hudi_ops.timeline.log.commit_log import Log, load_log
 from hudi_ops.timeline.settings.properties_file import read_properties
@@ -44,31 +44,10 @@ from tests.protocol.scenarios.worlds import (
     UPSERT_A,
     UPSERT_B,
 )
+from tests.protocol.suite import Proof, Suite, Switch
 
 CRASH = frozenset({Fault.CRASH_AFTER})
 UNAPPLIED = r"put_if_absent:.hoodie/timeline/\d+_"
-Switch = Callable[[pytest.MonkeyPatch], None]
-
-
-@dataclass(frozen=True)
-class Hole:
-    """A case, the bounds within which it shows, and how its guard is switched off. `is_wide`: its schedules take minutes."""
-
-    name: str
-    case: Callable[[], Case]
-    switch_off: Switch
-    preemptions: int = 1
-    faults: int = 1
-    is_wide: bool = False
-
-    def __str__(self) -> str:
-        return self.name
-
-    def explore(self, limit: int | None = None) -> None:
-        """Try every schedule within the bounds, or the first so many, and say how many there were."""
-        case = self.case()
-        explored = explore(case.scenario, case.check, preemptions=self.preemptions, faults=self.faults, limit=limit)
-        print(f"{self}: {explored}")
 
 
 def off(room: object, guard: str, answer: object = None) -> Switch:
@@ -164,13 +143,13 @@ def two_keys() -> Case:
 
 
 HOLES = [
-    Hole(
+    Proof(
         "H1 the log is read again after inflight",
         sleeper_and_archiver,
         off(attempt, "was_passed", False),
         is_wide=True,
     ),
-    Hole(
+    Proof(
         "H2 the head is recorded before the instant is taken",
         lambda: of_jobs("", UPSERT_A, ALSO_A, frozenset()),
         both(
@@ -182,22 +161,22 @@ HOLES = [
         ),
         faults=0,
     ),
-    Hole(
+    Proof(
         "H3 a pending rollback of Apache Hudi voids",
         lambda: killed_beside_hudi(Later(Hudi("theirs")), Later(Recovers())),
         both(off(void, "undone"), off(void, "stale_beside_foreign_writers")),
     ),
-    Hole(
+    Proof(
         "H3 Apache Hudi judges the dead before its lock",
         lambda: killed_beside_hudi(Later(Hudi("theirs")), Later(Recovers())),
         off(void, "stale_beside_foreign_writers"),
     ),
-    Hole(
+    Proof(
         "H3 a plan of Apache Hudi voids",
         lambda: killed_beside_hudi(HudiClusters("theirs", "part=a")),
         off(void, "planned_between"),
     ),
-    Hole(
+    Proof(
         "H4 the boundary is read before the timeline",
         decided_and_archived,
         both(
@@ -206,7 +185,7 @@ HOLES = [
             off(transaction, "_has_left", False),
         ),
     ),
-    Hole(
+    Proof(
         "H4 a VOID takes the next slot and no other",
         decided_and_archived,
         # What the timeline's start tells, the log read before it does not.
@@ -217,7 +196,7 @@ HOLES = [
             ),
         ),
     ),
-    Hole(
+    Proof(
         "H5 an inflight without its requested is swept",
         lambda: Case(
             "",
@@ -228,14 +207,14 @@ HOLES = [
         ),
         off(recover, "_clear_if_cancelled"),
     ),
-    Hole(
+    Proof(
         "H6 the history is written before the ARCHIVE",
         lambda: Case("", {"archiver": Archives(is_late=True)}, Oracle({}), troubles=CRASH),
         off(boundary, "refuse_missing_history"),
         preemptions=0,
     ),
-    Hole("H7 properties are folded with the log read again", two_keys, unread_log(fold)),
-    Hole(
+    Proof("H7 properties are folded with the log read again", two_keys, unread_log(fold)),
+    Proof(
         "H8 an unknown outcome is read back",
         lambda: Case(
             "",
@@ -246,7 +225,7 @@ HOLES = [
         off(claim, "is_own", False),
         preemptions=0,
     ),
-    Hole(
+    Proof(
         "W1 nothing is deleted before a CANCEL holds a slot",
         lambda: Case(
             "",
@@ -261,12 +240,12 @@ HOLES = [
         ),
         is_wide=True,
     ),
-    Hole(
+    Proof(
         "W2 a commit of Apache Hudi between slot and file voids",
         lambda: killed_beside_hudi(Hudi("theirs", ALSO_A, cleans=False)),
         off(void, "completed_between"),
     ),
-    Hole(
+    Proof(
         "W3 completion times rise above plans whatever the clock says",
         lambda: Case(
             "",
@@ -278,13 +257,13 @@ HOLES = [
         ),
         off(commit, "known_times", frozenset({"20300101000000000"})),
     ),
-    Hole(
+    Proof(
         "W4 an applier that slept wakes nothing that was archived",
         decided_and_archived,
         # Who recovers clears what has risen, itself too, if it comes to that.
         both(unread_log(apply), off(recover, "clear_archived", [])),
     ),
-    Hole(
+    Proof(
         "W5 a writer of Apache Hudi that is starting is let in first",
         lambda: beside_hudi("", UPSERT_A, ALSO_A, frozenset()),
         off(checks, "refuse_starting"),
@@ -293,23 +272,23 @@ HOLES = [
 ]
 
 
-@pytest.mark.parametrize("hole", HOLES, ids=str)
-def test_a_hole_is_closed(hole: Hole) -> None:
+SUITE = Suite("holes", proofs=HOLES)
+
+
+@pytest.mark.parametrize("hole", SUITE.proofs, ids=str)
+def test_a_hole_is_closed(hole: Proof) -> None:
     # Far enough to meet the schedules that lose something without the guard: H1's first is the 1,037th.
     # The quick tier tries the first schedules alone; that the guards are needed is shown by the test below.
     hole.explore(bound(40, 1_200 if hole.is_wide else None, None))
 
 
-@pytest.mark.parametrize("hole", HOLES, ids=str)
-def test_a_hole_opens_without_its_guard(hole: Hole, monkeypatch: pytest.MonkeyPatch) -> None:
-    hole.switch_off(monkeypatch)
-    with pytest.raises(Violation) as found:
-        hole.explore()
-    print(f"{hole}: {found.value.schedule!r}")
+@pytest.mark.parametrize("hole", SUITE.proofs, ids=str)
+def test_a_hole_opens_without_its_guard(hole: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
+    hole.refuse_survival(monkeypatch)
 
 
 def test_all_holes_are_here() -> None:
-    assert {hole.name.split()[0] for hole in HOLES} == {
+    assert {hole.name.split()[0] for hole in SUITE.proofs} == {
         *(f"H{n}" for n in range(1, 9)),
         *(f"W{n}" for n in range(1, 6)),
     }

@@ -14,8 +14,6 @@ brought up to date in its slot, the log files below its instant that are looked 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -23,15 +21,13 @@ import pytest
 from hudi_ops.concurrency import attempt_status as standing
 from hudi_ops.services.compaction.draft import CompactionDraft
 from hudi_ops.testing.faults import Fault
-from hudi_ops.testing.simulation import Violation, explore, walk
 from hudi_ops.testing.steps import Event, Trouble
+from tests.bounds import SOAK
 from tests.protocol.scenarios.actors import Writes
 from tests.protocol.scenarios.cases import Case
 from tests.protocol.scenarios.compactions import Compacts, PlansCompaction, after_death, of_compactions
 from tests.protocol.scenarios.worlds import ALSO_A, DELETE_A, DROP_A, OVERWRITE_A, UPSERT_A, logged_table
-from tests.protocol.test_simulated_pairs import explored
-
-SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
+from tests.protocol.suite import Proof, Suite, drawn, explored, fresh
 
 PLANNER = of_compactions(
     "ingest and planner", {"one": Writes(UPSERT_A), "planner": PlansCompaction()}, {"one": UPSERT_A}, logged_table
@@ -47,7 +43,7 @@ THREE = replace(
     ),
     after={"two": "planner"},
 )
-FLOORS: list[tuple[Case, int]] = [
+COMPACTIONS: list[tuple[Case, int]] = [
     (PLANNER, 30),
     (EXECUTOR, 50),
     (EXECUTORS, 50),
@@ -71,35 +67,7 @@ FLOORS: list[tuple[Case, int]] = [
     (after_death("ingest and resume before the completed file", r"put_if_absent:.hoodie/timeline/\d+_", ALSO_A), 15),
 ]  # fmt: skip
 """Each case, and how many runs one preemption takes, at least."""
-ALL = [case for case, _ in FLOORS]
 DEADLY: frozenset[Trouble] = frozenset({Fault.CRASH_AFTER, Event.PAUSE, Event.LOCK_LOST})
-
-
-@pytest.mark.parametrize(("case", "floor"), FLOORS, ids=lambda value: str(value) if isinstance(value, Case) else "")
-def test_no_schedule_of_a_compaction_loses_a_row(case: Case, floor: int) -> None:
-    assert explored(case, preemptions=2 if SOAK else 1, faults=0) >= floor * (6 if SOAK else 1)
-
-
-@pytest.mark.parametrize("case", ALL if SOAK else [PLANNER, EXECUTORS], ids=str)
-def test_no_single_fault_of_a_compaction_loses_a_row(case: Case) -> None:
-    troubled = case if SOAK else replace(case, troubles=frozenset({Fault.CRASH_AFTER, Event.LOCK_LOST}))
-    assert explored(troubled, preemptions=0, faults=1) >= 35
-
-
-@pytest.mark.parametrize("case", ALL if SOAK else [EXECUTORS], ids=str)
-def test_no_death_pause_or_lost_lock_amid_a_preemption_loses_a_row(case: Case) -> None:
-    # Both executors do the same: what happens to one of them happens to the other in the soak.
-    lost = replace(case, troubles=case.troubles & {Event.LOCK_LOST}, troubled=frozenset({"one"}))
-    deadly = replace(case, troubles=case.troubles & DEADLY) if SOAK else lost
-    assert explored(deadly, preemptions=1, faults=1) >= 60
-
-
-@pytest.mark.parametrize("case", ALL if SOAK else [THREE], ids=str)
-def test_no_drawn_schedule_of_a_compaction_loses_a_row(case: Case) -> None:
-    seeds = range(2_000 if SOAK else 30)
-    found = walk(case.scenario, case.check, seeds, preemptions=2, faults=1)
-    print(f"{case}, seeds {seeds.start} to {seeds.stop - 1}, 2 preemptions, 1 fault: {found}")
-    assert found.schedules == len(seeds)
 
 
 def without_revision(patch: pytest.MonkeyPatch) -> None:
@@ -113,17 +81,42 @@ def without_epochs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(standing, "refuse_taken_over", lambda attempt, state: None)
 
 
-PROOFS: dict[str, tuple[Case, frozenset[Trouble], int, Callable[[pytest.MonkeyPatch], None]]] = {
-    "the plan that is brought up to date": (THREE, frozenset(), 0, without_revision),
-    "the epoch": (EXECUTORS, frozenset({Event.PAUSE}), 1, without_epochs),
-}
+SUITE = Suite(
+    "compactions",
+    COMPACTIONS,
+    proofs=[
+        Proof("the plan that is brought up to date", lambda: fresh(THREE, ()), without_revision, faults=0),
+        Proof("the epoch", lambda: fresh(EXECUTORS, {Event.PAUSE}), without_epochs),
+    ],
+)
 
 
-@pytest.mark.parametrize("guard", PROOFS)
-def test_without_a_guard_the_search_finds_what_it_prevents(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    case, troubles, faults, switch_off = PROOFS[guard]
-    switch_off(monkeypatch)
-    fresh = replace(case, troubles=troubles, oracle=replace(case.oracle, seen=set()))
-    with pytest.raises(Violation) as found:
-        explore(fresh.scenario, fresh.check, preemptions=1, faults=faults, limit=None)
-    print(f"without {guard}: {found.value.schedule!r}")
+@pytest.mark.parametrize(
+    ("case", "floor"), SUITE.floors, ids=lambda value: str(value) if isinstance(value, Case) else ""
+)
+def test_no_schedule_of_a_compaction_loses_a_row(case: Case, floor: int) -> None:
+    SUITE.schedules(case, floor)
+
+
+@pytest.mark.parametrize("case", SUITE.of_tier(PLANNER, EXECUTORS), ids=str)
+def test_no_single_fault_of_a_compaction_loses_a_row(case: Case) -> None:
+    troubled = case if SOAK else replace(case, troubles=frozenset({Fault.CRASH_AFTER, Event.LOCK_LOST}))
+    assert explored(troubled, preemptions=0, faults=1) >= 35
+
+
+@pytest.mark.parametrize("case", SUITE.of_tier(EXECUTORS), ids=str)
+def test_no_death_pause_or_lost_lock_amid_a_preemption_loses_a_row(case: Case) -> None:
+    # Both executors do the same: what happens to one of them happens to the other in the soak.
+    lost = replace(case, troubles=case.troubles & {Event.LOCK_LOST}, troubled=frozenset({"one"}))
+    deadly = replace(case, troubles=case.troubles & DEADLY) if SOAK else lost
+    assert explored(deadly, preemptions=1, faults=1) >= 60
+
+
+@pytest.mark.parametrize("case", SUITE.of_tier(THREE), ids=str)
+def test_no_drawn_schedule_of_a_compaction_loses_a_row(case: Case) -> None:
+    drawn(case, range(2_000 if SOAK else 30))
+
+
+@pytest.mark.parametrize("proof", SUITE.proofs, ids=str)
+def test_without_a_guard_the_search_finds_what_it_prevents(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
+    proof.refuse_survival(monkeypatch)

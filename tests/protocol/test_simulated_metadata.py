@@ -12,17 +12,16 @@ have to see the rows of a serial replay. Once everything is settled, the metadat
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
 
 from hudi_ops.commit.apply.decided import TimelineApplier
 from hudi_ops.testing.faults import Fault
-from hudi_ops.testing.simulation import Violation, explore, walk
 from hudi_ops.testing.steps import Event
 from hudi_ops.timeline.log.entries import Complete
 from hudi_ops.timeline.state import TableState
+from tests.bounds import SOAK
 from tests.protocol.scenarios.actors import Writes
 from tests.protocol.scenarios.cases import Case, of_jobs
 from tests.protocol.scenarios.check import Oracle
@@ -35,8 +34,7 @@ from tests.protocol.scenarios.worlds import (
     UPSERT_B,
     indexed_table,
 )
-
-SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
+from tests.protocol.suite import Proof, Suite, drawn, explored, fresh
 
 
 def indexed(case: Case) -> Case:
@@ -52,7 +50,7 @@ COMPACTED = Case(
     base=indexed_table,
 )
 REMOVAL = indexed(of_jobs("ingest and removal of one partition", UPSERT_A, DROP_A))
-FLOORS: list[tuple[Case, int]] = [
+CASES: list[tuple[Case, int]] = [
     (SAME_GROUP, 40),
     (COMPACTED, 40),
     (indexed(of_jobs("two ingests of two groups", UPSERT_A, UPSERT_B)), 40),
@@ -61,40 +59,12 @@ FLOORS: list[tuple[Case, int]] = [
     (indexed(of_jobs("ingest and overwrite of another partition", UPSERT_B, OVERWRITE_A)), 40),
 ]
 """Each case, and how many runs one preemption takes, at least."""
-CASES = [case for case, _ in FLOORS]
 ALWAYS = [SAME_GROUP, COMPACTED, REMOVAL]
 """Cases of every run of the tests: a write is decided anew, the metadata table is compacted, a replace commit. The soak has all."""
 
 
-def explored(case: Case, *, preemptions: int, faults: int) -> int:
-    """Explore a case; returns how many runs that took, and prints it."""
-    found = explore(case.scenario, case.check, preemptions=preemptions, faults=faults, limit=None)
-    print(f"{case}, {preemptions} preemptions, {faults} faults: {found}")
-    return found.schedules + found.pruned
-
-
-@pytest.mark.parametrize("case", CASES if SOAK else ALWAYS, ids=str)
-def test_no_schedule_leaves_the_metadata_table_behind_or_ahead(case: Case) -> None:
-    (floor,) = (least for one, least in FLOORS if one is case)
-    assert explored(case, preemptions=2 if SOAK else 1, faults=0) >= floor
-
-
-@pytest.mark.parametrize("case", CASES if SOAK else [COMPACTED], ids=str)
-def test_no_single_fault_leaves_the_metadata_table_behind_or_ahead(case: Case) -> None:
-    # Both writers do the same: what happens to one of them happens to the other in the soak.
-    deadly = replace(case, troubles=case.troubles & {Fault.CRASH_AFTER, Event.LOCK_LOST}, troubled=frozenset({"one"}))
-    assert explored(case if SOAK else deadly, preemptions=0, faults=1) >= 35
-
-
-@pytest.mark.parametrize("case", CASES if SOAK else [SAME_GROUP], ids=str)
-def test_no_drawn_schedule_leaves_the_metadata_table_behind_or_ahead(case: Case) -> None:
-    seeds = range(2_000 if SOAK else 30)
-    found = walk(case.scenario, case.check, seeds, preemptions=2, faults=1)
-    print(f"{case}, seeds {seeds.start} to {seeds.stop - 1}, 2 preemptions, 1 fault: {found}")
-    assert found.schedules == len(seeds)
-
-
-def test_a_delta_that_comes_after_its_data_instant_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def delta_after_its_instant(patch: pytest.MonkeyPatch) -> None:
+    """The metadata table is told of a write once its data instant is complete."""
     put_completed, apply_metadata = TimelineApplier._put_completed, TimelineApplier._apply_metadata
 
     def late(self: TimelineApplier, state: TableState, slot: int, entry: Complete, body: bytes) -> bool:
@@ -103,9 +73,36 @@ def test_a_delta_that_comes_after_its_data_instant_is_found(monkeypatch: pytest.
             apply_metadata(self, state, entry)
         return done
 
-    monkeypatch.setattr(TimelineApplier, "_put_completed", late)
-    monkeypatch.setattr(TimelineApplier, "_apply_metadata", lambda self, state, entry: True)
-    fresh = replace(SAME_GROUP, troubles=frozenset({Fault.CRASH_AFTER}), oracle=replace(SAME_GROUP.oracle, seen=set()))
-    with pytest.raises(Violation) as found:
-        explore(fresh.scenario, fresh.check, preemptions=0, faults=1, limit=None)
-    print(f"a late delta: {found.value.schedule!r}")
+    patch.setattr(TimelineApplier, "_put_completed", late)
+    patch.setattr(TimelineApplier, "_apply_metadata", lambda self, state, entry: True)
+
+
+LATE_DELTA = Proof(
+    "a delta that comes before its data instant",
+    lambda: fresh(SAME_GROUP, {Fault.CRASH_AFTER}),
+    delta_after_its_instant,
+    preemptions=0,
+)
+SUITE = Suite("metadata", CASES, [LATE_DELTA], always=ALWAYS, soak_times=1)
+
+
+@pytest.mark.parametrize("case", SUITE.of_tier(*ALWAYS), ids=str)
+def test_no_schedule_leaves_the_metadata_table_behind_or_ahead(case: Case) -> None:
+    (floor,) = (least for one, least in SUITE.floors if one is case)
+    SUITE.schedules(case, floor)
+
+
+@pytest.mark.parametrize("case", SUITE.of_tier(COMPACTED), ids=str)
+def test_no_single_fault_leaves_the_metadata_table_behind_or_ahead(case: Case) -> None:
+    # Both writers do the same: what happens to one of them happens to the other in the soak.
+    deadly = replace(case, troubles=case.troubles & {Fault.CRASH_AFTER, Event.LOCK_LOST}, troubled=frozenset({"one"}))
+    assert explored(case if SOAK else deadly, preemptions=0, faults=1) >= 35
+
+
+@pytest.mark.parametrize("case", SUITE.of_tier(SAME_GROUP), ids=str)
+def test_no_drawn_schedule_leaves_the_metadata_table_behind_or_ahead(case: Case) -> None:
+    drawn(case, range(2_000 if SOAK else 30))
+
+
+def test_a_delta_that_comes_after_its_data_instant_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    LATE_DELTA.refuse_survival(monkeypatch)

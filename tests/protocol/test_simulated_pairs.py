@@ -16,8 +16,6 @@ update is shown by taking away what prevents it: the slot, the epoch, the readin
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -28,10 +26,10 @@ from hudi_ops.context import TableContext
 from hudi_ops.storage import claim
 from hudi_ops.storage.claim import Claimed
 from hudi_ops.testing.faults import Fault
-from hudi_ops.testing.simulation import Violation, explore, walk
 from hudi_ops.testing.steps import Event, Trouble
 from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.log.entries import Entry, encode_entry
+from tests.bounds import SOAK
 from tests.protocol.scenarios.actors import Writes
 from tests.protocol.scenarios.cases import Case, beside_hudi, beside_rollback, of_jobs, of_services
 from tests.protocol.scenarios.check import Oracle
@@ -47,8 +45,8 @@ from tests.protocol.scenarios.worlds import (
     UPSERT_B,
     small_table,
 )
+from tests.protocol.suite import Proof, Suite, drawn, explored, fresh
 
-SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
 UNAPPLIED = r"put_if_absent:.hoodie/timeline/\d+_"
 """Where an attempt dies that was decided: right before its completed file."""
 
@@ -66,7 +64,7 @@ UNWATCHED = Case(
 )
 UNWRITTEN = beside_rollback("ingest and rollback of unwritten files", UPSERT_A, ALSO_A, "put:part=a")
 
-FLOORS: list[tuple[Case, int]] = [
+PAIRS: list[tuple[Case, int]] = [
     (SAME_GROUP, 48),
     (of_jobs("two ingests of two groups", UPSERT_A, UPSERT_B), 40),
     (of_jobs("ingest and delete of one group", UPSERT_A, DELETE_A), 48),
@@ -113,41 +111,6 @@ DISTURBED = [
 the most of them, only what ends a writer or lets another in; of the second to one of the two, which do the same."""
 
 
-ALL = [case for case, _ in FLOORS]
-
-
-@pytest.mark.parametrize(("case", "floor"), FLOORS, ids=lambda value: str(value) if isinstance(value, Case) else "")
-def test_no_schedule_of_a_pair_loses_a_row(case: Case, floor: int) -> None:
-    runs = explored(case, preemptions=2 if SOAK else 1, faults=0)
-    assert runs >= floor * (6 if SOAK else 1)
-
-
-@pytest.mark.parametrize("case", [*ALL, LATE_BESIDE_HUDI] if SOAK else DISTURBED, ids=str)
-def test_no_single_fault_of_a_pair_loses_a_row(case: Case) -> None:
-    assert explored(case, preemptions=0, faults=1) >= 35
-
-
-@pytest.mark.parametrize("case", ALL if SOAK else [BESIDE_HUDI], ids=str)
-def test_no_death_or_lost_lock_amid_preemptions_loses_a_row(case: Case) -> None:
-    deadly = replace(case, troubles=case.troubles & DEADLY)
-    assert explored(deadly, preemptions=2 if SOAK else 1, faults=1) >= 200
-
-
-@pytest.mark.parametrize("case", ALL if SOAK else [SAME_GROUP], ids=str)
-def test_no_drawn_schedule_of_a_pair_loses_a_row(case: Case) -> None:
-    seeds = range(2_000 if SOAK else 50)
-    found = walk(case.scenario, case.check, seeds, preemptions=2, faults=1)
-    print(f"{case}, seeds {seeds.start} to {seeds.stop - 1}, 2 preemptions, 1 fault: {found}")
-    assert found.schedules == len(seeds)
-
-
-def explored(case: Case, *, preemptions: int, faults: int) -> int:
-    """Explore a case; returns how many runs that took, and prints it."""
-    found = explore(case.scenario, case.check, preemptions=preemptions, faults=faults, limit=None)
-    print(f"{case}, {preemptions} preemptions, {faults} faults: {found}")
-    return found.schedules + found.pruned
-
-
 def without_slots(patch: pytest.MonkeyPatch) -> None:
     """Everybody wins every slot, as if each wrote its own file under the lock."""
 
@@ -169,18 +132,44 @@ def without_reading_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(claim, "is_own", lambda body, decision_id, read_id: False)
 
 
-PROOFS: dict[str, tuple[Case, frozenset[Trouble], Callable[[pytest.MonkeyPatch], None]]] = {
-    "the slot": (UNWATCHED, frozenset({Event.LOCK_LOST}), without_slots),
-    "the epoch": (TAKEOVER, frozenset({Event.PAUSE}), without_epochs),
-    "the reading back": (SAME_GROUP, frozenset({Fault.ERROR_AFTER, Fault.EXISTS_BY_ITSELF}), without_reading_back),
-}
+SUITE = Suite(
+    "pairs",
+    PAIRS,
+    proofs=[
+        Proof("the slot", lambda: fresh(UNWATCHED, {Event.LOCK_LOST}), without_slots),
+        Proof("the epoch", lambda: fresh(TAKEOVER, {Event.PAUSE}), without_epochs),
+        Proof(
+            "the reading back",
+            lambda: fresh(SAME_GROUP, {Fault.ERROR_AFTER, Fault.EXISTS_BY_ITSELF}),
+            without_reading_back,
+        ),
+    ],
+)
 
 
-@pytest.mark.parametrize("guard", PROOFS)
-def test_without_a_guard_the_search_finds_what_it_prevents(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    case, troubles, switch_off = PROOFS[guard]
-    switch_off(monkeypatch)
-    fresh = replace(case, troubles=troubles, oracle=replace(case.oracle, seen=set()))
-    with pytest.raises(Violation) as found:
-        explore(fresh.scenario, fresh.check, preemptions=1, faults=1, limit=None)
-    print(f"without {guard}: {found.value.schedule!r}")
+@pytest.mark.parametrize(
+    ("case", "floor"), SUITE.floors, ids=lambda value: str(value) if isinstance(value, Case) else ""
+)
+def test_no_schedule_of_a_pair_loses_a_row(case: Case, floor: int) -> None:
+    SUITE.schedules(case, floor)
+
+
+@pytest.mark.parametrize("case", [*SUITE.cases, LATE_BESIDE_HUDI] if SOAK else DISTURBED, ids=str)
+def test_no_single_fault_of_a_pair_loses_a_row(case: Case) -> None:
+    assert explored(case, preemptions=0, faults=1) >= 35
+
+
+@pytest.mark.parametrize("case", SUITE.of_tier(BESIDE_HUDI), ids=str)
+def test_no_death_or_lost_lock_amid_preemptions_loses_a_row(case: Case) -> None:
+    deadly = replace(case, troubles=case.troubles & DEADLY)
+    assert explored(deadly, preemptions=2 if SOAK else 1, faults=1) >= 200
+
+
+@pytest.mark.parametrize("case", SUITE.of_tier(SAME_GROUP), ids=str)
+def test_no_drawn_schedule_of_a_pair_loses_a_row(case: Case) -> None:
+    drawn(case, range(2_000 if SOAK else 50))
+
+
+@pytest.mark.parametrize("proof", SUITE.proofs, ids=str)
+def test_without_a_guard_the_search_finds_what_it_prevents(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
+    proof.refuse_survival(monkeypatch)

@@ -1,0 +1,131 @@
+"""The registry of what the simulator searches: suites of cases with floors, and proofs that a search finds what a guard prevents.
+
+A module of tests makes a `Suite`, which registers itself; `tests/meta/test_counts.py` reads the floors of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pytest
+
+from hudi_ops.testing.simulation import RunRecord, Simulation, Violation, explore, walk
+from hudi_ops.testing.steps import Trouble
+from tests.bounds import SOAK
+from tests.protocol.scenarios.cases import Case
+
+Switch = Callable[[pytest.MonkeyPatch], None]
+
+
+class Searched(Protocol):
+    """What the simulator plays, and how it judges an end."""
+
+    @property
+    def name(self) -> str: ...
+
+    def scenario(self) -> Simulation: ...
+
+    def check(self, history: RunRecord) -> None: ...
+
+
+def explored(case: Searched, *, preemptions: int, faults: int, limit: int | None = None) -> int:
+    """Try every schedule within the bounds, or the first so many; prints and returns how many runs that took."""
+    found = explore(case.scenario, case.check, preemptions=preemptions, faults=faults, limit=limit)
+    print(f"{case.name}, {preemptions} preemptions, {faults} faults: {found}")
+    return found.schedules + found.pruned
+
+
+def fresh(case: Case, troubles: Iterable[Trouble]) -> Case:
+    """A case as if it had not been judged before, in which only this may go wrong."""
+    return replace(case, troubles=frozenset(troubles), oracle=replace(case.oracle, seen=set()))
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A guard, how it is taken away, and a case in which a search must then find what it prevents.
+
+    Args:
+        name: of the guard.
+        case: makes the case.
+        switch_off: takes the guard away.
+        preemptions: the bounds within which it shows.
+        faults: likewise.
+        is_wide: all schedules within these bounds take minutes.
+    """
+
+    name: str
+    case: Callable[[], Searched]
+    switch_off: Switch
+    preemptions: int = 1
+    faults: int = 1
+    is_wide: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    def explore(self, limit: int | None = None) -> None:
+        """Try every schedule within the bounds, or the first so many, and say how many there were."""
+        case = self.case()
+        found = explore(case.scenario, case.check, preemptions=self.preemptions, faults=self.faults, limit=limit)
+        print(f"{self}: {found}")
+
+    def refuse_survival(self, patch: pytest.MonkeyPatch) -> None:
+        """Take the guard away: some schedule must break a promise now."""
+        self.switch_off(patch)
+        with pytest.raises(Violation) as found:
+            self.explore()
+        print(f"without {self}: {found.value.schedule!r}")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Cases of one subject, each with how many runs one preemption takes at least: a search that makes fewer has gone blind.
+
+    Args:
+        name: of the subject.
+        floors: the cases.
+        proofs: what the searches find without a guard.
+        always: cases whose schedules every tier explores, if not each does.
+        soak_times: so many times the runs that two preemptions take, at least.
+    """
+
+    name: str
+    floors: Sequence[tuple[Searched, int]] = ()
+    proofs: Sequence[Proof] = ()
+    always: Sequence[Searched] = ()
+    soak_times: int = 6
+
+    def __post_init__(self) -> None:
+        SUITES[self.name] = self
+
+    @property
+    def cases(self) -> list[Searched]:
+        """All."""
+        return [case for case, _ in self.floors]
+
+    @property
+    def names(self) -> set[str]:
+        """Of all cases."""
+        return {case.name for case in self.cases}
+
+    def of_tier(self, *chosen: Searched) -> list[Searched]:
+        """These cases, or all in a soak."""
+        return self.cases if SOAK else list(chosen)
+
+    def schedules(self, case: Searched, floor: int) -> None:
+        """Explore the schedules of a case without faults."""
+        runs = explored(case, preemptions=2 if SOAK else 1, faults=0)
+        assert runs >= floor * (self.soak_times if SOAK else 1)
+
+
+def drawn(case: Searched, seeds: range) -> None:
+    """Walk schedules that are drawn by seed, with two preemptions and a fault of any kind."""
+    found = walk(case.scenario, case.check, seeds, preemptions=2, faults=1)
+    print(f"{case.name}, seeds {seeds.start} to {seeds.stop - 1}, 2 preemptions, 1 fault: {found}")
+    assert found.schedules == len(seeds)
+
+
+SUITES: dict[str, Suite] = {}
+"""Every suite whose module was imported, by name."""
