@@ -1,4 +1,4 @@
-"""Choose what a plan names: strategies measure candidates, thresholds and limits decide, and every candidate gets a reason."""
+"""Choose the candidates of a plan by measure, threshold and limit, with a reason for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN_MAX = 100
 
 
 class Reason(StrEnum):
-    """What became of a candidate, in every service. A service may add reasons of its own."""
+    """Reason to plan a candidate or to leave it out. A service may add its own."""
 
     PLANNED = "planned"
     BELOW_THRESHOLD = "below the threshold"
@@ -25,8 +25,8 @@ class Reason(StrEnum):
 class Candidate(Slice):
     """A file slice that a plan may name.
 
-    `commits` are the delta commits that completed since its base file was made, its own and others'; `oldest_ms` is when the first
-    of its log files completed, in ms since 1970.
+    `commits` counts all delta commits that completed since its base file was made; `oldest_ms` is the completion time of its first
+    log file, in ms since 1970.
     """
 
     commits: int = 0
@@ -35,14 +35,7 @@ class Candidate(Slice):
 
 @dataclass(frozen=True)
 class Strategy:
-    """One way to choose.
-
-    Attributes:
-        name: as users write it.
-        measure: of a candidate, at a moment in ms since 1970.
-        unit: of the measure, as it follows a number.
-        threshold: default; candidates that measure less wait.
-    """
+    """Named measure of candidates, at a time in ms since 1970, with unit and default threshold."""
 
     name: str
     measure: Callable[[Candidate, int], float]
@@ -60,7 +53,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One file group: its sizes in bytes, its measure by the strategy, and what became of it."""
+    """File group of a choice: its sizes in bytes, its measure by the strategy, and the reason."""
 
     partition_path: str
     file_id: str
@@ -74,20 +67,20 @@ class Verdict:
 
 @dataclass
 class Choice:
-    """All candidates of a request, by what became of them.
+    """All candidates of a request, by reason.
 
     Attributes:
-        verb: what the service does to a file group, for the note.
-        has: what a candidate must have to be one, for the note, for example `log files`.
+        verb: the service's work on a file group, for the note.
+        has: property that makes a file group a candidate, for the note, for example `log files`.
         strategy: measures the candidates.
-        threshold: candidates that measure less wait.
+        threshold: least measure of a planned candidate.
         max_bytes: limit of the bytes that a plan reads; None: no limit.
-        planned: what the plan names.
+        planned: candidates that the plan names.
         below: candidates below the threshold.
         beyond: candidates beyond the limit.
         pending: candidates of pending plans, each with the plan's name.
         others: candidates left out for the service's own reasons, by reason, each with the detail.
-        bare: file groups that are no candidates; they are only counted, under `bare_reason`.
+        bare: number of file groups that are no candidates, counted under `bare_reason`.
     """
 
     verb: str
@@ -145,14 +138,13 @@ class Choice:
                 yield _verdict(candidate, reason, why)
 
     def sentence(self) -> str:
-        """Return one sentence: what is planned, and what keeps the others."""
-        parts = list(self._kept())
-        rest = ", ".join(parts)
+        """Return one sentence: the planned groups, and the reasons of the others."""
+        rest = ", ".join(self._kept())
         if self.planned:
             logs = sum(len(found.candidate.logs) for found in self.planned)
             said = f"{_groups(len(self.planned))} with {logs:,} log file{'' if logs == 1 else 's'}"
             return f"{said}; left out: {rest}" if rest else said
-        if not parts:
+        if not rest:
             return f"nothing to {self.verb}: the table has no file groups"
         if not any(True for _ in self.waiting()):
             return f"nothing to {self.verb}: no file group has {self.has}"
@@ -180,15 +172,9 @@ class Choice:
 def measured(
     strategy: Strategy, candidates: Iterable[Candidate], threshold: float, now_ms: int
 ) -> tuple[list[Measured], list[Measured]]:
-    """Return candidates that reach the threshold, largest measure first, and those that do not, the nearest first.
+    """Return the candidates that reach the threshold, and those that do not.
 
-    Equal measures are ordered by log bytes, then by name, so that the same table gives the same plan.
-
-    Args:
-        strategy: measures the candidates.
-        candidates: file slices.
-        threshold: candidates that measure less wait.
-        now_ms: the present, in ms since 1970.
+    The largest measure is first; equal ones are ordered by log bytes, then by name, so that the same table gives the same plan.
     """
     ordered = sorted(
         (Measured(candidate, strategy.measure(candidate, now_ms)) for candidate in candidates),
@@ -199,9 +185,9 @@ def measured(
 
 
 def within(ordered: Iterable[Measured], max_bytes: int | None) -> tuple[list[Measured], list[Measured]]:
-    """Return candidates whose bytes fit a limit together, at least one, and those that do not fit.
+    """Return the candidates that together fit a limit of bytes, and those that do not fit.
 
-    A candidate that does not fit is passed over for smaller ones behind it.
+    The first candidate always fits. One that does not fit is passed over for smaller ones behind it.
     """
     taken: list[Measured] = []
     left: list[Measured] = []

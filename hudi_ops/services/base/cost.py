@@ -1,4 +1,4 @@
-"""Compare what a run was expected to cost with what it cost."""
+"""Compare the estimated cost of a run with the measured cost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Bytes in and out, seconds, and bytes of memory at a time: estimated or measured. None: not measured."""
+    """Estimated or measured cost of a run. `memory_bytes` is the peak; None: not measured."""
 
     bytes_in: int
     bytes_out: int
@@ -17,7 +17,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class CostError:
-    """Relative errors of an estimate: measured divided by expected, less 1. None where either is unknown."""
+    """Relative errors of an estimate: measured / expected - 1; None where either is unknown."""
 
     bytes_out: float | None
     seconds: float | None

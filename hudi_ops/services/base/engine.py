@@ -1,4 +1,7 @@
-"""Choose the engine that runs the work, with the reason. Spark pays only when the work outweighs the cost of distributing it."""
+"""Choose the engine that runs the work, with the reason.
+
+Spark pays only where the work outweighs the cost of distributing it.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,6 @@ def choose_engine(name: str, incoming_bytes: int | None, given: Engine) -> tuple
         incoming_bytes: bytes of the source files, or of the rows in memory; None for a stream.
         given: the engine that the table was opened with.
 
-    Returns:
-        The engine, and the reason for people.
-
     Raises:
         InvalidRequest: an unknown name.
     """
@@ -33,31 +33,13 @@ def choose_engine(name: str, incoming_bytes: int | None, given: Engine) -> tuple
     return choose_by_bytes(name, incoming_bytes or 0, given, "incoming")
 
 
-def refuse_unknown_engine(name: str) -> None:
-    """Refuse a wrong engine name before anything is begun.
-
-    Raises:
-        InvalidRequest: there is no such engine.
-    """
-    checked_engine(name)
-
-
 def choose_by_bytes(name: str, size_bytes: int, given: Engine, what: str) -> tuple[Engine, str]:
-    """Return the engine for work of a known size, and the reason.
-
-    Args:
-        name: `auto`, `local` or `spark`.
-        size_bytes: bytes that are read.
-        given: the engine that the table was opened with.
-        what: what these bytes are, for the reason.
-
-    Returns:
-        The engine, and the reason for people.
+    """Return the engine for reading `size_bytes` of `what`, and the reason.
 
     Raises:
         InvalidRequest: an unknown name.
     """
-    refuse_unknown_engine(name)
+    checked_engine(name)
     local = _local(given)
     if name == "local":
         return local, "asked for"
@@ -72,23 +54,15 @@ def choose_by_bytes(name: str, size_bytes: int, given: Engine, what: str) -> tup
 
 
 def choose_frame_engine(name: str, frame: Any, given: Engine) -> tuple[Engine, str]:
-    """Return the engine for an ingest of a PySpark DataFrame: by default the executors that compute its rows.
+    """Return the engine for an ingest of a PySpark DataFrame, and the reason.
 
-    The size of a DataFrame is unknown until it is evaluated, which must happen once; Spark's estimates are off by orders of
-    magnitude.
-
-    Args:
-        name: `auto`, `local` or `spark`.
-        frame: the DataFrame.
-        given: the engine that the table was opened with.
-
-    Returns:
-        The engine, and the reason for people.
+    By default these are the executors that compute its rows. The size of a DataFrame is unknown until it is evaluated, which must
+    happen once; Spark's estimates are off by orders of magnitude.
 
     Raises:
         InvalidRequest: an unknown name, or `spark` over Spark Connect.
     """
-    refuse_unknown_engine(name)
+    checked_engine(name)
     local, reason = choose_engine("local", None, given)
     if name == "local":
         return local, reason

@@ -1,4 +1,4 @@
-"""Execute a plan of any service kind: take it over, run its tasks, complete it or release it.
+"""Execute a plan of any kind: take it over, run its tasks, complete it or release it.
 
 At most one executor works on a plan: a TAKEOVER slot names it and gives it the epoch that its files carry. After a failure before
 the decision the executor removes what it wrote and leaves the plan to the next one.
@@ -64,16 +64,10 @@ AnyRun = Run[Any, Any, Any, Any]
 
 
 def execute(session: Session, service: Service, instant: str | None, how: Execution) -> Any:
-    """Execute a plan, ours or a foreign one. After a failure the same call continues; after success it changes nothing.
+    """Execute a plan, ours or a foreign one, and return the service's result.
 
-    Args:
-        session: the table.
-        service: whose plan.
-        instant: of the plan; None: the oldest plan without a live executor.
-        how: engine, memory and progress.
-
-    Returns:
-        The service's result.
+    After a failure the same call continues; after success it changes nothing. Without an instant it executes the oldest plan
+    without a live executor.
 
     Raises:
         InvalidRequest: there is no such plan, or Apache Hudi began it and `how.abandoned` is not set.
@@ -82,7 +76,7 @@ def execute(session: Session, service: Service, instant: str | None, how: Execut
         Cancelled: the plan was cancelled or taken over.
         Conflict: the plan cannot complete as it is; it stays.
         Corrupt: a file of the plan is damaged or gone; the plan stays.
-        OutcomeUnknown: storage did not say whether it completed; the next write settles that.
+        OutcomeUnknown: storage did not say whether it completed; the next write decides that.
     """
     started_s = session.ctx.clock.monotonic_s()
     refuse_unwritable(session.loader.load().config)
@@ -116,14 +110,7 @@ def execute(session: Session, service: Service, instant: str | None, how: Execut
 def plan_and_execute(
     session: Session, service: Service, request: Any, how: Execution, instant: str | None = None
 ) -> Any:
-    """Execute a pending plan without a live executor; where there is none, make one and execute it.
-
-    Args:
-        session: the table.
-        service: plans and executes.
-        request: what to plan.
-        how: engine, memory and progress.
-        instant: execute this plan and make none.
+    """Execute the named plan, or one without a live executor; else make a plan and execute it.
 
     Raises:
         Unsupported: as `plan` and `execute`; the plan that this call made is withdrawn.
@@ -137,7 +124,7 @@ def plan_and_execute(
     try:
         return execute(session, service, planned.instant, how)
     except Unsupported:
-        # A file that completed while the plan was made cannot be worked on here: the plan would fail each time.
+        # A file completed while the plan was made and cannot be worked on here: the plan would fail each time.
         _withdraw(session, planned.instant)
         raise
 
@@ -145,13 +132,13 @@ def plan_and_execute(
 def _withdraw(session: Session, instant: str) -> None:
     """Cancel a plan that this call made, unless another process executes it."""
     try:
-        # Without a lease the plan has no executor; this is asked again under the lock.
+        # Without a lease the plan has no executor; the condition is evaluated again under the lock.
         if cancel_write(session, instant, "not supported", lambda: read_lease(session.ctx.storage, instant) is None):
             found = session.loader.load().timeline.find(instant)
             if found is not None:
                 roll_back(session, found)
     except HudiOpsError as failure:
-        # The caller must hear why the execution failed.
+        # The caller must get the error of the execution.
         logger.warning("plan %s stays pending: %s", instant, failure)
 
 
@@ -199,7 +186,7 @@ def _work(session: Session, service: Service, attempt: Attempt, how: Execution, 
 
 
 def _begin(session: Session, service: Service, attempt: Attempt) -> Any:
-    """Remove what earlier executors left, put the inflight file, and check again; return the plan.
+    """Return the plan, after removing files of earlier executors and putting the inflight file.
 
     Raises:
         Cancelled: the plan was cancelled or taken over.
@@ -213,8 +200,8 @@ def _begin(session: Session, service: Service, attempt: Attempt) -> Any:
     plan = read_pending(session, service, attempt.begun, found)
     clear_older_epochs(session, attempt)
     if attempt.epoch > 1 or State.INFLIGHT in found.states:
-        # Apache Hudi may have begun it; one of our executors that came between may have died before it got this far. Files without
-        # a marker count, too: of two base files of one group and instant readers take the one listed last (docs/format.md §9.1).
+        # Apache Hudi may have begun it, and a later executor of ours may have died before it got this far. Files without a marker
+        # count, too: of two base files of one group and instant readers take the one listed last (docs/format.md §9.1).
         clear_foreign_attempts(session, attempt, service.files_unannounced(session, attempt, plan))
         clear_foreign_delta(session, attempt)
     path = timeline.path(inflight_name(attempt.instant, service.action))
@@ -252,11 +239,11 @@ def _complete(service: Service, run: AnyRun, outcome: Any) -> Complete:
 
 
 def release_plan(session: Session, attempt: Attempt, error: HudiOpsError) -> None:
-    """Remove what a failed execution wrote, its inflight file and its lease; the plan stays for the next executor.
+    """Remove the files, the inflight file and the lease of a failed execution; keep the plan.
 
-    Call it only after an error that is certain: nothing of the attempt was decided. A plan that was cancelled is rolled back. When
-    another process has taken the plan over, only the files of this epoch go. The markers stay: tasks of this executor may still
-    write what they announced, and the next executor deletes what markers name.
+    Call it only if nothing of the attempt was decided. A cancelled plan is rolled back. When another process has taken the plan
+    over, only files of this epoch are removed. The markers stay: tasks of this executor may still write files that they announced,
+    and the next executor deletes the files that markers name.
     """
     storage = session.ctx.storage
     try:
@@ -268,13 +255,13 @@ def release_plan(session: Session, attempt: Attempt, error: HudiOpsError) -> Non
                 rollback_attempt(session, attempt.instant, ended)
             return
         storage.delete(attempt.begun.timeline.path(inflight_name(attempt.instant, attempt.action)))
-        # The lease goes last: while it exists, nobody takes the inflight file for a foreign one. After an unknown outcome that file
-        # may still land.
+        # The lease is removed last: while it exists, no process takes the inflight file for a foreign one. After an unknown outcome
+        # that file may still be created.
         if not isinstance(error, OutcomeUnknown):
             session.drop_name(attempt.instant)
         logger.warning(
             "%s %s did not complete and waits for the next execution: %s", attempt.action, attempt.instant, error.what
         )
     except HudiOpsError as failure:
-        # The caller must hear the first error; the next executor of the plan clears the rest.
+        # The caller must get the first error; the next executor of the plan removes the rest.
         logger.warning("leftovers of the execution of %s stay until the next one: %s", attempt.instant, failure)

@@ -1,4 +1,4 @@
-"""Provide the merge rules of writers: the table's merge mode, with the key spec recorded in the commit log."""
+"""Merge rules for writers: the table's merge mode, with the key spec of the commit log."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from hudi_ops.timeline.state import TableState
 def merging_of(state: TableState, schema: pa.Schema) -> tuple[MergeRules, BlockInstants]:
     """Return the merge rules of a table, and the instants whose blocks count.
 
-    Args:
-        state: decides what is visible.
-        schema: the table's columns, without meta columns.
+    `schema` is without meta columns.
 
     Raises:
-        Unsupported: the table merges by a rule that is not known here.
+        Unsupported: the table's merge rule is not supported.
     """
     keys = computed_keys(state.config, state.log.properties.facts)
     return replace(MergeRules.of(state.config, schema), keys=keys), BlockInstants.of(state.config, state.timeline)

@@ -21,13 +21,9 @@ Service = TableService[Any, Any, Any, Any, Any, Any]
 
 
 def next_pending(session: Session, service: Service, state: TableState, *, abandoned: bool = False) -> Instant | None:
-    """Return the service's oldest pending plan without a live executor; None when there is no plan.
+    """Return the service's oldest pending plan without a live executor, or None without a plan.
 
-    Args:
-        session: the table.
-        service: whose plan.
-        state: decides what is pending.
-        abandoned: foreign executors, which leave no heartbeat, have ended.
+    `abandoned` states that foreign executors, which leave no heartbeat, have ended.
 
     Raises:
         Busy: every plan has a live executor.
@@ -92,10 +88,10 @@ def named_pending(session: Session, service: Service, state: TableState, instant
 
 
 def read_pending(session: Session, service: Service, state: TableState, instant: Instant) -> Any:
-    """Return what a pending instant of the service plans, as its `plan_type`.
+    """Return the decoded plan of a pending instant, of the service's `plan_type`.
 
     Raises:
-        Corrupt: the requested file is empty, or no such plan.
+        Corrupt: the requested file is empty, or holds another kind of plan.
     """
     plan = read_plan(session.ctx.storage, state.timeline, instant)
     if not isinstance(plan, service.plan_type):
@@ -118,8 +114,8 @@ def cancel_advice(instant: str) -> str:
 def refuse_foreign_executor(session: Session, service: Service, state: TableState, instant: str) -> None:
     """Refuse a plan that Apache Hudi has begun to execute.
 
-    Its executors leave no heartbeat, so nothing says whether one is alive. Our executors hold a lease while their inflight file
-    exists.
+    Its executors leave no heartbeat, so a live one cannot be told from a dead one. Our executors hold a lease while their inflight
+    file exists.
 
     Raises:
         InvalidRequest: there is an inflight file and no lease.
@@ -128,7 +124,7 @@ def refuse_foreign_executor(session: Session, service: Service, state: TableStat
     if found is None or State.INFLIGHT not in found.states or read_lease(session.ctx.storage, instant) is not None:
         return
     raise InvalidRequest(
-        "Apache Hudi has begun to execute this plan and leaves no heartbeat, so nothing says whether it is still running",
+        "Apache Hudi has begun to execute this plan and leaves no heartbeat, so it may still be running",
         table=state.config.name,
         instant=instant,
         expected="a plan without an inflight file, or the statement that its executor has ended",

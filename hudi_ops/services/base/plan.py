@@ -1,4 +1,4 @@
-"""Plan a service of any kind: choose, publish under the lock, and try again when others took what was chosen.
+"""Plan a service of any kind: choose, publish under the lock, and retry after a conflict.
 
 Source: docs/protocol.md §14.
 """
@@ -18,16 +18,11 @@ from hudi_ops.services.base.result import PlanResult
 from hudi_ops.timeline.state import TableState
 
 TRIES_MAX = 3
-"""How often a plan is made again because others took everything that it chose."""
+"""Number of times that a plan is made while others take everything that it chose."""
 
 
 def preview(session: Session, service: Service, request: Any) -> PlanResult:
-    """Return what a plan would name now, its cost, and the reason for everything else; change nothing.
-
-    Args:
-        session: the table.
-        service: plans.
-        request: what to plan, as the service defines it.
+    """Return the plan that `plan` would publish now, with cost and reasons; change nothing.
 
     Raises:
         InvalidRequest: a wrong request, or a table that the service has no work on.
@@ -35,22 +30,16 @@ def preview(session: Session, service: Service, request: Any) -> PlanResult:
     """
     state = session.loader.load()
     service.refuse_table(state)
-    choice = service.choose(session, state, request)
-    return _result(session, service, state, choice, dry_run=True)
+    return _result(session, service, state, service.choose(session, state, request), dry_run=True)
 
 
 def plan(session: Session, service: Service, request: Any) -> PlanResult:
     """Publish a plan, if there is anything to plan.
 
-    Args:
-        session: the table.
-        service: plans.
-        request: what to plan, as the service defines it.
-
     Raises:
         InvalidRequest: a wrong request, or a table that the service has no work on; nothing was changed.
-        Unsupported: the table cannot be written, or the service cannot work on what it would have to plan; no plan exists.
-        Conflict: others took what was chosen, `TRIES_MAX` times.
+        Unsupported: the table cannot be written, or the service cannot work on the only candidates; no plan exists.
+        Conflict: others took everything that was chosen, `TRIES_MAX` times.
         Busy: the lock was not free in time, or a foreign write is pending without a heartbeat.
     """
     started_s = session.ctx.clock.monotonic_s()
@@ -86,7 +75,7 @@ def plan(session: Session, service: Service, request: Any) -> PlanResult:
 def left_plan(session: Session, service: Service, *, abandoned: bool = False) -> str | None:
     """Return the instant of the oldest pending plan without a live executor, or None."""
     try:
-        # A plan that a dead process had decided is on the timeline only after that.
+        # Only after this is a plan on the timeline that a dead process had decided.
         found = next_pending(session, service, finish_unfinished(session), abandoned=abandoned)
     except (Busy, InvalidRequest):
         return None
@@ -94,8 +83,8 @@ def left_plan(session: Session, service: Service, *, abandoned: bool = False) ->
 
 
 def left_plan_result(session: Session, service: Service, request: Any, instant: str) -> PlanResult:
-    """Return the result of planning where a pending plan without a live executor comes first."""
-    note = f"{service.action} {instant} was planned before and has no live executor: it comes first"
+    """Return the result of planning nothing, because a pending plan has no live executor."""
+    note = f"{service.action} {instant} was planned before and has no live executor: it is executed first"
     choice = service.empty_choice(request)
     return replace(_result(session, service, session.loader.load(), choice), instant=instant, note=note)
 

@@ -33,16 +33,15 @@ class Draft:
     """A plan before it is published.
 
     Attributes:
-        body: the requested file, byte for byte.
-        footprint: what the plan works on; None: unknown, which overlaps everything.
+        body: bytes of the requested file.
+        footprint: inputs of the plan; None: unknown, which overlaps everything.
         begun: the state from which the inputs were chosen.
         check: the service's own check of the state in which the plan is decided; raises `Conflict` or `Busy`.
-        revise: returns the draft that takes account of a later state, from what commits say. With it, a completion since `begun`
-            is no conflict. It is called under the lock, again for each slot that was lost: it lists nothing, and raises `Conflict`
-            when others took everything.
+        revise: returns the draft for a later state, from commit metadata. With it, a completion since `begun` is no conflict. It is
+            called under the lock, once for each slot tried: it lists nothing, and raises `Conflict` when others took everything.
         choice: the choice as the draft names it; None: as it was made.
-        log_files_added: log files that completed since `begun` and joined the plan.
-        groups_dropped: chosen groups that others took since `begun`.
+        log_files_added: number of log files that completed since `begun` and joined the plan.
+        groups_dropped: number of chosen groups that others took since `begun`.
     """
 
     body: bytes
@@ -57,28 +56,20 @@ class Draft:
 
 @dataclass(frozen=True)
 class Planned(Attempt):
-    """A published plan: an attempt of which nothing but the plan exists, its slot, and the draft that was decided."""
+    """A published plan: an attempt without files, its slot, and the draft that was decided."""
 
     slot: int = -1
     draft: Draft = field(kw_only=True)
 
 
 def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
-    """Decide a plan, and put its requested file.
-
-    Args:
-        session: the table's.
-        action: the pending word, for example `compaction`.
-        draft: what is planned.
-
-    Returns:
-        The plan, without a lease.
+    """Decide a plan, put its requested file, and return the plan without a lease.
 
     Raises:
         Conflict: a write on the same groups completed since the planner chose its inputs, or a foreign writer removed the plan.
         Busy: a pending plan works on the same groups, or the lock was not free in time.
-        Cancelled: storage did not say whether the plan was decided, and it was cancelled to settle that.
-        OutcomeUnknown: decided or not; the next write settles it.
+        Cancelled: storage did not say whether the plan was decided, so it was cancelled.
+        OutcomeUnknown: storage did not say whether the plan was decided; the next write finds out.
         Internal: no instant was free.
     """
     leases: list[str] = []
@@ -101,13 +92,13 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
         )
 
     if draft.revise is not None:
-        # Commits that completed since are read before the lock is taken.
+        # Reads the commits that completed since, before the lock is taken.
         draft.revise(session.loader.load())
     try:
         decided = session.decide(prepare, f"plan a {action}")
     except (Busy, Cancelled, Conflict):
-        # Nothing landed. The payloads go while the lease holds the name: without it no later writer would find them. After any
-        # other error both stay, and the dead lease leads the next writer to them.
+        # Nothing was decided. The payloads are deleted while the lease holds the name: without it no later writer would find them.
+        # After any other error both stay, and the dead lease leads the next writer to them.
         for instant in leases:
             session.drop_refused_payloads(instant)
             session.drop_name(instant)
@@ -131,17 +122,17 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
 
 
 def refuse_overtaken(session: Session, draft: Draft, state: TableState) -> None:
-    """Refuse a plan that would leave out a write which completed since its inputs were chosen.
+    """Refuse a plan whose inputs a write touched that completed since they were chosen.
 
     Raises:
-        Conflict: a write that overlaps completed since the state from which the inputs were chosen.
+        Conflict: such a write completed.
     """
     for other in Since(draft.begun, state).completed:
         metadata = session.commits.metadata(state.timeline, other)
         touched = footprint_of(metadata) if metadata is not None else None
         if touched is None or draft.footprint is None or draft.footprint.overlap(touched):
             raise Conflict(
-                f"{other.action} {other.time} completed while the plan was made, and touches the same",
+                f"{other.action} {other.time} completed while the plan was made, and touches the same file groups",
                 table=state.config.name,
                 expected="no overlapping completion since the inputs were chosen",
                 found=f"{other.time}, completed {other.completion_time}",
@@ -151,7 +142,9 @@ def refuse_overtaken(session: Session, draft: Draft, state: TableState) -> None:
 
 
 def refuse_overlapping_plan(session: Session, draft: Draft, state: TableState) -> None:
-    """Refuse a second plan on the same groups: the one that is executed last would undo the other.
+    """Refuse a second plan on the same groups.
+
+    The plan that is executed last would undo the other.
 
     Raises:
         Busy: a plan is pending on them and not cancelled, or a pending plan cannot be read.
@@ -183,7 +176,7 @@ def _instant(session: Session, state: TableState, leases: list[str]) -> str:
         instant = session.next_time(times, state)
         # An attempt may hold the lease of a time without being on the timeline yet.
         if instant in leases or take_named_lease(session.ctx, instant, "plan"):
-            leases[:] = [*(one for one in leases if one != instant), instant]
+            leases[:] = [*(lease for lease in leases if lease != instant), instant]
             return instant
         times |= {instant}
     raise Internal(f"no free instant in {INSTANTS_TRIED_MAX} tries", table=state.config.name)

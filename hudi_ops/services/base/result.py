@@ -1,4 +1,4 @@
-"""Hold what users hear of a service: its progress, its plan and its result."""
+"""Progress, plan and result of a service, as users get them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hudi_ops.services.base.cost import Cost
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far long work has come: units of `what`, and bytes where they are known."""
+    """Progress of long work: units of `what`, and bytes where they are known."""
 
     what: str
     done: int
@@ -21,8 +21,17 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class ServiceResult:
-    """What a service did to a table. `instant` is None when it did nothing; `note` says why. `seconds` is wall-clock time."""
+class Result:
+    """Base of all results that users get."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ServiceResult(Result):
+    """Result of a service run. `instant` is None if nothing was done; `note` says why."""
 
     table: str
     instant: str | None
@@ -33,17 +42,14 @@ class ServiceResult:
     epoch: int = 0
     seconds: float = 0.0
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the result as plain values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class PlanResult:
-    """A plan that was published, or would be. `instant` is None in a dry run and when nothing was planned; `note` says why.
+class PlanResult(Result):
+    """A published plan, or the one that a dry run would publish.
 
-    `verdicts` name all planned file groups and some of the others; `counts` has all of them, by reason. While the plan was made,
-    `log_files_added` completed and joined it, and `groups_dropped` were taken by others.
+    `instant` is None in a dry run and when nothing was planned; `note` says why. `verdicts` name all planned file groups and some
+    of the others; `counts` has all of them, by reason. While the plan was made, `log_files_added` log files completed and joined
+    it, and others took `groups_dropped` groups.
     """
 
     table: str
@@ -67,4 +73,4 @@ class PlanResult:
     def as_dict(self) -> dict[str, Any]:
         """Return the result as plain values."""
         # `came` and `left` are the old names of two fields, for readers of JSON; they go with the next release.
-        return {**asdict(self), "came": self.log_files_added, "left": self.groups_dropped}
+        return {**super().as_dict(), "came": self.log_files_added, "left": self.groups_dropped}

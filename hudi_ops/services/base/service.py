@@ -1,4 +1,4 @@
-"""Define what a table service is: the parts of its own that `plan.py` and `execute.py` call, and the registry of kinds.
+"""Interface of a table service that `plan.py` and `execute.py` call; the registry of kinds.
 
 A new kind subclasses `TableService` and registers one instance. The base publishes its plans, finds them, takes them over, keeps
 the lease, runs the tasks and completes or releases the plan. Source: docs/protocol.md §14.
@@ -16,11 +16,11 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Role
+from hudi_ops.config.requests import checked_engine
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost
-from hudi_ops.services.base.engine import refuse_unknown_engine
 from hudi_ops.services.base.publish import Draft
 from hudi_ops.services.base.result import Progress, ServiceResult
 from hudi_ops.timeline.instant import Instant
@@ -51,12 +51,12 @@ Result = TypeVar("Result", bound=ServiceResult)
 
 @dataclass(frozen=True)
 class Execution:
-    """Say how a plan is executed.
+    """Options of an execution.
 
     Attributes:
         engine: `auto`, `local` or `spark`.
         memory_bytes: memory that one task may take; None: derived from this process's memory.
-        abandoned: the caller states that the foreign program which began the execution has ended; it leaves no heartbeat.
+        abandoned: the caller states that the foreign executor, which leaves no heartbeat, has ended.
         progress: called after each task.
     """
 
@@ -66,7 +66,7 @@ class Execution:
     progress: Callable[[Progress], None] = lambda progress: None
 
     def __post_init__(self) -> None:
-        refuse_unknown_engine(self.engine)
+        checked_engine(self.engine)
 
     def task_bytes(self, engine: Engine) -> int:
         """Return the memory that one task may take on an engine, in bytes."""
@@ -82,12 +82,12 @@ class Run(Generic[Plan, Inputs, Task, Outcome]):
     Attributes:
         session: the table.
         attempt: the executor's instant, epoch and first state.
-        plan: what the requested file says.
-        inputs: what `TableService.inputs` returned.
+        plan: content of the requested file.
+        inputs: result of `TableService.inputs`.
         engine: runs the tasks; `engine_reason` says why it was chosen.
         task_bytes: memory that one task may take.
-        tasks: what `TableService.tasks` returned.
-        done: what each task returned, in the order of `tasks`.
+        tasks: result of `TableService.tasks`.
+        done: outcomes in the order of `tasks`.
         entry: the COMPLETE that decided the instant.
         seconds: time since this process took the plan over.
         arrow_bytes_before: highest Arrow allocation of this process before the run; a higher one afterwards is the run's.
@@ -128,20 +128,20 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
 
     @abstractmethod
     def refuse_table(self, state: TableState) -> None:
-        """Refuse a table that the service has no work on.
+        """Refuse a table that the service does not apply to.
 
         Raises:
-            InvalidRequest: the table is of a kind without such work.
+            InvalidRequest: the service does not apply to this kind of table.
             Unsupported: the table cannot be written.
         """
 
     @abstractmethod
     def empty_choice(self, request: Request) -> Choice:
-        """Return the choice of a request before any candidate was looked at."""
+        """Return the choice of a request without candidates."""
 
     @abstractmethod
     def choose(self, session: Session, state: TableState, request: Request) -> Choice:
-        """Choose what a plan names, with the reason for everything else. Takes no lock and changes nothing."""
+        """Choose the candidates of a plan, with reasons. Takes no lock and changes nothing."""
 
     @abstractmethod
     def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
@@ -149,14 +149,14 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
 
     @abstractmethod
     def estimate(self, choice: Choice, engine: Engine) -> Cost:
-        """Return the expected cost of executing what was chosen."""
+        """Return the expected cost of executing a choice."""
 
     @abstractmethod
     def inputs(self, session: Session, attempt: Attempt, plan: Plan) -> Inputs:
-        """Return what the plan names as it is on storage now.
+        """Return the files that the plan names, as they are on storage now.
 
         Raises:
-            Conflict: the plan is no longer whole.
+            Conflict: the plan cannot be executed as it is.
             Corrupt: a file of the plan is damaged or gone.
         """
 
@@ -167,24 +167,24 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
     @staticmethod
     @abstractmethod
     def run(task: Task) -> Outcome:
-        """Run one task. Called on executors: it uses nothing but its argument, and a second call gives equal bytes."""
+        """Run one task on any executor. It uses only its argument; a second call gives equal bytes."""
 
     @abstractmethod
     def outcome(self, run: Run[Plan, Inputs, Task, Outcome]) -> Write | Body:
-        """Return what completes: a write, or the maker of the completed file of another action."""
+        """Return the write to complete, or the maker of the completed file of another action."""
 
     @abstractmethod
     def result(self, run: Run[Plan, Inputs, Task, Outcome]) -> Result:
-        """Return what the user hears of a completed run."""
+        """Return the result of a completed run for the user."""
 
     def refuse_nothing(self, state: TableState, choice: Choice) -> None:
-        """Refuse to plan nothing where that needs more than a note; by default a note is enough."""
+        """Refuse a choice without candidates; by default its note is enough."""
 
     def check(self, session: Session, state: TableState, attempt: Attempt, plan: Plan) -> None:
         """Check the state in which the plan completes. Called under the lock: it lists nothing."""
 
     def files_unannounced(self, session: Session, attempt: Attempt, plan: Plan) -> Sequence[str]:
-        """Return data files of the instant that an earlier executor may have written without a marker."""
+        """Return data files of the instant that earlier executors may have written without markers."""
         return ()
 
     def files_written(self, run: Run[Plan, Inputs, Task, Outcome]) -> Sequence[str]:
@@ -192,7 +192,7 @@ class TableService(ABC, Generic[Request, Plan, Inputs, Task, Outcome, Result]):
         return ()
 
     def settled(self, session: Session) -> None:
-        """Do what follows a completed run, for example compact the metadata table. Never fails the run."""
+        """Follow up a completed run, for example compact the metadata table. Never fails the run."""
 
     def is_own(self, session: Session, state: TableState, found: Instant) -> bool:
         """Return whether a completed instant, whose requested file may be gone, was of this kind."""

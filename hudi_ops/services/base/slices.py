@@ -1,4 +1,4 @@
-"""List the visible file slices of one state; each partition is listed once, outside the lock."""
+"""List the visible file slices of one state, outside the lock."""
 
 from __future__ import annotations
 
@@ -18,13 +18,8 @@ from hudi_ops.view.slices import Slice
 def live_slices(session: Session, state: TableState, partitions: Sequence[str] | None = None) -> list[Slice]:
     """Return the visible slices of partitions, by partition path and file id.
 
-    All partitions together are listed by the metadata table, if it has every completed write. The partitions of a write are few and
+    All partitions (None) are listed by the metadata table, if it has every completed write. The partitions of a write are few and
     are listed on storage: a group that a damaged metadata table lacks would otherwise be created twice.
-
-    Args:
-        session: the table.
-        state: decides what is visible.
-        partitions: paths; None: all.
 
     Raises:
         Corrupt: a file is lost that a completed write names.
@@ -46,12 +41,7 @@ def live_slices(session: Session, state: TableState, partitions: Sequence[str] |
 def live_buckets(
     session: Session, state: TableState, groups: Sequence[tuple[str, int]]
 ) -> dict[tuple[str, int], Slice]:
-    """Return the slice of each bucket in the partitions of a write.
-
-    Args:
-        session: the table.
-        state: decides what is visible.
-        groups: (partition path, bucket) of all rows to write.
+    """Return the slice of each (partition path, bucket) in the partitions of `groups`.
 
     Raises:
         Unsupported: a file group is of a bucket that the table does not have.
@@ -72,7 +62,7 @@ def _refuse_other_count(state: TableState, live: dict[tuple[str, int], Slice]) -
         Unsupported: a file group of a bucket that the table does not have.
     """
     buckets = state.log.properties.facts.buckets
-    other = next((one for (_, bucket), one in live.items() if bucket >= buckets), None)
+    other = next((slice_ for (_, bucket), slice_ in live.items() if bucket >= buckets), None)
     if other is not None:
         raise Unsupported(
             f"file group {other.file_id} in partition {other.partition_path or '.'} is of a bucket that a table of {buckets} "

@@ -1,9 +1,10 @@
-"""Run the tasks of a plan: in threads of this process, or in waves on executors, with a check of the plan between them."""
+"""Run tasks in threads of this process or in waves on executors, with a check between them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from hudi_ops.concurrency.lease.monitor import LeaseMonitor
@@ -15,10 +16,20 @@ from hudi_ops.services.base.service import Sized
 logger = logging.getLogger(__name__)
 
 SPARK_WAVE = 64
-"""Tasks that executors get at a time; between two waves the executor checks that the plan still stands."""
+"""Tasks of a plan that executors get at a time; between two waves the lease is checked."""
 
 Task = TypeVar("Task", bound=Sized)
+Input = TypeVar("Input")
 Outcome = TypeVar("Outcome")
+
+
+def in_waves(
+    engine: Engine, run: Callable[[Input], Outcome], tasks: Sequence[Input], check: Callable[[], None], size: int
+) -> Iterator[list[Outcome]]:
+    """Yield the outcomes of `size` tasks at a time, in order; call `check` before each wave."""
+    for start in range(0, len(tasks), size):
+        check()
+        yield engine.map(run, tasks[start : start + size])
 
 
 def run_tasks(
@@ -29,7 +40,7 @@ def run_tasks(
     progress: Callable[[Progress], None],
     what: str,
 ) -> list[Outcome]:
-    """Run all tasks, largest first so that the last one to end is small; return the outcomes in the order of the tasks.
+    """Run all tasks, largest first, and return the outcomes in the order of the tasks.
 
     Args:
         engine: runs them.
@@ -59,9 +70,7 @@ def run_tasks(
     if isinstance(engine, LocalEngine):
         engine.map(step, order)
     else:
-        for start in range(0, len(order), SPARK_WAVE):
-            monitor.check()
-            wave = order[start : start + SPARK_WAVE]
-            for at, outcome in zip(wave, engine.map(run, [tasks[at] for at in wave]), strict=True):
-                tell(at, outcome)
+        waves = in_waves(engine, run, [tasks[at] for at in order], monitor.check, SPARK_WAVE)
+        for at, outcome in zip(order, chain.from_iterable(waves), strict=True):
+            tell(at, outcome)
     return [done[at] for at in range(len(tasks))]

@@ -14,6 +14,7 @@ from typing import Any
 from hudi_ops.commit.checks import refuse_changed_columns
 from hudi_ops.commit.recover.recover import finish_unfinished
 from hudi_ops.commit.session import Session
+from hudi_ops.config.requests import checked_engine
 from hudi_ops.config.table import INDEX_DEFINITIONS, INDEX_DEFINITIONS_PATH
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import NOTHING_LANDED, Cancelled, Conflict
@@ -27,7 +28,7 @@ from hudi_ops.metadata.writer.begin import Beginning, begin_groups, complete_beg
 from hudi_ops.metadata.writer.building import Building, group_count
 from hudi_ops.metadata.writer.commit import ACTION
 from hudi_ops.metadata.writer.delta import log_files
-from hudi_ops.services.base.engine import choose_by_bytes, refuse_unknown_engine
+from hudi_ops.services.base.engine import choose_by_bytes
 from hudi_ops.services.indexing.diff import TableSnapshot, diff, snapshot
 from hudi_ops.services.indexing.drop import drop_metadata, without_partitions
 from hudi_ops.services.indexing.rebuild import built_anew
@@ -127,7 +128,7 @@ def build_metadata(
         Conflict: too many writes completed meanwhile, or another process changed the metadata table.
         Cancelled: another process took this build for dead.
     """
-    refuse_unknown_engine(engine)
+    checked_engine(engine)
     started_s = session.ctx.clock.monotonic_s()
     state = session.loader.load() if dry_run else finish_unfinished(session)
     refuse_unbuildable(session, state)
