@@ -64,17 +64,8 @@ def merged(storage: Storage, clock: ManualClock) -> dict[str, int]:
         if not one.logs:
             found.append(FileScan(FileTask(storage, one.base.path, one.base.size_bytes, needed, names)).table())
             continue
-        task = SliceTask(
-            storage=storage,
-            base=one.base.path if one.base is not None else None,
-            base_bytes=one.base.size_bytes if one.base is not None else 0,
-            logs=tuple((file.path, file.size_bytes) for file in one.logs),
-            rules=MergeRules.of(state.config, schema),
-            instants=BlockInstants.of(state.config, state.timeline),
-            schema=needed,
-            columns=names,
-        )
-        found.append(SliceScan(task).table())
+        merging = MergeRules.of(state.config, schema), BlockInstants.of(state.config, state.timeline)
+        found.append(SliceScan(SliceTask.of(storage, one, *merging, needed)).table())
     table = pa.concat_tables([needed.empty_table(), *found])
     keys = table["id"].to_pylist()
     assert len(set(keys)) == len(keys), sorted(keys)

@@ -7,9 +7,10 @@ rows in the order of the file, then log rows in the order in which they are merg
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,30 @@ from hudi_ops.storage.protocol import Storage
 
 _KEY_ROWS = 1 << 20
 """Base rows whose keys are looked up at a time: the table of the log's keys is built once for each such run."""
+
+
+class ListedFile(Protocol):
+    """Data file: its path below the table's root and its size, as listed."""
+
+    @property
+    def path(self) -> str:
+        """Return its path."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Return its size."""
+
+
+class ListedSlice(Protocol):
+    """Files of a slice; log files in the order in which they are merged."""
+
+    @property
+    def base(self) -> ListedFile | None:
+        """Return its base file, if it has one."""
+
+    @property
+    def logs(self) -> Sequence[ListedFile]:
+        """Return its log files."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +85,27 @@ class SliceTask:
     condition: Condition | None = None
     keys: tuple[str, ...] | None = None
     constants: Constants = ()
+
+    @staticmethod
+    def of(
+        storage: Storage,
+        slice_: ListedSlice,
+        rules: MergeRules,
+        instants: BlockInstants,
+        schema: pa.Schema | None = None,
+    ) -> SliceTask:
+        """Return the task that reads all rows of a slice; columns are those of `schema`, or of the keys."""
+        base, wanted = slice_.base, rules.key_columns if schema is None else schema
+        return SliceTask(
+            storage,
+            base.path if base is not None else None,
+            base.size_bytes if base is not None else 0,
+            tuple((log.path, log.size_bytes) for log in slice_.logs),
+            rules,
+            instants,
+            wanted,
+            tuple(wanted.names),
+        )
 
     @property
     def path(self) -> str:

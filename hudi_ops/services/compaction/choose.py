@@ -1,4 +1,4 @@
-"""Choose the file groups that a compaction merges next, each with the reason for or against it.
+"""Choose the file groups that a compaction merges, each with the reason for or against it.
 
 Source: docs/protocol.md §17; docs/format.md §9.2.
 """
@@ -35,7 +35,7 @@ class LeftReason(StrEnum):
 
 @dataclass
 class CompactionChoice(Choice):
-    """The choice of a compaction. `elsewhere` are partitions with log files that the request leaves out."""
+    """Choice of a compaction. `elsewhere` holds partitions with log files outside the request."""
 
     elsewhere: set[str] = field(default_factory=set)
 
@@ -45,7 +45,7 @@ class CompactionChoice(Choice):
 
 
 def empty_choice(request: CompactionRequest) -> CompactionChoice:
-    """Return the choice of a request before any file group was looked at."""
+    """Return the choice of a request without candidates."""
     strategy = parse_strategy(request.strategy)
     threshold = strategy.threshold if request.threshold is None else request.threshold
     others: dict[str, list[tuple[Candidate, str]]] = {LeftReason.UNMERGEABLE: []}
@@ -104,7 +104,7 @@ def refuse_without_logs(state: TableState) -> None:
 
 
 def refuse_unmergeable(state: TableState, choice: Choice) -> None:
-    """Refuse to plan nothing where only log files that cannot be merged keep compaction from its work.
+    """Refuse an empty choice if its only due candidates cannot be merged here.
 
     Raises:
         Unsupported: names the first such file group.
@@ -114,10 +114,9 @@ def refuse_unmergeable(state: TableState, choice: Choice) -> None:
         return
     first, why = left[0]
     where = f"file group {first.file_id} in partition {first.partition_path or '.'}"
-    count = len(left)
     said = (
-        f"None of the {count} file groups with log files that are due can be merged here; the first is {where}"
-        if count > 1
+        f"None of the {len(left)} file groups with log files that are due can be merged here; the first is {where}"
+        if len(left) > 1
         else f"The log files of {where} cannot be merged here"
     )
     raise Unsupported(
@@ -130,7 +129,7 @@ def refuse_unmergeable(state: TableState, choice: Choice) -> None:
 
 
 def _slices(session: Session, state: TableState, wanted: Sequence[str]) -> tuple[list[Slice], set[str]]:
-    """Return the visible slices of the wanted partitions, and the other partitions that have log files.
+    """Return the visible slices of the wanted partitions, and other partitions with log files.
 
     Raises:
         InvalidRequest: a name that no partition has, or a table without partitions.
@@ -146,29 +145,29 @@ def _slices(session: Session, state: TableState, wanted: Sequence[str]) -> tuple
         )
     if paths := plain_paths(wanted):
         found = live_slices(session, state, paths)
-        if {one.partition_path for one in found} == set(paths):
+        if {slice_.partition_path for slice_ in found} == set(paths):
             return found, partitions_to_plan(session, state) - set(paths)
     found = live_slices(session, state)
-    chosen = choose_partitions({one.partition_path: one for one in found}, wanted, state.config)
-    elsewhere = {one.partition_path for one in found if one.logs and one.partition_path not in chosen}
-    return [one for one in found if one.partition_path in chosen], elsewhere
+    chosen = choose_partitions({slice_.partition_path: slice_ for slice_ in found}, wanted, state.config)
+    elsewhere = {slice_.partition_path for slice_ in found if slice_.logs and slice_.partition_path not in chosen}
+    return [slice_ for slice_ in found if slice_.partition_path in chosen], elsewhere
 
 
-def _candidate(state: TableState, one: Slice) -> Candidate:
+def _candidate(state: TableState, slice_: Slice) -> Candidate:
     timeline = state.timeline
-    since = one.base.instant if one.base is not None else min(file.instant for file in one.logs)
+    since = slice_.base.instant if slice_.base is not None else min(file.instant for file in slice_.logs)
     later = (done for done in timeline.completed_writes if done.completion_time > since and done.time != since)
     commits = sum(done.kind == "deltacommit" for done in later)
-    writers = {file.instant for file in one.logs}
+    writers = {file.instant for file in slice_.logs}
     times = [found.completion_time for time in writers if (found := timeline.find(time)) is not None]
-    # The completion time of an archived write is not looked up: its request time is close enough for an age.
+    # The completion time of an archived write is not read: its request time is close enough for an age.
     oldest = min(times) if len(times) == len(writers) and all(times) else min(writers)
     oldest_ms = ms_of_instant(oldest, state.zone)
-    return Candidate(*one.key, one.base, one.logs, max(commits, len(writers)), oldest_ms)
+    return Candidate(*slice_.key, slice_.base, slice_.logs, max(commits, len(writers)), oldest_ms)
 
 
 def _pending_groups(session: Session, state: TableState) -> dict[str, str]:
-    """Return the pending plan by `partition/bucket digits`; under the empty key one that cannot be read."""
+    """Return pending plans by `partition/bucket digits`; an unreadable one has the empty key."""
     found: dict[str, str] = {}
     for instant, inputs in pending_inputs(session.ctx, state):
         if session.was_cancelled(state, instant.time):

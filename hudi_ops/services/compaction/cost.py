@@ -23,7 +23,7 @@ COPIES = 2.0
 
 
 def bytes_out_of(base_bytes: int, log_bytes: int) -> int:
-    """Return the size expected of the new base file: that of the old one, or of the log files where there is none."""
+    """Return the expected size of the new base file."""
     return base_bytes or log_bytes
 
 
@@ -33,12 +33,10 @@ def memory_of(base_bytes: int, log_bytes: int) -> int:
 
 
 def estimate(sizes: Sequence[tuple[int, int]], parallel: int, memory_bytes: int | None = None) -> Cost:
-    """Return the cost of merging slices.
+    """Return the cost of merging slices, `parallel` at a time.
 
-    Args:
-        sizes: (bytes of the base file, bytes of the log files) of each slice.
-        parallel: slices that are merged at a time.
-        memory_bytes: memory that one slice may take; larger ones are streamed. None: no limit.
+    `sizes` holds (bytes of the base file, bytes of the log files) of each slice. A slice that would take more than `memory_bytes`
+    is streamed.
     """
     each = [
         SLICE_S + (base + logs) / READ_BYTES_PER_S + bytes_out_of(base, logs) / WRITE_BYTES_PER_S
@@ -49,7 +47,7 @@ def estimate(sizes: Sequence[tuple[int, int]], parallel: int, memory_bytes: int 
     seconds = PLAN_S + max(sum(each) / at_a_time, max(each, default=0.0)) if sizes else 0.0
     held = sorted((memory_of(*size) for size in sizes), reverse=True)[:at_a_time]
     if memory_bytes is not None:
-        held = [min(one, memory_bytes) for one in held]
+        held = [min(bytes_held, memory_bytes) for bytes_held in held]
     return Cost(
         bytes_in=sum(base + logs for base, logs in sizes),
         bytes_out=sum(bytes_out_of(*size) for size in sizes),
@@ -59,5 +57,5 @@ def estimate(sizes: Sequence[tuple[int, int]], parallel: int, memory_bytes: int 
 
 
 def slices_at_a_time(engine: Engine) -> int:
-    """Return how many slices an engine merges at a time, as far as this process knows."""
+    """Return the number of slices that an engine merges at a time; 1 where it is unknown."""
     return engine.threads if isinstance(engine, LocalEngine) else 1

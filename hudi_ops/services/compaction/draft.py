@@ -40,14 +40,9 @@ _AGAIN = "run the same call again: it chooses from the table as it is now"
 
 @dataclass
 class CompactionDraft:
-    """Plan of chosen slices.
+    """Plan of the slices `chosen` from the state `begun`.
 
-    Attributes:
-        session: the table.
-        begun: the state from which the slices were chosen.
-        chosen: file groups with log files.
-        unplanned: partitions with log files that were not chosen.
-        choice: the whole choice, for the result.
+    `unplanned` are partitions with log files that were not chosen; `choice` is the whole choice, for the result.
     """
 
     session: Session
@@ -61,13 +56,13 @@ class CompactionDraft:
         return self._draft({group.key: group for group in self.chosen}, {})
 
     def revise(self, state: TableState) -> Draft:
-        """Return the draft that takes account of everything up to a state.
+        """Return the draft for a later state.
 
         Raises:
             Conflict: others took every group, or a completed write was undone or can no longer be read.
         """
         self._refuse_unknown(state)
-        groups = {one.key: one for one in self.chosen}
+        groups = {group.key: group for group in self.chosen}
         left: dict[Key, str] = {}
         for other, metadata in self._completed_since(state):
             for key in _rewritten(other, metadata):
@@ -85,7 +80,7 @@ class CompactionDraft:
                     left[key] = f"{instant.action} {instant.time} was planned on it while the plan was made"
         if left.keys() >= groups.keys():
             raise Conflict(
-                "others took every file group that was to be compacted, while the plan was made",
+                "others took every file group that was chosen for compaction, while the plan was made",
                 table=state.config.name,
                 found=next(iter(left.values()), ""),
                 next_step=_AGAIN,
@@ -130,10 +125,10 @@ class CompactionDraft:
             yield other, metadata
 
     def _refuse_unknown(self, state: TableState) -> None:
-        """Refuse a state in which a write is missing that the draft has to know.
+        """Refuse a state that lacks a write which the draft depends on.
 
         Raises:
-            Conflict: a write that was read was undone, or one that completed since was archived.
+            Conflict: a write was undone, or one that completed since was archived.
         """
         since = Since(self.begun, state)
         undone = [write.time for write in since.undone]
@@ -152,9 +147,9 @@ class CompactionDraft:
 
 
 def planned_slice(group: Candidate) -> PlannedSlice:
-    """Return a file group as its plan names it.
+    """Return the entry of a file group in its plan, with bare file names.
 
-    File names are bare. Without the metrics Apache Hudi does not execute the plan.
+    Without the metrics Apache Hudi does not execute the plan.
     """
     base_bytes = group.base.size_bytes if group.base is not None else None
     return PlannedSlice(
@@ -169,7 +164,7 @@ def planned_slice(group: Candidate) -> PlannedSlice:
 
 def _with_log(group: Candidate, file: DataFile, other: Instant) -> Candidate:
     if group.base is not None and other.completion_time < group.base.instant:
-        return group  # the writer's clock lags: the file lies below the base file, and no reader sees it
+        return group  # the writer's clock lags: the file is older than the base file, and no reader sees it
     if any(known.path == file.path for known in group.logs):
         return group
     return replace(group, logs=merge_order((*group.logs, file)))
@@ -178,7 +173,7 @@ def _with_log(group: Candidate, file: DataFile, other: Instant) -> Candidate:
 def _logs_of(other: Instant, metadata: CommitMetadata) -> Iterable[DataFile]:
     """Yield the log files that a write put under its own instant.
 
-    Log files that a dual writer of a resize put carry the instant of the resize plan.
+    Log files of a dual writer of a resize carry the instant of the resize plan.
     """
     for stat in metadata.stats:
         named = parse_data_file(stat.file_name)
@@ -193,8 +188,8 @@ def _logs_of(other: Instant, metadata: CommitMetadata) -> Iterable[DataFile]:
             )
 
 
-def _rewritten(other: Instant, metadata: CommitMetadata) -> Iterable[tuple[str, str]]:
-    """Yield the file groups to which a write gave a new base file, or which it replaced."""
+def _rewritten(other: Instant, metadata: CommitMetadata) -> Iterable[Key]:
+    """Yield the file groups that a write gave a new base file or replaced."""
     for stat in metadata.stats:
         named = parse_data_file(stat.file_name)
         if (named is not None and not named.is_log) or other.action in REWRITING_ACTIONS:

@@ -21,14 +21,14 @@ from hudi_ops.view.slices import Slice, merge_order
 
 @dataclass(frozen=True)
 class SliceInput(Slice):
-    """One slice to merge. `number` is its place in the plan, which goes into the name of its new base file."""
+    """Slice to merge. `number` is its index in the plan, a part of the new base file's name."""
 
     number: int = 0
 
 
 @dataclass(frozen=True)
 class PlanInputs:
-    """The slices of a plan to merge. `replaced` counts slices whose group was replaced since the plan was made."""
+    """Slices of a plan to merge; `replaced` counts those whose group was replaced since."""
 
     slices: tuple[SliceInput, ...]
     replaced: int
@@ -52,11 +52,11 @@ def inputs_of_plan(session: Session, state: TableState, instant: str, plan: Comp
     """
     hidden = _replaced_groups(session, state)
     live = [
-        (number, one)
-        for number, one in enumerate(plan.slices)
-        if (one.partition_path, one.file_id) not in hidden and one.log_files
+        (number, planned)
+        for number, planned in enumerate(plan.slices)
+        if (planned.partition_path, planned.file_id) not in hidden and planned.log_files
     ]
-    paths = [path for _, one in live for path in _paths(one)]
+    paths = [path for _, planned in live for path in _paths(planned)]
     found = dict(zip(paths, session.ctx.local_engine.map(session.ctx.storage.head, paths), strict=True))
     for path, info in found.items():
         if info is None:
@@ -70,8 +70,8 @@ def inputs_of_plan(session: Session, state: TableState, instant: str, plan: Comp
                 path=path,
             )
     sizes = {path: info.size_bytes for path, info in found.items() if info is not None}
-    slices = tuple(_input(number, one, sizes) for number, one in live)
-    return PlanInputs(slices, sum((one.partition_path, one.file_id) in hidden for one in plan.slices))
+    slices = tuple(_input(number, planned, sizes) for number, planned in live)
+    return PlanInputs(slices, sum((planned.partition_path, planned.file_id) in hidden for planned in plan.slices))
 
 
 def refuse_missing_log_files(
@@ -79,26 +79,20 @@ def refuse_missing_log_files(
 ) -> None:
     """Refuse a plan that lacks a log file below its instant: the new base file would hide it.
 
-    A foreign writer whose clock lags may complete one there after the plan was published.
-
-    Args:
-        session: the table.
-        state: its completed writes are compared with the plan.
-        instant: the plan's.
-        plan: what it names.
-        seen: an earlier state that was compared with the plan; None: there is none.
+    A foreign writer whose clock lags may complete one there after the plan was published. Only writes that completed since `seen`,
+    a state that was checked before, are compared.
 
     Raises:
         Conflict: names the first such file.
     """
-    planned = {(one.partition_path, one.file_id): one for one in plan.slices}
+    slices = {(planned.partition_path, planned.file_id): planned for planned in plan.slices}
     for other in Since(seen, state).completed if seen is not None else state.timeline.completed_writes:
         if other.completion_time >= instant:
             continue
         metadata = session.commits.metadata(state.timeline, other)
         for stat in metadata.stats if metadata is not None else ():
-            one = planned.get((stat.partition_path, stat.file_id))
-            if one is None or other.completion_time < one.base_instant or stat.file_name in one.log_files:
+            planned = slices.get((stat.partition_path, stat.file_id))
+            if planned is None or other.completion_time < planned.base_instant or stat.file_name in planned.log_files:
                 continue
             named = parse_data_file(stat.file_name)
             # Log files of a dual writer carry the instant of the resize plan, under which they become visible.
@@ -107,7 +101,7 @@ def refuse_missing_log_files(
                     f"{stat.path} of {other.action} {other.time} is not in the plan, and would be hidden by its base file",
                     table=state.config.name,
                     instant=instant,
-                    expected=f"writers whose completion times lie above {instant}, once it was planned",
+                    expected=f"only completion times above {instant}, once it was planned",
                     found=f"{other.time}, completed {other.completion_time}",
                     next_step=f"{cancel_advice(instant)}. Check that clocks agree and that all writers take one lock",
                     other=other.time,
@@ -117,26 +111,27 @@ def refuse_missing_log_files(
 def _replaced_groups(session: Session, state: TableState) -> set[tuple[str, str]]:
     """Return the groups that completed replace commits hide: they need no merge."""
     hidden = set()
-    for one in state.timeline.completed_writes:
-        if one.kind == "replacecommit":
-            metadata = session.commits.metadata(state.timeline, one)
+    for instant in state.timeline.completed_writes:
+        if instant.kind == "replacecommit":
+            metadata = session.commits.metadata(state.timeline, instant)
             for partition, ids in (metadata.replaced or {}).items() if metadata is not None else ():
                 hidden |= {(partition, file_id) for file_id in ids}
     return hidden
 
 
-def _paths(one: PlannedSlice) -> list[str]:
-    names: Sequence[str] = (one.base_file, *one.log_files) if one.base_file else one.log_files
-    return [data_path(one.partition_path, name) for name in names]
+def _paths(planned: PlannedSlice) -> list[str]:
+    names: Sequence[str] = (planned.base_file, *planned.log_files) if planned.base_file else planned.log_files
+    return [data_path(planned.partition_path, name) for name in names]
 
 
-def _input(number: int, one: PlannedSlice, sizes: dict[str, int]) -> SliceInput:
+def _input(number: int, planned: PlannedSlice, sizes: dict[str, int]) -> SliceInput:
     files = []
-    for path in _paths(one):
+    key = planned.partition_path, planned.file_id
+    for path in _paths(planned):
         named = parse_data_file(path.rpartition("/")[2])
-        time = named.instant if named is not None else one.base_instant
+        time = named.instant if named is not None else planned.base_instant
         is_log = named is not None and named.is_log
-        files.append(DataFile(one.partition_path, path, one.file_id, time, sizes[path], is_log))
-    base = files[0] if one.base_file else None
+        files.append(DataFile(key[0], path, key[1], time, sizes[path], is_log))
+    base = files[0] if planned.base_file else None
     # A plan of Apache Hudi may name log files in another order; records of one key are merged in this order.
-    return SliceInput(one.partition_path, one.file_id, base, merge_order(files[1:] if base else files), number)
+    return SliceInput(*key, base, merge_order(files[1:] if base else files), number)

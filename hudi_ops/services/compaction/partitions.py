@@ -1,4 +1,4 @@
-"""Find the partitions that may have log files to merge by the timeline, as Apache Hudi's incremental planner does."""
+"""Find partitions with log files by the timeline, like Apache Hudi's incremental planner."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from hudi_ops.timeline.state import TableState
 
 
 def partitions_to_plan(session: Session, state: TableState) -> set[str]:
-    """Return partitions that the newest compaction left out, and those with log files since its plan.
+    """Return partitions that the newest compaction left out, and those with log files since.
 
-    Nothing is listed. Without a completed compaction on the timeline: partitions of all writes on it.
+    Nothing is listed. Without a completed compaction, all writes on the timeline count.
 
     Source: docs/format.md §3.2.
     """
     found: set[str] = set()
-    merges = [one for one in state.timeline.completed_writes if one.action == "compaction"]
-    newest = max(merges, key=lambda one: one.completion_time, default=None)
+    merges = [instant for instant in state.timeline.completed_writes if instant.action == "compaction"]
+    newest = max(merges, key=lambda instant: instant.completion_time, default=None)
     if newest is not None:
         plan = read_plan(session.ctx.storage, state.timeline, newest)
         found |= set(plan.unplanned) if isinstance(plan, CompactionPlan) else set()
-    for one in state.timeline.completed_writes:
-        metadata = session.commits.metadata(state.timeline, one)
-        if metadata is None or (newest is not None and one.completion_time < newest.time):
+    for instant in state.timeline.completed_writes:
+        metadata = session.commits.metadata(state.timeline, instant)
+        if metadata is None or (newest is not None and instant.completion_time < newest.time):
             continue
         for stat in metadata.stats:
             name = parse_data_file(stat.file_name)

@@ -1,4 +1,4 @@
-"""Hold what a compaction did, beside what was expected of it."""
+"""Result of a compaction, beside its estimate."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CompactResult(ServiceResult):
-    """What the execution of a plan did; times in seconds, sizes in bytes.
+    """Result of an execution; times in seconds, sizes in bytes.
 
-    `rows` are those of the new base files; `updated`, `deleted` and `inserted` say what the log records did to the rows of the old
-    ones, `ignored` are records that lost. `corrupt_blocks` are damaged stretches of log files that were passed over, as Apache Hudi
-    does. `replaced` counts slices that were left out because their group was replaced since the plan was made. `estimate` is what
-    was expected, `actual` what it took, and `estimate_error` the relative error: 0.1 is ten per cent more than expected.
+    `rows` counts the rows of the new base files; `updated`, `deleted` and `inserted` count effects of log records on the old ones,
+    `ignored` counts records that lost. `corrupt_blocks` counts damaged stretches of log files that were skipped, as Apache Hudi
+    does. `replaced` counts slices left out because their group was replaced since the plan was made. An `estimate_error` of 0.1
+    means that `actual` is ten per cent above `estimate`.
     """
 
     slices: int = 0
@@ -46,7 +46,7 @@ class CompactResult(ServiceResult):
     def as_dict(self) -> dict[str, Any]:
         """Return the result as plain values."""
         values = super().as_dict()
-        return {**values, "off": values["estimate_error"]}  # its old name, which goes with the next release
+        return {**values, "off": values["estimate_error"]}  # the old name, removed with the next release
 
 
 def result_of(run: Run[CompactionPlan, PlanInputs, CompactTask, CompactedSlice]) -> CompactResult:

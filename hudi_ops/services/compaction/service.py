@@ -1,4 +1,4 @@
-"""Define compaction as a table service: merge the log files of file groups into new base files.
+"""Compaction as a table service: merge the log files of file groups into new base files.
 
 Source: docs/protocol.md §14, §17; docs/format.md §3.1, §9.2.
 """
@@ -67,7 +67,7 @@ class Compaction(
         return choose(session, state, request)
 
     def refuse_nothing(self, state: TableState, choice: Choice) -> None:
-        """Refuse where only log files that cannot be merged are due."""
+        """Refuse if the only due log files cannot be merged."""
         refuse_unmergeable(state, choice)
 
     def draft(self, session: Session, state: TableState, choice: Choice) -> Draft:
@@ -92,7 +92,7 @@ class Compaction(
         """Return a commit of the new base files."""
         state = run.attempt.begun
         schema = table_schema(state.config, state.timeline, run.session.commits)
-        # A compaction moves no key, whatever index is built at the same time.
+        # A compaction moves no key, so an index that is built at the same time needs none.
         wanted = replace(wanted_facts(run.session, state, schema), keys=True)
         facts = [done.facts for done in run.done if done.facts is not None]
         return Write("COMPACT", [done.stat for done in run.done], compacted=True, facts=facts, wanted=wanted)
@@ -103,7 +103,7 @@ class Compaction(
         refuse_missing_log_files(session, state, attempt.instant, plan, seen)
 
     def files_unannounced(self, session: Session, attempt: Attempt, plan: CompactionPlan) -> list[str]:
-        """Return base files of the plan's groups that carry its instant, by a listing of their partitions."""
+        """List base files of the plan's groups that carry its instant."""
         listing = StorageListing(session.ctx.storage, is_partitioned=True, engine=session.ctx.local_engine)
         held = listing.files(sorted({planned.partition_path for planned in plan.slices}))
         groups = {(planned.partition_path, planned.file_id) for planned in plan.slices}
@@ -119,7 +119,7 @@ class Compaction(
         return [done.stat.path for done in run.done]
 
     def settled(self, session: Session) -> None:
-        """Compact the metadata table where enough deltas lie upon it."""
+        """Compact the metadata table if it has enough deltas."""
         after_write(session)
 
     def result(self, run: CompactionRun) -> CompactResult:

@@ -1,4 +1,4 @@
-"""Measure file groups for compaction: by size, number or age of their log files, or by the commits since the last one."""
+"""Strategies of compaction: size, number or age of log files, or commits since the last one."""
 
 from __future__ import annotations
 

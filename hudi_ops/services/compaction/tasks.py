@@ -44,9 +44,9 @@ FOLDED_MAX = 20
 class CompactTask:
     """One slice to merge.
 
-    `stored` are the columns of base files; `memory_bytes` bounds what a streamed slice holds. `streaming` follows from file sizes;
-    where rows unfold to more, the task decides to stream, equally in each attempt. `wanted` are the statistics of the file that the
-    metadata table gets; keys are not among them, since a merge moves none.
+    `stored` are the columns of base files; `memory_bytes` limits the memory of a streamed slice. `streaming` follows from file
+    sizes; where rows need more memory than these suggest, the task decides to stream, equally in each attempt. `wanted` are the
+    statistics for the metadata table; keys are not among them, since a merge moves none.
     """
 
     storage: Storage
@@ -76,7 +76,7 @@ class CompactTask:
 
 @dataclass(frozen=True)
 class CompactedSlice:
-    """Result of a slice: statistics of its base file, counts of log records, and whether it was streamed."""
+    """Result of a slice: write statistics of its base file, and counts of log records."""
 
     stat: WriteStat
     counts: MergeCounts
@@ -95,40 +95,31 @@ def tasks_of(run: Run[CompactionPlan, PlanInputs, CompactTask, CompactedSlice]) 
     wanted = replace(wanted_facts(session, state, schema), keys=False)
     rules, instants = merging_of(state, schema)
     stored = stored_schema(schema, rules.keys is None)
-    columns = tuple(name for name in stored.names if name != FILE_NAME)
+    scanned = pa.schema([column for column in stored if column.name != FILE_NAME])
     return [
         CompactTask(
             storage=session.ctx.storage,
             table_name=state.config.name,
-            scan=SliceTask(
-                storage=session.ctx.storage,
-                base=one.base.path if one.base is not None else None,
-                base_bytes=one.base_bytes,
-                logs=tuple((file.path, file.size_bytes) for file in one.logs),
-                rules=rules,
-                schema=pa.schema([stored.field(name) for name in columns]),
-                columns=columns,
-                instants=instants,
-            ),
+            scan=SliceTask.of(session.ctx.storage, slice_, rules, instants, scanned),
             stored=stored,
-            source=one,
+            source=slice_,
             instant=run.attempt.instant,
             epoch=run.attempt.epoch,
-            streaming=memory_of(one.base_bytes, one.log_bytes) > run.task_bytes,
+            streaming=memory_of(slice_.base_bytes, slice_.log_bytes) > run.task_bytes,
             memory_bytes=run.task_bytes,
             wanted=wanted,
         )
-        for one in run.inputs.slices
+        for slice_ in run.inputs.slices
     ]
 
 
 def compact_slice(task: CompactTask) -> CompactedSlice:
-    """Merge a slice and write the next base file of its group. Rows whose last state is deleted are dropped.
+    """Merge a slice and write the next base file of its group, without deleted rows.
 
     Raises:
         Corrupt: a file cannot be read.
         NotFound: a file is gone.
-        Unavailable: the storage does not answer, or the disk has no room for a slice that is larger than memory.
+        Unavailable: the storage does not answer, or the disk is too small for a slice that is larger than memory.
     """
     streaming = task.streaming or unfolds_beyond(task)
     scan = SliceScan(task.scan, streaming=streaming)
@@ -160,9 +151,10 @@ def compact_slice(task: CompactTask) -> CompactedSlice:
 
 
 def unfolds_beyond(task: CompactTask) -> bool:
-    """Return whether a slice takes more memory than its file sizes suggest, because repeated values compress well.
+    """Return whether a slice exceeds the memory limit by its rows, not by its file sizes.
 
-    The first rows of the base file decide, so every attempt finds the same. They are read only where the limit is near.
+    Repeated values compress well. The first rows of the base file decide, so every attempt gets the same answer. They are read
+    only where the limit is near.
     """
     base = task.source.base
     if base is None or FOLDED_MAX * memory_of(task.source.base_bytes, task.source.log_bytes) <= task.memory_bytes:
@@ -173,7 +165,7 @@ def unfolds_beyond(task: CompactTask) -> bool:
 
 
 def _brought(counts: MergeCounts) -> int:
-    """Return the number of rows that log records brought: they come last, and the old bloom filter lacks their keys."""
+    """Return the number of rows from log records: the last rows, not in the old bloom filter."""
     return counts.updated + counts.inserted
 
 
@@ -203,7 +195,7 @@ def _stat(task: CompactTask, rows: int, size_bytes: int, counts: MergeCounts) ->
         "totalLogBlocks": counts.log_blocks,
         "totalCorruptLogBlock": counts.corrupt_blocks,
         "totalLogRecords": counts.log_records,
-        # Apache Hudi counts keys that the log files hold, whatever became of them.
+        # Apache Hudi counts all keys in the log files, also those that lost.
         "totalUpdatedRecordsCompacted": counts.updated + counts.deleted + counts.inserted + counts.ignored,
         "numUpdates": 0,
     }

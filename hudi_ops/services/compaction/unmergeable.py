@@ -1,6 +1,6 @@
-"""Find the file groups whose log files this version cannot merge, so that no plan names them.
+"""Find file groups whose log files this version cannot merge, so that no plan names them.
 
-Only headers of blocks are read, and only of log files that no writer of ours made: ours hold whole rows and deletes alone.
+Only block headers are read, and only of log files of foreign writers: ours hold whole rows and deletes alone.
 
 Source: docs/format.md §9.8.
 """
@@ -19,25 +19,16 @@ from hudi_ops.timeline.state import TableState
 
 
 def unmergeable(session: Session, state: TableState, candidates: Sequence[Candidate]) -> dict[tuple[str, str], str]:
-    """Return the file groups that an execution would refuse, with the reason.
-
-    Args:
-        session: the table.
-        state: decides which blocks count.
-        candidates: file groups with their log files in the order in which they are merged.
-
-    Returns:
-        The reason by partition path and file id; groups that can be merged are left out.
-    """
-    ours = _ours(session, state, {log.instant for one in candidates for log in one.logs})
-    foreign = [one for one in candidates if any(log.instant not in ours for log in one.logs)]
+    """Return the file groups that an execution would refuse, with the reason, by their keys."""
+    ours = _ours(session, state, {log.instant for group in candidates for log in group.logs})
+    foreign = [group for group in candidates if any(log.instant not in ours for log in group.logs)]
     instants = BlockInstants.of(state.config, state.timeline)
 
-    def reason(one: Candidate) -> str:
+    def reason(group: Candidate) -> str:
         try:
-            # All log files of the group: a rollback block of one takes back blocks of another.
-            blocks = [block for log in one.logs for block in LogFileReader(session.ctx.storage, log.path).blocks]
-            visible_blocks(blocks, instants, one.partition_path or ".", state.config.name)
+            # All log files of the group: a rollback block in one file takes back blocks of another.
+            blocks = [block for log in group.logs for block in LogFileReader(session.ctx.storage, log.path).blocks]
+            visible_blocks(blocks, instants, group.partition_path or ".", state.config.name)
         except (Corrupt, NotFound) as error:
             return error.what
         except Unsupported as error:
@@ -45,11 +36,11 @@ def unmergeable(session: Session, state: TableState, candidates: Sequence[Candid
         return ""
 
     reasons = zip(foreign, session.ctx.local_engine.map(reason, foreign), strict=True)
-    return {one.key: found for one, found in reasons if found}
+    return {group.key: found for group, found in reasons if found}
 
 
 def _ours(session: Session, state: TableState, writers: set[str]) -> set[str]:
-    """Return the writers whose commits stand in the commit log."""
+    """Return the writers whose commits are in the commit log."""
     found = set()
     for time in writers:
         instant = state.timeline.find(time)

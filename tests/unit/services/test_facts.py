@@ -120,23 +120,15 @@ class Group:
         self.number += 1
         stored, base = self.task.stored, self.base
         names = tuple(name for name in stored.names if name != "_hoodie_file_name")
-        logs = tuple((file.path, file.size_bytes) for file in self.logs)
-        scan = SliceTask(
-            storage=self.storage,
-            base=base.path if base else None,
-            base_bytes=base.size_bytes if base else 0,
-            logs=logs,
-            rules=self.rules,
-            schema=pa.schema([stored.field(name) for name in names]),
-            columns=names,
-            instants=BlockInstants("9" * 17),
-        )
+        source = SliceInput("p=1", FILE_ID, base, self.logs, number=0)
+        needed = pa.schema([stored.field(name) for name in names])
+        scan = SliceTask.of(self.storage, source, self.rules, BlockInstants("9" * 17), needed)
         task = CompactTask(
             storage=self.storage,
             table_name="t",
             scan=scan,
             stored=stored,
-            source=SliceInput("p=1", FILE_ID, self.base, self.logs, number=0),
+            source=source,
             instant=f"2030010100000{self.number:04d}",
             epoch=0,
             streaming=streaming,

@@ -54,7 +54,7 @@ def locator_of(
     for one in slices:
         if one.base is None:
             continue  # with these indexes no group begins with a log file
-        merged = _merged(session, state, one, schema) if one.logs else None
+        merged = SliceTask.of(session.ctx.storage, one, *merging_of(state, schema)) if one.logs else None
         name = GroupName(one.partition_path, one.file_id)
         groups.append(KeyedGroup(session.ctx.storage, name, one.base.path, merged, _may_hold_more(state, one)))
     return BaseFileLocator(engine, groups)
@@ -148,17 +148,3 @@ def _may_hold_more(state: TableState, one: Slice) -> bool:
         return False  # no compaction made it: what was logged meanwhile was a conflict
     until = instant_of_ms(ms_of_instant(made.completion_time) + _SET_OUT_MS)
     return any(log.instant <= until for log in one.logs)
-
-
-def _merged(session: Session, state: TableState, one: Slice, schema: pa.Schema) -> SliceTask:
-    rules, instants = merging_of(state, schema)
-    return SliceTask(
-        storage=session.ctx.storage,
-        base=one.base.path if one.base is not None else None,
-        base_bytes=one.base.size_bytes if one.base is not None else 0,
-        logs=tuple((log.path, log.size_bytes) for log in one.logs),
-        rules=rules,
-        instants=instants,
-        schema=rules.key_columns,
-        columns=tuple(rules.key_columns.names),
-    )

@@ -67,17 +67,5 @@ def _held(task: BucketTask) -> pa.ChunkedArray:
         return keyed(task, BaseFileReader(task.storage, task.base.path).read(names)).column(RECORD_KEY)
     if task.merging is None:
         raise Internal("log files in a table that has no rule to merge them", table=task.table_name)
-    rules, instants = task.merging
-    scan = SliceScan(
-        SliceTask(
-            storage=task.storage,
-            base=task.base.path if task.base is not None else None,
-            base_bytes=task.base.size_bytes if task.base is not None else 0,
-            logs=tuple((log.path, log.size_bytes) for log in task.logs),
-            rules=rules,
-            instants=instants,
-            schema=rules.key_columns,
-            columns=tuple(rules.key_columns.names),
-        )
-    )
-    return pa.chunked_array(rules.keys_of(scan.table()))
+    scan = SliceScan(SliceTask.of(task.storage, task, *task.merging))
+    return pa.chunked_array(task.merging[0].keys_of(scan.table()))
