@@ -1,4 +1,4 @@
-"""Adopting a table that another program made: its commit log begins, and nothing else of it changes."""
+"""Adoption of a foreign table: begins its commit log and changes nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that another program made: whether we can write one, and what slot 0 of its commit log will say.
+"""Checks of a foreign table before adoption, and the first entry of its commit log.
 
 Everything is checked before the first byte is written: settings, the time zone, and the bucket index against the keys in the
 files. The entry keeps facts, and the settings that the file is held against; none is ever folded onto the file, which Apache Hudi
@@ -52,7 +52,7 @@ _NAME_THE_INDEX = (
 
 @dataclass(frozen=True)
 class Terms:
-    """What a caller says of a table that another program made; None where the caller says nothing.
+    """What a caller knows of a foreign table; None where the caller says nothing.
 
     `hash_fields` default to the record key's; `timezone` is needed for tables in local time only. `services_only`: the index is
     Apache Hudi's own, so that rows are written by it alone. `index` is the one with which all its writers write.
@@ -67,7 +67,9 @@ class Terms:
 
 @dataclass
 class Adopter:
-    """Proposes the first entry of a table's commit log. `checked` says how many files and keys the last proposal rests upon.
+    """Makes the first entry of a table's commit log.
+
+    `checked` counts the files and keys that the last proposal was checked with.
 
     `counts_keys`: read the keys of all files, and count those that lie in more than one file group.
     """
@@ -182,12 +184,12 @@ class Adopter:
         return TableFacts(index=index, buckets=0, hash_fields=fields, encodes_key_names=encodes)
 
     def _index(self, config: TableConfig, slices: Sequence[Slice]) -> IndexKind:
-        """The index that the caller names; without a word the bucket index, which names of file groups show.
+        """Return the caller's index, or else the bucket index if file group names show it.
 
         A record index in the metadata table shows nothing: any writer may keep one, and look keys up elsewhere.
 
         Raises:
-            InvalidRequest: it shows none, or the caller says more than one thing.
+            InvalidRequest: the names show no bucket index, or the caller contradicts itself.
         """
         given = self.terms.index
         if given not in {None, "simple_bucket"} and (self.terms.buckets or self.terms.hash_fields):
@@ -262,7 +264,9 @@ class Adopter:
         fields: tuple[str, ...],
         chosen: Sequence[tuple[int, DataFile]],
     ) -> tuple[list[KeySample], bool | None]:
-        """Keys of file groups, and whether they name their fields; None: as the table's settings have it.
+        """Return sampled keys of file groups, and whether keys name their fields.
+
+        None: as the table's settings say.
 
         Raises:
             Unsupported: keys that this library would write otherwise.
@@ -324,7 +328,7 @@ def _of_services(config: TableConfig) -> TableFacts:
 
 
 def _is_of_bucket(one: Slice) -> bool:
-    """Whether its name begins with a bucket's number: of random names one in forty begins with digits, hardly any with so few."""
+    """Return whether a file id begins with a bucket number; of random ids one in forty does."""
     bucket = bucket_of(one.file_id)
     return bucket is not None and bucket < BUCKETS_MAX
 

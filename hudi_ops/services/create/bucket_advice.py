@@ -1,4 +1,4 @@
-"""What the keys of a foreign table say of its number of buckets, where the caller says nothing or something else."""
+"""Advice on the number of buckets of a foreign table, from the keys in its files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hudi_ops.index.bucket_fit import KeySample, Misfit, fitting_counts, other_h
 def count_missing(
     config: TableConfig, samples: Sequence[KeySample], fields: tuple[str, ...], counts: Sequence[int]
 ) -> InvalidRequest | Unsupported:
-    """What a caller is told who names no number: the one that fits, or that none does."""
+    """Return the error for a missing number of buckets: names the number that fits, if any."""
     if len(counts) != 1 and samples and (other := other_hash_fields(samples, config.record_key_fields, fields)):
         fields, counts = other[0], [other[1]]
     if not counts and any(len(sample.keys) for sample in samples):
@@ -34,7 +34,7 @@ def count_missing(
 def does_not_fit(
     config: TableConfig, samples: Sequence[KeySample], fields: tuple[str, ...], given: int, misfit: Misfit | None
 ) -> InvalidRequest | Unsupported:
-    """What a caller is told whose number does not fit."""
+    """Return the error for a number of buckets that does not fit."""
     counts = fitting_counts(samples, fields)
     other = other_hash_fields(samples, config.record_key_fields, fields) if not counts else None
     if not counts and other is None:

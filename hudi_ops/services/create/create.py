@@ -1,4 +1,4 @@
-"""Making a table: its first slot holds all of it, the properties file follows, then an empty first commit.
+"""Creation of a table: one slot holds all of it; properties and an empty commit follow.
 
 The empty commit keeps a completed write on the timeline before any pending one: readers that list take files older than the
 timeline's start for rows (docs/format.md §9.1).
@@ -88,7 +88,7 @@ def create_table(session: Session, definition: Definition) -> bool:
         raise InvalidRequest(**_already(session, "a table with another definition"))
     existed = _is_table(ctx.storage)
     if not existed:
-        # Before the properties name it, and as the slot says: whoever repeats this after a crash puts the same files.
+        # Before the properties name it, and as the slot says: a repeated call after a crash puts the same files.
         _begin_metadata(ctx.storage, config, definition, schema, first.at_ms)
         log = Log(first.table_id, base=0, entries=(first,), properties_slot=0, properties=first)
         apply_properties(ctx, log, 0, first=True)
@@ -128,7 +128,7 @@ def _begin_metadata(
 
 
 def check_definition(definition: Definition) -> pa.Schema:
-    """The schema as it will be stored, if the definition can be a table.
+    """Return the schema as it will be stored.
 
     Raises:
         InvalidRequest: an unknown, repeated or missing column, or a number out of range.
@@ -164,7 +164,7 @@ def check_definition(definition: Definition) -> pa.Schema:
 
 
 def _check_kind(definition: Definition) -> None:
-    """What version, table type, key generator and meta columns ask of each other.
+    """Refuse a definition whose version, type, key generator and meta columns do not agree.
 
     Raises:
         InvalidRequest: an unknown value, or a key generator that does not go with the fields.

@@ -13,7 +13,7 @@ from hudi_ops.metadata.records.partitions import MetadataPartition
 
 @dataclass(frozen=True)
 class Definition:
-    """A table to create. `schema` holds its columns without meta columns; `buckets` counts per partition, with the bucket index.
+    """Definition of a table to create.
 
     `time` says how a column becomes a path, for the key generator `timestamp`. `metadata` gives it a metadata table, with the
     partitions that Apache Hudi's tables get by default.

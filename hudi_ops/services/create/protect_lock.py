@@ -1,4 +1,4 @@
-"""Restricting a table's lock to clients with the configured credentials: others cannot delete a lock that is held."""
+"""Protection of a table's lock: only clients with the configured credentials can delete it."""
 
 from __future__ import annotations
 

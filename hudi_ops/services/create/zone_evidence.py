@@ -1,4 +1,4 @@
-"""Infer the time zone of a table's instants from the change times of their files. It is evidence for a person, never an answer.
+"""Evidence of the time zone of a table's instants, from the change times of their files.
 
 A completed file is put right after its completion time was taken, so that the difference between that time, read as UTC, and the
 file's change time is the UTC offset of its writer. Copying a table resets change times, and several zones share an offset.
@@ -72,7 +72,7 @@ class ZoneEvidence:
 
 
 def missing_zone(storage: Storage) -> ZoneEvidence | None:
-    """Give the evidence where a table needs a time zone that nobody has said: in local time, without a commit log.
+    """Return evidence for a missing time zone; None if none is missing.
 
     Args:
         storage: the table.
@@ -84,7 +84,7 @@ def missing_zone(storage: Storage) -> ZoneEvidence | None:
 
 
 def zone_evidence(storage: Storage, config: TableConfig) -> ZoneEvidence:
-    """Compare the completion times of a table's newest and older files with their change times; one listing.
+    """Compare completion times of a table's files with their change times; one listing.
 
     Args:
         storage: the table.
