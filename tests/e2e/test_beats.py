@@ -127,6 +127,19 @@ def test_it_learns_nothing_of_ours_before_the_first_beat_is_due(ctx: TableContex
     assert beaten_ms(ctx.storage) == beaten
 
 
+def test_a_look_at_a_lease_does_not_wait_for_the_process(
+    ctx: TableContext, beats: ProcessBeats, caplog: pytest.LogCaptureFixture
+) -> None:
+    renewal = renewal_of(ctx)
+    with beats.every(60.0, renewal):
+        begun_s = time.monotonic()
+        for _ in range(20):
+            assert not renewal.is_lost
+        # A look that waited for the time limit of the connection took two seconds, and took the process for dead.
+        assert time.monotonic() - begun_s < 20.0
+    assert caplog.messages == []
+
+
 def test_a_lease_that_somebody_removed_is_not_made_again(ctx: TableContext, beats: ProcessBeats) -> None:
     renewal = renewal_of(ctx)
     with beats.every(0.1, renewal):

@@ -130,6 +130,8 @@ class _Process:
             with theirs:
                 socket.send_fds(self._outbox, [b"."], [theirs.fileno()])
             ours.sendall(json.dumps(told).encode() + b"\n")
+            # A socket with a time limit waits for it in `recv`, whatever the flags; reports are only looked for.
+            ours.setblocking(False)
         except OSError:
             self._process.kill()  # it must not renew a lease whose end it would not read
         return _Kept(self, ours, due_s, interval_s, renewal, threads)
