@@ -15,13 +15,7 @@ from hudi_ops.commit.observed import observed_completions
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
-from hudi_ops.concurrency.conflicts import (
-    Contender,
-    Role,
-    refuse_completed,
-    refuse_planned,
-    refuse_running,
-)
+from hudi_ops.concurrency.conflicts import Contender, Role, refuse_completed, refuse_planned, refuse_running
 from hudi_ops.concurrency.foreign.foreign_starts import STARTS_WITHIN_S, await_started, is_starting
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writers, newest_foreign_completion
 from hudi_ops.concurrency.lease.monitor import GAP_S_MAX
@@ -214,12 +208,7 @@ def _make_delta(delta: DeltaMaker, state: TableState) -> None:
 def _refuse_conflicts(
     session: Session, attempt: Attempt, write: Write, mine: Contender, ahead: Ahead, state: TableState
 ) -> None:
-    """Check a write against completed, planned and running ones.
-
-    Raises:
-        Conflict: an overlapping write completed first, or takes precedence.
-        Busy: a plan that touches the same file groups is pending.
-    """
+    """Check a write against completed, planned and running ones."""
     others, strategy = session.contenders, session.strategy
     refuse_completed(mine, others.completed_since(attempt.begun, mine, state))
     refuse_planned(mine, others.plans(state, mine, _exclusive_plans(write)), strategy)

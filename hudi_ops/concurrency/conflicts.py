@@ -68,15 +68,12 @@ class ConflictStrategy(Protocol):
     @property
     def name(self) -> str:
         """Name in settings and errors."""
-        ...
 
     def looks_at_running(self, role: Role) -> bool:
         """Return whether a role needs the running writes; each costs up to three storage calls."""
-        ...
 
     def yields(self, mine: Contender, other: Contender) -> bool:
         """Return whether `mine`, about to complete, gives way to the planned or running `other`."""
-        ...
 
 
 class FirstCommitter:

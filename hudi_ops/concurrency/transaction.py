@@ -48,7 +48,6 @@ class Applier(Protocol):
 
     def apply(self, state: TableState, slot: int, entry: Entry) -> bool:
         """Make an entry of any process visible; idempotent. Return False when it was voided instead."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -152,12 +151,8 @@ def is_cancellable(entry: Entry) -> TypeGuard[Complete | Plan]:
 def _cancel_in(ctx: TableContext, slot: int, entry: Complete | Plan) -> Claimed | None:
     """Claim the slot for a CANCEL of the entry's instant; None: storage does not answer."""
     cancel = Cancel(
-        table_id=entry.table_id,
+        **entry.model_dump(include={"table_id", "owner", "at_ms", "properties_slot", "archive_slot"}),
         decision_id=f"cancel {entry.instant}",
-        owner=entry.owner,
-        at_ms=entry.at_ms,
-        properties_slot=entry.properties_slot,
-        archive_slot=entry.archive_slot,
         instant=entry.instant,
         reason=f"the outcome of {entry.decision_id} was unknown",
     )

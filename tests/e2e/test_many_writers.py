@@ -19,7 +19,6 @@ from pathlib import Path
 
 import pytest
 
-from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
 from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.table.table import Table
 from hudi_ops.verify import verify_table
@@ -39,6 +38,7 @@ from tests.e2e.fleet_writer import BASE_PATH
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.compare import assert_same_rows
 from tests.interop.conftest import read_with_hudi_rs
+from tests.zookeeper.own_server import OwnServer
 
 IS_SOAK = bool(os.environ.get("HUDI_OPS_SOAK"))
 SEED = int(os.environ.get("HUDI_OPS_SEED", "5"))
@@ -71,7 +71,7 @@ def blows(dice: random.Random) -> list[Blow]:
 class Storm:
     """Disturbs a fleet until it has done its work; without a server there is none to restart."""
 
-    def __init__(self, fleet: Fleet, server: EmbeddedZooKeeper | None, dice: random.Random) -> None:
+    def __init__(self, fleet: Fleet, server: OwnServer | None, dice: random.Random) -> None:
         self.fleet, self.server, self.dice = fleet, server, dice
         self.done = dict.fromkeys(("kill", "pause", "restart"), 0)
         self.seconds = 0.0
@@ -129,7 +129,7 @@ def is_at_work(member: Member) -> bool:
 @pytest.mark.timeout(3600 if IS_SOAK else 900)
 def test_the_table_is_the_serial_replay_of_what_was_acknowledged(tmp_path: Path) -> None:
     root = tmp_path / "table"
-    with EmbeddedZooKeeper(tmp_path / "zookeeper") as server:
+    with OwnServer(tmp_path / "zookeeper") as server:
         storm = weather(tmp_path, server)
         assert storm.done["restart"] == RESTARTS
         lock = ZooKeeperLock(server.hosts, BASE_PATH, "fleet", owner="the last")
@@ -149,7 +149,7 @@ def test_without_a_lock_the_slots_alone_keep_every_commit(tmp_path: Path) -> Non
     assert_same_rows(read_with_hudi_rs(tmp_path / "table"), table.read(), with_meta=True)
 
 
-def weather(folder: Path, server: EmbeddedZooKeeper | None) -> Storm:
+def weather(folder: Path, server: OwnServer | None) -> Storm:
     """Let a fleet commit through a storm; all its processes have ended afterwards."""
     print(f"\nseed {SEED}: {WRITERS} writers x {COMMITS} commits; again: HUDI_OPS_SEED={SEED}")
     make_table(folder / "table")

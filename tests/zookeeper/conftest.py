@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 
 from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
 from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
+from tests.zookeeper.own_server import OwnServer
 
 DEADLINE_S = 60.0
 BASE_PATH = "/hudi/locks"
@@ -82,8 +83,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeep
 
 
 @pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
-    with EmbeddedZooKeeper(tmp_path / "zookeeper") as running:
+def own_server(tmp_path: Path) -> Iterator[OwnServer]:
+    with OwnServer(tmp_path / "zookeeper") as running:
         yield running
 
 

@@ -12,6 +12,7 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.cli.main import main
 from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
+from tests.zookeeper.own_server import OwnServer
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_the_line_in_order(
 
 
 def test_without_a_server_it_says_so(
-    own_server: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+    own_server: OwnServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema=pa.schema([("id", pa.int64())]))
     (tmp_path / "tables.yaml").write_text(

@@ -12,6 +12,7 @@ from kazoo.client import KazooClient
 
 from hudi_ops.cli.main import main
 from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
+from tests.zookeeper.own_server import OwnServer
 
 
 def declare(folder: Path, hosts: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +46,7 @@ def test_commands_take_the_declared_lock(
 
 
 def test_reading_needs_no_server_and_writing_does(
-    own_server: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    own_server: OwnServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     declare(tmp_path, own_server.status().hosts, monkeypatch)
     assert main(["create", "trips", "--like", "landing/first.parquet"]) == 0

@@ -16,9 +16,10 @@ from hudi_ops.cli.locks.zookeeper import app
 from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
 from hudi_ops.concurrency.lock.zookeeper_session import probe
 from hudi_ops.errors import InvalidRequest, Unavailable, Unsupported
+from tests.zookeeper.own_server import OwnServer
 
 
-def test_serves_when_start_returns_and_a_second_start_changes_nothing(own_server: EmbeddedZooKeeper) -> None:
+def test_serves_when_start_returns_and_a_second_start_changes_nothing(own_server: OwnServer) -> None:
     before = own_server.status()
     assert before.is_running
     assert before.is_serving
@@ -39,7 +40,7 @@ def test_listens_on_loopback_only(server: EmbeddedZooKeeper) -> None:
     assert [address.split(":")[0][-8:] for address in listening] == [loopback]
 
 
-def test_other_processes_see_it_and_stop_it(own_server: EmbeddedZooKeeper, tmp_path: Path) -> None:
+def test_other_processes_see_it_and_stop_it(own_server: OwnServer, tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper;"
         "it = EmbeddedZooKeeper(Path(sys.argv[1])); print(it.status().is_serving, it.stop(), it.status().is_running);"
@@ -56,7 +57,7 @@ def test_other_processes_see_it_and_stop_it(own_server: EmbeddedZooKeeper, tmp_p
     assert not own_server.status().is_running
 
 
-def test_comes_back_after_a_crash_on_the_same_port_with_its_data(own_server: EmbeddedZooKeeper) -> None:
+def test_comes_back_after_a_crash_on_the_same_port_with_its_data(own_server: OwnServer) -> None:
     hosts = own_server.hosts
     own_server.kill()
     assert not own_server.status().is_running
@@ -64,7 +65,7 @@ def test_comes_back_after_a_crash_on_the_same_port_with_its_data(own_server: Emb
     assert own_server.hosts == hosts
 
 
-def test_paused_runs_and_does_not_serve(own_server: EmbeddedZooKeeper) -> None:
+def test_paused_runs_and_does_not_serve(own_server: OwnServer) -> None:
     own_server.pause()
     status = own_server.status(timeout_s=0.5)
     assert (status.is_running, status.is_serving) == (True, False)
@@ -75,7 +76,7 @@ def test_paused_runs_and_does_not_serve(own_server: EmbeddedZooKeeper) -> None:
 
 def test_a_foreign_process_under_the_noted_pid_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "server.json").write_text(json.dumps({"pid": os.getpid(), "port": 21811, "started_ms": 1}))
-    stranger = EmbeddedZooKeeper(tmp_path)
+    stranger = OwnServer(tmp_path)
     assert not stranger.status().is_running
     assert stranger.stop() is False
     with pytest.raises(InvalidRequest, match="does not run"):
@@ -91,7 +92,7 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
             EmbeddedZooKeeper(tmp_path, port).start()
 
 
-def test_another_port_than_the_running_one_is_refused(own_server: EmbeddedZooKeeper, tmp_path: Path) -> None:
+def test_another_port_than_the_running_one_is_refused(own_server: OwnServer, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="runs already, on another port"):
         EmbeddedZooKeeper(tmp_path / "zookeeper", own_server.status().port + 1).start()
 

@@ -22,6 +22,7 @@ from kazoo.client import KazooClient
 from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
 from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.errors import Busy, InvalidRequest, Unavailable
+from tests.zookeeper.own_server import OwnServer
 
 NewLock = Callable[..., ZooKeeperLock]
 
@@ -175,7 +176,7 @@ def test_a_node_removed_by_hand_is_noticed(server: EmbeddedZooKeeper, new_lock: 
 
 
 def test_a_crashed_server_suspends_and_the_same_session_goes_on(
-    own_server: EmbeddedZooKeeper, new_lock: NewLock, eventually
+    own_server: OwnServer, new_lock: NewLock, eventually
 ) -> None:
     lock = new_lock(own_server, session_timeout_s=30.0)
     with lock.acquire(10, "ingest") as held:
@@ -201,7 +202,7 @@ def test_a_session_that_ended_while_nobody_asked(
         assert paused.ask("mine") == "False"
 
 
-def test_a_server_that_lost_its_data(own_server: EmbeddedZooKeeper, new_lock: NewLock, line_at, eventually) -> None:
+def test_a_server_that_lost_its_data(own_server: OwnServer, new_lock: NewLock, line_at, eventually) -> None:
     """It refuses sessions that saw more than it knows; the lock must find back by itself, with a session anew."""
     lock = new_lock(own_server, connect_timeout_s=1.0)
 
@@ -222,7 +223,7 @@ def test_a_server_that_lost_its_data(own_server: EmbeddedZooKeeper, new_lock: Ne
     assert line_at(own_server) == []
 
 
-def test_a_frozen_server_does_not_hang_anyone(own_server: EmbeddedZooKeeper, new_lock: NewLock, line_at) -> None:
+def test_a_frozen_server_does_not_hang_anyone(own_server: OwnServer, new_lock: NewLock, line_at) -> None:
     lock = new_lock(own_server, session_timeout_s=3.0, connect_timeout_s=1.0)
     started_s = time.monotonic()
     with lock.acquire(10, "ingest") as held:

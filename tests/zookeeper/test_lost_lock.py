@@ -26,6 +26,7 @@ from hudi_ops.table.table import Table
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.testing.simulated import NoBeats
 from hudi_ops.verify import verify_table
+from tests.zookeeper.own_server import OwnServer
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64())])
 BEFORE_THE_CHECK = "put:.hoodie/.commit_log/payload/"
@@ -166,7 +167,7 @@ def test_two_who_both_believe_that_they_hold_it(
 
 
 def test_a_server_that_restarts_while_somebody_decides(
-    own_server: EmbeddedZooKeeper, new_lock: Callable[..., ZooKeeperLock], line_at
+    own_server: OwnServer, new_lock: Callable[..., ZooKeeperLock], line_at
 ) -> None:
     """SUSPENDED: nothing is decided, whether the session comes back or not; an ensemble that changes its leader looks the same."""
     writers = Writers(own_server, lambda server, **settings: new_lock(server, session_timeout_s=30.0, **settings))

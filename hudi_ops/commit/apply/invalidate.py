@@ -27,13 +27,7 @@ from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, read_slot
 from hudi_ops.timeline.log.entries import Cancel, Complete, Plan
 from hudi_ops.timeline.log.head import reaching_back
-from hudi_ops.timeline.names import (
-    MERGING_ACTIONS,
-    REWRITING_ACTIONS,
-    WRITE_ACTIONS,
-    State,
-    completes_as,
-)
+from hudi_ops.timeline.names import MERGING_ACTIONS, REWRITING_ACTIONS, WRITE_ACTIONS, State, completes_as
 from hudi_ops.timeline.state import CommitReader, TableState
 
 logger = logging.getLogger(__name__)

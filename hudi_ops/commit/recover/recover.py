@@ -111,11 +111,7 @@ def finish_unfinished(session: Session) -> TableState:
 
 
 def _put_back(session: Session, state: TableState, instant: Instant) -> bool:
-    """Put back the deleted completed file of an instant.
-
-    Raises:
-        Corrupt: it cannot be put back.
-    """
+    """Put back the deleted completed file of an instant, or raise `Corrupt`."""
     decided = decided_before(session.ctx.storage, state.log, instant.time)
     if decided is None or undone_by(session.ctx.storage, state.config, state.timeline, instant.time):
         return False  # the rollback or restore removes it

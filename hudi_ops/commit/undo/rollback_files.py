@@ -50,7 +50,13 @@ def plan_bytes(storage: Storage, target: Instant, paths: Sequence[str]) -> bytes
         {
             "instantToRollback": {"commitTime": target.time, "action": target.kind},
             "RollbackRequests": [
-                _request(partition, group, target.time, [absolute_path(storage, path) for path in held])
+                {
+                    "partitionPath": partition,
+                    "fileId": group,
+                    "latestBaseInstant": target.time if group else "",
+                    "filesToBeDeleted": [absolute_path(storage, path) for path in held],
+                    "logBlocksToBeDeleted": {},
+                }
                 for (partition, group), held in _requests(target, paths).items()
             ],
             "version": 1,
@@ -99,16 +105,6 @@ def _requests(target: Instant, paths: Sequence[str]) -> Mapping[tuple[str, str],
         parsed = parse_data_file(name) if target.kind == "deltacommit" else None
         found.setdefault((partition, parsed.file_id if parsed is not None else ""), []).append(path)
     return found
-
-
-def _request(partition: str, group: str, instant: str, paths: list[str]) -> dict[str, object]:
-    return {
-        "partitionPath": partition,
-        "fileId": group,
-        "latestBaseInstant": instant if group else "",
-        "filesToBeDeleted": paths,
-        "logBlocksToBeDeleted": {},
-    }
 
 
 def _checksum_of(path: str) -> str:

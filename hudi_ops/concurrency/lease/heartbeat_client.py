@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -150,34 +151,28 @@ class _Process:
             self._process.kill()
 
 
+@dataclass(eq=False)
 class _Kept:
     """A lease that the process renews, and this side of its connection."""
 
-    def __init__(
-        self,
-        process: _Process,
-        connection: socket.socket,
-        due_s: float,
-        interval_s: float,
-        renewal: Renewal,
-        threads: ThreadBeats,
-    ) -> None:
-        self._process = process
-        self._connection = connection
-        self._due_s = due_s
-        self._interval_s = interval_s
-        self._renewal = renewal
-        self._threads = threads
-        self._pid = os.getpid()
-        self._hearing = threading.Lock()
-        self._unread = b""
-        self._closed = threading.Event()
-        self._guard = threading.Lock()
-        self._stack = ExitStack()
-        self._is_over = False
-        self._is_here = False
-        self._hangs = False
-        renewal.look = self._hear
+    process: _Process
+    connection: socket.socket
+    due_s: float
+    interval_s: float
+    renewal: Renewal
+    threads: ThreadBeats
+    _pid: int = field(default_factory=os.getpid)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _hearing: threading.Lock = field(default_factory=threading.Lock)
+    _closed: threading.Event = field(default_factory=threading.Event)
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _unread: bytes = b""
+    _is_over: bool = False
+    _is_here: bool = False
+    _hangs: bool = False
+
+    def __post_init__(self) -> None:
+        self.renewal.look = self._hear
         threading.Thread(target=self._listen, name="hudi-ops-beats", daemon=True).start()
 
     def end(self) -> None:
@@ -188,24 +183,24 @@ class _Kept:
             self._is_over = True
         self._stack.close()
         with self._hearing, suppress(OSError):
-            self._connection.shutdown(socket.SHUT_WR)
-        if _CLOCK.monotonic_s() > self._due_s - _HEARD_S and not self._closed.wait(FAREWELL_S):
+            self.connection.shutdown(socket.SHUT_WR)
+        if _CLOCK.monotonic_s() > self.due_s - _HEARD_S and not self._closed.wait(FAREWELL_S):
             self._hangs = True
-            logger.warning("a heartbeat of %s still hangs after its work has ended", self._renewal.instant)
+            logger.warning("a heartbeat of %s still hangs after its work has ended", self.renewal.instant)
 
     def _listen(self) -> None:
         poller = select.poll()
-        poller.register(self._connection, select.POLLIN)
+        poller.register(self.connection, select.POLLIN)
         while not self._closed.is_set():
             poller.poll(1000 * heartbeat_process.LOOK_S)
             self._hear()
         with self._hearing:
-            self._connection.close()
+            self.connection.close()
         if self._hangs:
             try:
-                self._renewal.undo_if_settled()
+                self.renewal.undo_if_settled()
             except HudiOpsError as error:
-                logger.warning("lease of %s was not removed: %s", self._renewal.instant, error)
+                logger.warning("lease of %s was not removed: %s", self.renewal.instant, error)
 
     def _hear(self) -> None:
         """Read the reports of the process."""
@@ -215,9 +210,9 @@ class _Kept:
             if self._closed.is_set():
                 return
             try:
-                said = self._connection.recv(1 << 20, socket.MSG_DONTWAIT)
+                said = self.connection.recv(1 << 20, socket.MSG_DONTWAIT)
             except BlockingIOError:
-                if not self._process.is_gone:
+                if not self.process.is_gone:
                     return
                 said = b""
             except OSError:
@@ -227,18 +222,18 @@ class _Kept:
                 self._take_in(json.loads(line))
             if not said:
                 self._closed.set()
-                if not self._is_over and not self._process.is_closed:
-                    logger.warning("the process that renews leases ended, threads go on: %s", self._renewal.instant)
+                if not self._is_over and not self.process.is_closed:
+                    logger.warning("the process that renews leases ended, threads go on: %s", self.renewal.instant)
                     self._beat_here_too()
 
     def _take_in(self, said: dict[str, Any]) -> None:
         if "beaten" in said:
-            self._renewal.beaten(*said["beaten"])
+            self.renewal.beaten(*said["beaten"])
         elif "lost" in said:
-            self._renewal.lost()
+            self.renewal.lost()
         else:
             failed = said["failed"]
-            logger.warning("lease of %s was not renewed, threads try, too: %s", self._renewal.instant, failed)
+            logger.warning("lease of %s was not renewed, threads try, too: %s", self.renewal.instant, failed)
             self._beat_here_too()
 
     def _beat_here_too(self) -> None:
@@ -246,7 +241,7 @@ class _Kept:
         with self._guard:
             if not self._is_over and not self._is_here:
                 self._is_here = True
-                self._stack.enter_context(self._threads.every(self._interval_s, self._renewal, first_s=0.0))
+                self._stack.enter_context(self.threads.every(self.interval_s, self.renewal, first_s=0.0))
 
 
 def is_shareable(renewal: Renewal) -> bool:

@@ -48,7 +48,7 @@ class KeptLease:
             beats: list[threading.Thread] = []
             due_s = self._told["due_s"]
             while not poller.poll(1000 * max(0.0, due_s - time.monotonic())) and not self._is_lost:
-                if is_stopped(self._parent):
+                if self._has_idle_parent():
                     due_s = time.monotonic() + PAUSED_S
                     continue
                 due_s = time.monotonic() + self._told["interval_s"]
@@ -65,7 +65,7 @@ class KeptLease:
             storage = open_storage(self._told["uri"], self._told["environment"])
             from hudi_ops.concurrency.lease.lease import renew
 
-            if is_stopped(self._parent):
+            if self._has_idle_parent():
                 return  # since the check before the imports
             started_s = time.monotonic()
             if renew(storage, self._told["instant"], self._told["facts"], time.time_ns() // 1_000_000):
@@ -75,6 +75,9 @@ class KeptLease:
                 self._say("lost", True)
         except Exception as error:  # noqa: BLE001 - the edge of a process: the parent logs it
             self._say("failed", f"{type(error).__name__}: {error}")
+
+    def _has_idle_parent(self) -> bool:
+        return os.getppid() != self._parent or is_stopped(self._parent)
 
     def _say(self, word: str, value: object) -> None:
         with suppress(OSError):  # the parent is gone

@@ -171,40 +171,6 @@ class EmbeddedZooKeeper:
         started_ms, port = int(state.get("started_ms", 0)), int(state.get("port", 0))
         return ServerStatus(str(self.folder), bool(pid), is_serving, hosts, port, pid, started_ms)
 
-    def kill(self) -> None:
-        """Kill the server (SIGKILL), as a crash would.
-
-        Raises:
-            InvalidRequest: it does not run.
-            Unavailable: the process does not end.
-        """
-        pid = self._signal(signal.SIGKILL)
-        if not self._ended(pid, 10.0):
-            raise Unavailable(f"ZooKeeper process {pid} of {self.folder} does not end", pid=pid)
-
-    def pause(self) -> None:
-        """Pause the server (SIGSTOP): connections stay, answers stop.
-
-        Raises:
-            InvalidRequest: it does not run.
-        """
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Resume a paused server (SIGCONT).
-
-        Raises:
-            InvalidRequest: it does not run.
-        """
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> int:
-        pid = self._running_pid()
-        if not pid:
-            raise InvalidRequest(f"the ZooKeeper of {self.folder} does not run", next_step="start it.")
-        os.kill(pid, number)
-        return pid
-
     def _launch(self, port: int) -> int:
         command = [
             _java(),

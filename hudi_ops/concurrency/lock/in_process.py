@@ -118,13 +118,9 @@ class _HeldInProcess:
         self.holder = holder
         self.thread_id = threading.get_ident()
         self._lock = lock
-        self._token = token
+        self.token = token
         self._pid = os.getpid()
         self._released = False
-
-    @property
-    def token(self) -> int:
-        return self._token
 
     def still_mine(self) -> bool:
         return not self._released and self._pid == os.getpid()

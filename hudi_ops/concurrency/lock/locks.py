@@ -35,11 +35,9 @@ class Held(Protocol):
     @property
     def token(self) -> int:
         """Number that grows with every acquisition by any process; for logs only."""
-        ...
 
     def still_mine(self) -> bool:
         """Return False for good once the lock was or may have been lost; True proves nothing."""
-        ...
 
 
 class LockProvider(Protocol):
@@ -48,7 +46,6 @@ class LockProvider(Protocol):
     @property
     def address(self) -> str:
         """Name of the lock on leases; locks of different names may not exclude each other."""
-        ...
 
     def acquire(self, timeout_s: float, purpose: str) -> AbstractContextManager[Held]:
         """Wait for the lock, hold it inside the `with` block, release it at its end.
@@ -59,11 +56,9 @@ class LockProvider(Protocol):
             Busy: not acquired within `timeout_s`; names the holder.
             Unavailable: the lock service does not answer.
         """
-        ...
 
     def holder(self) -> LockHolder | None:
         """Return the current holder, or None."""
-        ...
 
 
 @runtime_checkable
@@ -75,11 +70,9 @@ class Guarded(Protocol):
     @property
     def shares_credentials(self) -> bool:
         """Whether foreign writers, if any, are declared to use the same credentials."""
-        ...
 
     def protect(self) -> None:
         """Restrict the lock to the own credentials, also where it is open to all now."""
-        ...
 
 
 def lock_of_table(ctx: TableContext) -> LockProvider:

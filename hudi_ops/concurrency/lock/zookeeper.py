@@ -121,12 +121,7 @@ class ZooKeeperLock:
         return self._settings.shares_credentials
 
     def holder(self) -> LockHolder | None:
-        """Return the current holder, or None.
-
-        Raises:
-            Unavailable: no server answers.
-            InvalidRequest: the lock was used in another process before.
-        """
+        """Return the current holder, or None; raise as `line` does."""
         return next(iter(self._line(1)), None)
 
     def line(self) -> list[LockHolder]:
@@ -327,13 +322,9 @@ class _HeldNode:
         self.client = client
         self.node = node
         self.lost = False
-        self._token = 0
+        self.token = 0
         self._session_id = 0
         self.pid = os.getpid()
-
-    @property
-    def token(self) -> int:
-        return self._token
 
     def still_mine(self) -> bool:
         # Suspended means "do not decide now"; the same session may reconnect.
@@ -356,10 +347,10 @@ class _HeldNode:
     def found(self, stat: Any) -> bool:
         """Record the node's identity; return False when it vanished, or is of an ended session."""
         if stat is not None:
-            self._token, self._session_id = stat.czxid, stat.ephemeralOwner
+            self.token, self._session_id = stat.czxid, stat.ephemeralOwner
         return stat is not None and self._is_mine(stat)
 
     def _is_mine(self, stat: Any) -> bool:
         client_id = self.client.client_id
         session_id = client_id[0] if client_id else None
-        return bool(stat.czxid == self._token and stat.ephemeralOwner == self._session_id == session_id)
+        return bool(stat.czxid == self.token and stat.ephemeralOwner == self._session_id == session_id)

@@ -1,0 +1,33 @@
+"""An embedded ZooKeeper that tests kill and pause."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
+from hudi_ops.errors import InvalidRequest, Unavailable
+
+
+class OwnServer(EmbeddedZooKeeper):
+    """A server of one test; signals go to its process only while that runs."""
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        pid = self._signal(signal.SIGKILL)
+        if not self._ended(pid, 10.0):
+            raise Unavailable(f"ZooKeeper process {pid} of {self.folder} does not end", pid=pid)
+
+    def pause(self) -> None:
+        """Keep its connections, and stop its answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> int:
+        pid = self._running_pid()
+        if not pid:
+            raise InvalidRequest(f"the ZooKeeper of {self.folder} does not run", next_step="start it.")
+        os.kill(pid, number)
+        return pid
