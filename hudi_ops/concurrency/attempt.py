@@ -67,14 +67,7 @@ def reserve_instant(ctx: TableContext, loader: StateLoader, state: TableState, w
     A later instant is tried when a later time completed before the lease existed (a fenced reader has passed this one), and when
     its requested file exists and has progressed (a deleted lease freed a used name).
 
-    Args:
-        ctx: components of the table.
-        loader: reads newer log entries.
-        state: read before; the instant is above all its times.
-        wanted: the instant to put.
-
-    Returns:
-        None when `state` came from an earlier decision and is outdated.
+    The instant is above all times of `state`. Returns None when `state` came from an earlier decision and is outdated.
 
     Raises:
         InvalidRequest: future instants were accepted beside foreign writers.
@@ -168,18 +161,9 @@ def begin(
 ) -> Attempt:
     """Reserve an instant and put it on the timeline, requested and inflight.
 
-    Args:
-        ctx: components of the table.
-        loader: reads the state.
-        action: pending word of the action, for example `commit`.
-        requested: content of the requested file: a service's plan; empty for ingestion.
-        inflight_body: content of the inflight file: the write's intent.
-        wait: called before an instant is taken; True when it waited, so that the state must be read again.
-        is_locked: the caller holds the table lock.
-        start: the state, if just read; None: it is read.
-
-    Returns:
-        The attempt; the caller renews and drops its lease.
+    `action` is a pending word, for example `commit`; `requested` a service's plan, empty for ingestion; `inflight_body` the write's
+    intent. `wait` is called before an instant is taken, and returns whether it waited, so that the state must be read again.
+    `is_locked`: the caller holds the table lock. `start` is the state, if just read. The caller renews and drops the lease.
 
     Raises:
         Busy: beside foreign writers an instant is taken under the table lock, which was not free in time.

@@ -44,14 +44,8 @@ def jittered(ctx: TableContext, seconds: float) -> float:
 class ConflictWatch:
     """Early conflict detection of one attempt.
 
-    Attributes:
-        ctx: the table's components.
-        contenders: reads the footprints of other writes.
-        mine: the attempt's footprint; its instant is empty until it has begun.
-        wait_s: how long to wait for older writers before an attempt begins.
-        silent: refuses pending foreign writes without a heartbeat.
-        minds_completed: check what completed since the attempt began.
-        minds_running: check older live writers too; off after `wait_s`.
+    The instant of `mine` is empty until the attempt has begun. `wait_s` limits the wait for older writers before that.
+    `minds_completed`: check later completions. `minds_running`: check older live writers too; off after `wait_s`.
     """
 
     ctx: TableContext

@@ -66,13 +66,8 @@ Prepare = Callable[[TableState, int], Entry | None]
 def decide(ctx: TableContext, loader: StateLoader, applier: Applier, prepare: Prepare, purpose: str) -> Decided | None:
     """Claim the next slot of the commit log for an entry, and apply it.
 
-    Args:
-        ctx: components of the table.
-        loader: reads the state; its log only grows.
-        applier: applies this entry, and earlier unfinished ones.
-        prepare: called with the state just read, again after each lost slot. It raises `Conflict` when the entry must not be
-            decided any more.
-        purpose: shown to processes that wait for the lock.
+    `prepare` is called with the state just read, again after each lost slot; it raises `Conflict` when the entry must not be
+    decided any more. `purpose` is shown to processes that wait for the lock.
 
     Returns:
         The decision, or None when `prepare` found nothing to decide.

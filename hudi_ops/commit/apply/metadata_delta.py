@@ -183,7 +183,9 @@ class DeltaMaker:
             elif partition is MetadataPartition.COLUMN_STATS:
                 made[partition] = column_stats_records(facts, version=version, index_version=stats_version)
             elif partition is MetadataPartition.PARTITION_STATS:
-                told = [*_with_values(facts), *self._nulls_of_added_columns(state)]
+                # Without log files of deletes alone: their column records would have no type.
+                told = [file for file in facts if any(column.values for column in file.ranges)]
+                told += self._nulls_of_added_columns(state)
                 made[partition] = partition_stats_records(
                     told, version=version, tight=False, index_version=stats_version
                 )
@@ -260,11 +262,6 @@ class DeltaMaker:
 
 def _completed(state: TableState) -> frozenset[str]:
     return frozenset(write.time for write in state.timeline.completed_writes)
-
-
-def _with_values(facts: Sequence[FileStatistics]) -> list[FileStatistics]:
-    """Drop log files of deletes alone: their column records would have no type."""
-    return [file for file in facts if any(column.values for column in file.ranges)]
 
 
 def file_changes(stats: Sequence[WriteStat]) -> Mapping[str, FileChanges]:

@@ -78,9 +78,7 @@ class ServerStatus:
 class EmbeddedZooKeeper:
     """ZooKeeper server on this machine, identified by its data folder; a context manager.
 
-    Args:
-        data_folder: settings, log and data of the server; created when missing.
-        port: its port on loopback; 0: the port of the last start, or a free one.
+    `port` is its port on loopback; 0: the port of the last start, or a free one.
     """
 
     def __init__(self, data_folder: Path, port: int = 0) -> None:

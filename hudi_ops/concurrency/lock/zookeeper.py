@@ -161,10 +161,6 @@ class ZooKeeperLock:
         if client is not None and self._pid == os.getpid():
             self._give_up(client)
 
-    @property
-    def _is_secured(self) -> bool:
-        return self._settings.tls or self._settings.has_credentials
-
     def _acquire(self, timeout_s: float, purpose: str) -> _HeldNode:
         deadline_s = time.monotonic() + timeout_s
         client = self._connected()
@@ -307,10 +303,11 @@ class ZooKeeperLock:
         )
 
     def _unavailable(self, why: str) -> Unavailable:
+        is_secured = self._settings.tls or self._settings.has_credentials
         return Unavailable(
             f"the lock {self.path} over ZooKeeper at {self.hosts}: {why}",
             next_step="check that ZooKeeper runs and can be reached (the embedded one: `hudi-ops zookeeper status`)"
-            + (", and that it takes these credentials and certificates" if self._is_secured else ""),
+            + (", and that it takes these credentials and certificates" if is_secured else ""),
             hosts=self.hosts,
         )
 
