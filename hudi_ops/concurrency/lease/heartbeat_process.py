@@ -4,7 +4,7 @@ It gets one connection per lease through its standard input. The parent sends on
 interval_s, environment}`; the answers are `{"beaten": [started_s, ended_s]}`, `{"lost": true}` and `{"failed": text}`.
 Times are of the monotonic clock, which processes share. The parent ends a lease by closing its side; this process closes the other
 side when no heartbeat of it is under way. It exits when its input closes or its parent is gone, and does not beat for a stopped
-parent, whose work stands still too (docs/protocol.md §16). It is started without `site`, and imports `hudi_ops` for the first
+parent, whose work has stopped too (docs/protocol.md §16). It is started without `site`, and imports `hudi_ops` for the first
 heartbeat that is due: most writes are over by then.
 """
 

@@ -247,7 +247,7 @@ class ZooKeeperLock:
         try:
             holders: list[LockHolder] = client.retry(self._read_line, client, limit)
         except FAILURES as error:
-            raise self._unavailable("who holds it could not be read") from error
+            raise self._unavailable("its holder could not be read") from error
         return holders
 
     def _read_line(self, client: Any, limit: int | None) -> list[LockHolder]:
