@@ -1,4 +1,4 @@
-"""Every invariant of a table, checked in one go: what `hudi-ops verify` runs, and what simulations call after each run."""
+"""All invariant checks of a table, run by `hudi-ops verify` and after each simulation."""
 
 from __future__ import annotations
 
@@ -30,17 +30,19 @@ from hudi_ops.verify.timeline.timeline import check_timeline
 def verify_table(
     storage: Storage, *, deep: bool = False, index: bool = False, sample: int | None = None, clock: Clock | None = None
 ) -> Report:
-    """Check a table against every invariant; nothing is changed, and live writers are not taken for damage.
+    """Check a table against every invariant, without changing it.
+
+    Live writers are not reported as damage.
 
     Args:
-        storage: the table, ours or one that Apache Hudi made, metadata tables included.
-        deep: read the keys of all files that readers see, and compare them; otherwise footers of all, keys of a sample.
+        storage: a table of this library or of Apache Hudi, or a metadata table.
+        deep: compare the keys of all visible files; otherwise read all footers, and the keys of a sample.
         index: compare the metadata table with the files, partition by partition.
-        sample: for `index`: open about so many files; None: all that readers see.
-        clock: judges leases; None: this machine's.
+        sample: approximate number of files to open for `index`; None: all visible ones.
+        clock: decides whether leases expired; None: this machine's.
 
     Returns:
-        What was found. A table whose settings cannot be read gives a report with that one error.
+        The findings. If the settings cannot be read, the report holds that one error.
 
     Raises:
         InvalidRequest: the path is not a table.
@@ -90,12 +92,8 @@ def verify_table(
 
 
 def _settings(storage: Storage) -> TableConfig:
-    """The settings that the table is checked by: where the file contradicts the log, those of the log, as a repair would have it.
-
-    Raises:
-        Corrupt: the file cannot be read.
-    """
+    """Return the settings in force: the commit log's where the properties file contradicts it."""
     try:
         return repaired_config(storage)
     except Corrupt:
-        return load_config(storage)  # a broken log is told of by its own check
+        return load_config(storage)  # `check_log` reports a broken log

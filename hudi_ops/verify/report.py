@@ -1,4 +1,4 @@
-"""What a verification found: findings, and how much was looked at, so that "nothing found" says what it is worth."""
+"""Report of a verification: findings, and how many things each check looked at."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from typing import Any, Literal
 Severity = Literal["error", "warning", "info"]
 _RANK: Mapping[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 
+RESTORE = "restore the file from a copy of the table"
+REWRITE = "rewrite the file with its writer"
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One broken invariant. `where` is a path below the table's root, or an instant.
 
-    An error means rows or readability are at risk now; a warning, that they will be or that work is left to do; an info, clutter.
+    An error: rows or readability are at risk now. A warning: they will be, or work is unfinished. An info: clutter.
     """
 
     severity: Severity
@@ -26,7 +29,7 @@ class Finding:
     next_step: str = ""
 
     def as_dict(self) -> dict[str, str]:
-        """As plain values."""
+        """Return plain values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -37,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """Findings, worst first, and how many things each check looked at."""
+    """Findings, worst first, and the number of things that each check looked at."""
 
     table: str
     uri: str
@@ -47,29 +50,29 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing found is an error."""
+        """Whether no finding is an error."""
         return not self.errors
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """Findings that put rows or readability at risk."""
-        return tuple(one for one in self.findings if one.severity == "error")
+        """Findings that put rows or readability at risk now."""
+        return tuple(finding for finding in self.findings if finding.severity == "error")
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return plain values."""
         return {
             "table": self.table,
             "uri": self.uri,
             "ok": self.ok,
             "deep": self.deep,
-            "findings": [one.as_dict() for one in self.findings],
+            "findings": [finding.as_dict() for finding in self.findings],
             "checks": dict(self.checks),
         }
 
 
 @dataclass
 class Findings:
-    """Collects what the checks of one verification find."""
+    """Collector of the findings of one verification."""
 
     found: list[Finding] = field(default_factory=list)
     checks: Counter[str] = field(default_factory=Counter)
@@ -79,23 +82,25 @@ class Findings:
         self.checks[check] += count
 
     def error(self, invariant: str, what: str, where: str = "", next_step: str = "") -> None:
-        """Rows or readability are at risk now."""
+        """Report that rows or readability are at risk now."""
         self.found.append(Finding("error", invariant, what, where, next_step))
 
     def warning(self, invariant: str, what: str, where: str = "", next_step: str = "") -> None:
-        """Rows or readability will be at risk, or work is left to do."""
+        """Report that rows or readability will be at risk, or that work is unfinished."""
         self.found.append(Finding("warning", invariant, what, where, next_step))
 
     def info(self, invariant: str, what: str, where: str = "", next_step: str = "") -> None:
-        """Clutter, or a fact worth knowing."""
+        """Report clutter, or a fact worth knowing."""
         self.found.append(Finding("info", invariant, what, where, next_step))
 
     def report(self, table: str, uri: str, *, deep: bool) -> Report:
-        """All of it, worst first, then by invariant and place."""
-        ordered = sorted(self.found, key=lambda one: (_RANK[one.severity], one.invariant, one.where, one.what))
+        """Return all findings, ordered by severity, invariant and place."""
+        ordered = sorted(
+            self.found, key=lambda found: (_RANK[found.severity], found.invariant, found.where, found.what)
+        )
         return Report(table, uri, tuple(ordered), dict(sorted(self.checks.items())), deep)
 
 
 def compact_command(partition: str | None = None) -> str:
-    """The command that merges the log files of a partition, or of the whole table, into base files; for a next step."""
+    """Return the command that compacts a partition, or the whole table, for a next step."""
     return f"`hudi-ops compact TABLE --partition {quote(partition)}`" if partition else "`hudi-ops compact TABLE`"

@@ -1,7 +1,7 @@
-"""What is verified: one reading of a table, made in an order that keeps live writers from looking like damage.
+"""Snapshot of a table, read in an order that keeps live writers from looking like damage.
 
-Timeline, then everything that lies under the root, then the timeline again: what a completed instant of the first reading names
-must be listed, and what was cleaned or begun meanwhile is known from the second.
+Timeline, then all files below the root, then the timeline again. The listing must hold each file that a completed instant of the
+first reading names; the second reading shows what was cleaned or begun during the listing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hudi_ops.view.slices import METADATA_TABLE_KEYS
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A data file that lies in a partition, whether or not an instant names it."""
+    """A data file on storage, named by an instant or not."""
 
     info: FileInfo
     partition_path: str
@@ -57,7 +57,7 @@ class NamedFile:
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """The base file of a group that readers see now; `rows` is None when its writer is archived."""
+    """The visible base file of a file group; `rows` is None when its writer is archived."""
 
     path: str
     partition_path: str
@@ -68,7 +68,7 @@ class LiveFile:
 
 @dataclass(frozen=True)
 class Subject:
-    """One table as read. `later` is the timeline after the listing; `timeline` the one before it."""
+    """One reading of a table: `timeline` precedes the listing, `later` follows it."""
 
     storage: Storage
     config: TableConfig
@@ -82,12 +82,12 @@ class Subject:
 
     @property
     def is_metadata_table(self) -> bool:
-        """Whether this is the metadata table of another one."""
+        """Whether this is a metadata table."""
         return self.config.key_generator == METADATA_TABLE_KEYS
 
     @property
     def has_metadata_table(self) -> bool:
-        """Whether readers learn the table's files from a metadata table, and so do not see stray ones."""
+        """Whether readers list files by a metadata table, and so do not see stray files."""
         return "files" in self.config.metadata_partitions
 
     @cached_property
@@ -96,17 +96,17 @@ class Subject:
         return any(info.path.startswith(LOG_FOLDER + "/") for info in self.listed)
 
     def under(self, folder: str) -> list[FileInfo]:
-        """Listed files below a folder."""
+        """Return the listed files below a folder."""
         return [info for info in self.listed if info.path.startswith(folder + "/")]
 
     @cached_property
     def outside_hoodie(self) -> list[FileInfo]:
-        """Listed files that are not Hudi's own."""
+        """Listed files outside `.hoodie`."""
         return [info for info in self.listed if not info.path.startswith(".hoodie/")]
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
-        """Path -> size in bytes of every listed file."""
+        """Path -> size in bytes of each listed file."""
         return {info.path: info.size_bytes for info in self.listed}
 
     @cached_property
@@ -120,16 +120,16 @@ class Subject:
         return found
 
     def has_files(self, instant: str) -> bool:
-        """Whether a data file carries an instant in its name."""
+        """Return whether a data file carries an instant in its name."""
         return any(found.name.instant == instant for found in self.data_files)
 
     def is_beating(self, time: str) -> bool:
-        """Whether an instant has a live lease, ours or Apache Hudi's."""
+        """Return whether an instant has a live lease, of this library or of Apache Hudi."""
         lease = read_lease(self.storage, time)
         return lease is not None and not lease.is_dead(self.clock)
 
     def metadata(self, instant: Instant) -> CommitMetadata | None:
-        """What a completed write says; None when it cannot be read, which the timeline's own check reports."""
+        """Return the metadata of a completed write; None if `check_timeline` reports it unreadable."""
         try:
             return self.commits.metadata(self.timeline, instant)
         except HudiOpsError:
@@ -138,12 +138,12 @@ class Subject:
     @cached_property
     def writes(self) -> list[tuple[Instant, CommitMetadata]]:
         """Completed writes with readable metadata, by completion."""
-        ordered = sorted(self.timeline.completed_writes, key=lambda one: (one.completion_time, one.time))
-        return [(one, metadata) for one in ordered if (metadata := self.metadata(one)) is not None]
+        ordered = sorted(self.timeline.completed_writes, key=lambda write: (write.completion_time, write.time))
+        return [(write, metadata) for write in ordered if (metadata := self.metadata(write)) is not None]
 
     @cached_property
     def named(self) -> Mapping[str, NamedFile]:
-        """Path -> the newest write that names it."""
+        """Path -> its statistic in the newest write that names it."""
         return {
             path: NamedFile(path, stat, instant)
             for instant, metadata in self.writes
@@ -153,9 +153,9 @@ class Subject:
 
     @cached_property
     def named_besides(self) -> frozenset[str]:
-        """Change-data files, which stats name in a map of their own, and files that writes after the listing name."""
-        names = {path.lstrip("/") for one in self.named.values() for path in one.stat.other.get("cdcStats") or ()}
-        known = {(one.time, one.kind) for one in self.timeline.completed_writes}
+        """Change-data files, named in `cdcStats`, and files of writes after the listing."""
+        names = {path.lstrip("/") for file in self.named.values() for path in file.stat.other.get("cdcStats") or ()}
+        known = {(write.time, write.kind) for write in self.timeline.completed_writes}
         for instant in self.later.completed_writes:
             if (instant.time, instant.kind) not in known:
                 metadata = self.commits.metadata(self.later, instant)
@@ -164,25 +164,25 @@ class Subject:
 
     @cached_property
     def removed(self) -> frozenset[str]:
-        """Paths that a clean, active or archived, deleted, or is about to, or found gone; read after the listing."""
+        """Paths in the plans and results of cleans, active and archived; read after the listing."""
         return paths_of_cleans(self.storage, self.config)
 
     @cached_property
     def undone(self) -> Mapping[str, str]:
-        """Instant -> the completed rollback or restore on the timeline that took it off."""
+        """Instant -> the completed rollback or restore that removed it from the timeline."""
         found: dict[str, str] = {}
         for instant in self.later:
             try:
-                said = read_result(self.storage, self.later, instant)
+                result = read_result(self.storage, self.later, instant)
             except Corrupt:
                 continue
-            if isinstance(said, RolledBack | RestorePlan):
-                found |= dict.fromkeys(said.targets, f"{instant.kind} {instant.time}")
+            if isinstance(result, RolledBack | RestorePlan):
+                found |= dict.fromkeys(result.targets, f"{instant.kind} {instant.time}")
         return found
 
     @cached_property
     def watched(self) -> Mapping[str, int]:
-        """Rolled back instant -> when late files of it are looked for again, in ms since 1970 UTC."""
+        """Rolled back instant -> time of the next search for its late files, in ms since 1970 UTC."""
         folders = {info.path.removeprefix(f"{MARKERS}/").partition("/")[0] for info in self.under(MARKERS)}
         return {instant: until[-1] for instant, until in notes_of(sorted(folders)).items()}
 
@@ -197,11 +197,11 @@ class Subject:
     @cached_property
     def archived_times(self) -> frozenset[str]:
         """Request times of archived instants."""
-        return frozenset(one.time for one in self.history.instants) if self.history is not None else frozenset()
+        return frozenset(instant.time for instant in self.history.instants) if self.history is not None else frozenset()
 
     @cached_property
     def replaced(self) -> frozenset[tuple[str, str]]:
-        """(partition path, file id) of groups that a completed replace commit hides."""
+        """(partition path, file id) of the file groups that a completed replace commit hides."""
         return frozenset(
             (partition, file_id)
             for _, metadata in self.writes
@@ -210,24 +210,24 @@ class Subject:
         )
 
     def undouble(self, partition: str | None = None) -> str:
-        """What leaves one row of keys that lie in two file groups or more.
+        """Return the steps that keep one row of each key stored in several file groups.
 
         Args:
-            partition: the one in which they lie; None: not known, or several.
+            partition: the partition of these groups; None: unknown, or several.
         """
-        # A write finds the one copy that the record index names; the other indexes find them all.
+        # With the record index a deletion removes the one copy that the index names; with other indexes it removes all.
         if "record_index" in self.config.metadata_partitions:
             again = build_again("record_index")
-            steps = f"delete the key once for each of its rows, and run {again} after each deletion; then upsert the right row"
+            steps = f"delete the key once per row, and run {again} after each deletion; then upsert the right row"
         else:
-            steps = "delete the key, which removes all its rows; then upsert the right one"
+            steps = "delete the key, which removes all its rows; then upsert the right row"
         if self.config.table_type == "MERGE_ON_READ":
-            steps += f"; at last run {compact_command(partition)}, until which base files hold what log files deleted"
-        return f"reads show all rows of such a key: find out which is right, and keep a copy of it; {steps}"
+            steps += f"; then run {compact_command(partition)}, as base files still hold the deleted rows"
+        return f"reads return all rows of such a key: find the right row and keep a copy of it; {steps}"
 
     @cached_property
     def live_base_files(self) -> list[LiveFile]:
-        """The newest visible base file of each group that is not replaced, by path."""
+        """The newest visible base file of each group that is not replaced, ordered by path."""
         newest: dict[tuple[str, str], LiveFile] = {}
         for file in self.data_files:
             named = self.named.get(file.info.path)
@@ -238,4 +238,4 @@ class Subject:
             if key not in newest or newest[key].instant < file.name.instant:
                 rows = named.stat.num_writes if named is not None else None
                 newest[key] = LiveFile(file.info.path, *key, file.name.instant, rows)
-        return sorted(newest.values(), key=lambda one: one.path)
+        return sorted(newest.values(), key=lambda file: file.path)

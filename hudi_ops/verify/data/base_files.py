@@ -1,6 +1,8 @@
-"""Invariants inside base files: rows as counted, footer and meta columns true, keys once (docs/format.md §6, §7).
+"""Invariants inside base files: row counts, footers, meta columns and unique keys.
 
-A plain verification opens every footer of what readers see, and the key columns of a sample of files; `deep` opens them all.
+A plain verification reads all footers of visible files, and the key columns of a sample; `deep` reads all key columns.
+
+Source: docs/format.md §6, §7.
 """
 
 from __future__ import annotations
@@ -24,21 +26,22 @@ from hudi_ops.kernels.statistics import key_range
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.log.commit_log import POINTER_KEY
-from hudi_ops.verify.report import Finding, Findings
+from hudi_ops.verify.report import RESTORE, REWRITE, Finding, Findings
 from hudi_ops.verify.subject import LiveFile, Subject
 
 SAMPLED_FILES = 16
 BATCH_FILES = 64
-"""Files whose keys are held at a time while keys are compared; a partition is never split."""
+"""Files whose keys are held in memory at a time; a partition is never split."""
 
 _META = (RECORD_KEY, PARTITION_PATH, FILE_NAME)
 
 
 @dataclass(frozen=True)
 class FileCheck:
-    """One base file to check. `facts` is None for tables whose buckets are not known; `may_double`: keys may lie in it twice.
+    """One base file to check; `may_double`: it may hold a key twice.
 
-    `keys` says how keys are made in a table without meta columns; None where they cannot be told, or where a column holds them.
+    `facts` is None if the buckets are unknown. `keys` is the key spec of a table without meta columns; None if it is unknown, or if
+    a column holds the keys.
     """
 
     storage: Storage
@@ -55,19 +58,16 @@ class FileCheck:
 
 @dataclass(frozen=True)
 class FileResult:
-    """What one base file showed; `keys` only where they were read."""
+    """Findings of one base file, and its keys if they were read."""
 
     findings: tuple[Finding, ...]
     keys: pa.ChunkedArray | None = None
 
 
 def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findings) -> None:
-    """Open base files that readers see.
+    """Check visible base files.
 
-    Args:
-        subject: the table.
-        facts: buckets and their hash fields, from the commit log; None for tables without one.
-        findings: where to report.
+    `facts` are the buckets and their hash fields, from the commit log; None for tables without one.
     """
     files = [file for file in subject.live_base_files if file.path.endswith(".parquet")]
     _check_buckets(files, facts, findings)
@@ -100,9 +100,9 @@ def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findi
 
 
 def _doubles(metadata: CommitMetadata, facts: TableFacts | None) -> bool:
-    """Whether a write may have written keys that were there: it looked for none."""
-    is_theirs = facts is not None and not facts.has_buckets and POINTER_KEY not in metadata.extra
-    return metadata.operation == "BULK_INSERT" or (is_theirs and metadata.operation == "INSERT")
+    """Return whether a write may have written existing keys again, as it looked none up."""
+    is_foreign = facts is not None and not facts.has_buckets and POINTER_KEY not in metadata.extra
+    return metadata.operation == "BULK_INSERT" or (is_foreign and metadata.operation == "INSERT")
 
 
 def check_base_file(task: FileCheck) -> FileResult:
@@ -114,9 +114,9 @@ def check_base_file(task: FileCheck) -> FileResult:
         if task.rows is not None and reader.rows != task.rows:
             report.error(
                 "row-count",
-                f"{reader.rows} rows, but its write statistic says {task.rows}",
+                f"the file holds {reader.rows} rows, but its write statistic says {task.rows}",
                 task.path,
-                "the file was replaced, or its writer counted wrongly: restore it from a copy",
+                f"the file was replaced, or its writer miscounted: {RESTORE}",
             )
         if not task.has_meta:
             return _check_without_meta(report, task, reader)
@@ -129,18 +129,20 @@ def check_base_file(task: FileCheck) -> FileResult:
             return FileResult(tuple(report.found))
         rows = reader.read(_META)
     except NotFound:
-        # Cleaned while we looked; a file that is gone for good is reported by its name.
+        # Cleaned during the verification; `check_files` reports other missing files.
         return FileResult(())
     except HudiOpsError as error:
-        report.error("base-file-broken", error.what, task.path, "restore the file from a copy of the table")
+        report.error("base-file-broken", error.what, task.path, RESTORE)
         return FileResult(tuple(report.found))
     missing = [name for name in _META if name not in rows.column_names]
     if missing:
-        report.error("meta-columns", f"column {missing[0]} is missing", task.path, "rewrite the file with its writer")
+        report.error("meta-columns", f"meta column {missing[0]} is missing", task.path, REWRITE)
         return FileResult(tuple(report.found))
     keys = rows.column(RECORD_KEY)
     if keys.null_count:
-        report.error("record-key-null", f"{keys.null_count} rows without a record key", task.path, "write them again")
+        report.error(
+            "record-key-null", f"{keys.null_count} rows without a record key", task.path, "write these rows again"
+        )
         return FileResult(tuple(report.found))
     for column, expected in ((FILE_NAME, task.path.rpartition("/")[2]), (PARTITION_PATH, task.partition_path)):
         _check_constant(report, task.path, rows, column, expected)
@@ -149,20 +151,20 @@ def check_base_file(task: FileCheck) -> FileResult:
         key = keys[int(np.flatnonzero(~held)[0])].as_py()
         report.error(
             "bloom-key",
-            f"the bloom filter denies {int((~held).sum())} of its keys, the first {key!r}: updates of them become duplicates",
+            f"the bloom filter lacks {int((~held).sum())} of its keys, the first {key!r}: updates insert these keys again",
             task.path,
-            "rewrite the file, for example by a clustering",
+            "rewrite the file, for example by clustering",
         )
     return FileResult(tuple(report.found), keys)
 
 
 def _check_without_meta(report: Findings, task: FileCheck, reader: BaseFileReader) -> FileResult:
-    """Keys are made anew of their fields, as writers do; there is neither filter nor key range to hold them against."""
+    """Check a file without meta columns, by computed keys; it has neither filter nor key range."""
     if task.keys is None or not task.reads_keys:
         return FileResult(tuple(report.found))
     missing = [name for name in task.keys.fields if name not in reader.schema.names]
     if missing:
-        report.error("key-column", f"key column {missing[0]} is missing", task.path, "rewrite the file with its writer")
+        report.error("key-column", f"key column {missing[0]} is missing", task.path, REWRITE)
         return FileResult(tuple(report.found))
     keys = pa.chunked_array([record_keys(reader.read(task.keys.fields), task.keys)])
     _check_keys(report, task, keys, None, None)
@@ -173,26 +175,24 @@ def _check_constant(report: Findings, path: str, rows: pa.Table, column: str, ex
     wrong = int(pc.sum(pc.fill_null(pc.not_equal(rows.column(column), expected), True)).as_py() or 0)
     if wrong:
         name = "file-name-column" if column == FILE_NAME else "partition-path-column"
-        report.error(
-            name, f"{wrong} rows have another {column} than {expected!r}", path, "rewrite the file with its writer"
-        )
+        report.error(name, f"{wrong} rows have a {column} other than {expected!r}", path, REWRITE)
 
 
 def _check_keys(report: Findings, task: FileCheck, keys: pa.ChunkedArray, low: str | None, high: str | None) -> None:
     bounds = key_range(keys)
     if low is not None and high is not None and bounds != (low, high):
-        said, found = f"{low!r} to {high!r}", "no keys" if bounds is None else f"{bounds[0]!r} to {bounds[1]!r}"
-        # A wider range costs time only; a narrower one makes look-ups pass the file over.
+        found = "no keys" if bounds is None else f"keys {bounds[0]!r} to {bounds[1]!r}"
+        # A range that is too wide costs time; with one that is too narrow look-ups skip the file.
         narrower = bounds is not None and (bounds[0].encode() < low.encode() or bounds[1].encode() > high.encode())
         (report.error if narrower else report.info)(
-            "key-range", f"the footer says keys {said}, the file holds {found}", task.path, "rewrite the file"
+            "key-range", f"the footer says {low!r} to {high!r}, the file holds {found}", task.path, "rewrite the file"
         )
     distinct = pc.count_distinct(keys).as_py()
     if distinct < len(keys):
-        # Inserts of Apache Hudi and bulk inserts of anybody keep duplicates on purpose; nothing else of ours writes any.
+        # Inserts of Apache Hudi, and bulk inserts of any writer, keep duplicates on purpose.
         (report.warning if task.facts is None or task.may_double else report.error)(
             "duplicate-key",
-            f"{len(keys) - distinct} rows share a record key with another",
+            f"{len(keys) - distinct} rows have the record key of another row",
             task.path,
             "upsert these keys",
         )
@@ -203,7 +203,7 @@ def _check_keys(report: Findings, task: FileCheck, keys: pa.ChunkedArray, low: s
         if wrong:
             report.error(
                 "bucket-wrong",
-                f"{wrong} keys hash to another bucket than {bucket}: updates of them become duplicates",
+                f"{wrong} keys do not hash to bucket {bucket}: updates insert these keys again",
                 task.path,
                 "find out which writer used another bucket count or other hash fields",
             )
@@ -227,7 +227,7 @@ def _check_buckets(files: Sequence[LiveFile], facts: TableFacts | None, findings
         elif other is not file:
             findings.error(
                 "bucket-twice",
-                f"bucket {bucket} has two live file groups, also {other.path}: writers refuse it",
+                f"bucket {bucket} has two live file groups, the other one is {other.path}: writers refuse the bucket",
                 file.path,
                 "find out which writer made the second one, and move its rows by upserts",
             )
@@ -236,7 +236,7 @@ def _check_buckets(files: Sequence[LiveFile], facts: TableFacts | None, findings
 def _check_across(
     subject: Subject, batch: Sequence[FileCheck], results: Sequence[FileResult], findings: Findings
 ) -> None:
-    """No record key in two live file groups of a partition; whole partitions only."""
+    """Report keys in several live file groups of a partition; `batch` holds whole partitions."""
     grouped: dict[str, list[tuple[FileCheck, pa.ChunkedArray]]] = defaultdict(list)
     for task, result in zip(batch, results, strict=True):
         if result.keys is not None and len(result.keys):
@@ -250,18 +250,18 @@ def _check_across(
             continue
         first = twice[0]
         holders = [task.path for task, held in members if pc.is_in(first, value_set=held).as_py()]
-        # As within a file: legal in what Apache Hudi inserted, and in what anybody did in bulk.
+        # As within a file: allowed after inserts of Apache Hudi and bulk inserts.
         facts, may_double = members[0][0].facts, members[0][0].may_double
         (findings.warning if facts is None or (may_double and not facts.has_buckets) else findings.error)(
             "key-in-two-groups",
-            f"{len(twice)} record keys lie in several live file groups, the first {first.as_py()!r} in {' and '.join(holders)}",
+            f"{len(twice)} record keys are in several live file groups, the first {first.as_py()!r} in {' and '.join(holders)}",
             partition or ".",
             subject.undouble(partition),
         )
 
 
 def _batches(tasks: Sequence[FileCheck]) -> Iterator[list[FileCheck]]:
-    """Tasks are ordered by path, so a partition's files lie side by side."""
+    """Yield batches of whole partitions; tasks are ordered by path."""
     batch: list[FileCheck] = []
     for task in tasks:
         if len(batch) >= BATCH_FILES and task.partition_path != batch[-1].partition_path:

@@ -1,4 +1,4 @@
-"""Invariants of data files: what completed instants name is there, whole, once, and where readers look (docs/format.md §6)."""
+"""Invariants of data files: existence, sizes, names, partitions (docs/format.md §6)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hudi_ops.errors import HudiOpsError, NotFound
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats import partition_metadata
 from hudi_ops.timeline.instant import Instant
-from hudi_ops.verify.report import Findings
+from hudi_ops.verify.report import RESTORE, Findings
 from hudi_ops.verify.subject import FoundFile, NamedFile, Subject
 from hudi_ops.view.slices import is_partitioned
 
@@ -16,7 +16,7 @@ _REWRITES = frozenset({"COMPACT", "LOG_COMPACT"})
 
 
 def check_files(subject: Subject, findings: Findings) -> None:
-    """Look at every file below the table's root, without opening data files."""
+    """Check every file below the table's root without opening data files."""
     for named in subject.named.values():
         findings.looked("named files")
         _check_named(subject, named, findings)
@@ -29,7 +29,7 @@ def check_files(subject: Subject, findings: Findings) -> None:
 def _check_named(subject: Subject, named: NamedFile, findings: Findings) -> None:
     size = subject.sizes.get(named.path)
     if size is None:
-        # A listing is no snapshot: look again before calling it gone.
+        # A listing is no snapshot: ask for the file itself before reporting it.
         if (
             named.path in subject.removed
             or subject.storage.head(named.path) is not None
@@ -39,28 +39,28 @@ def _check_named(subject: Subject, named: NamedFile, findings: Findings) -> None
             return
         findings.error(
             "file-missing",
-            f"{named.instant} names a file that is not there, and no clean deleted it",
+            f"{named.instant} names this file, but it does not exist, and no clean deleted it",
             named.path,
-            "restore it from a copy; without it its rows are lost and readers fail",
+            f"{RESTORE}; without it its rows are lost and readers fail",
         )
         return
-    said = named.stat.file_size_in_bytes
-    if said == 0 and size > 0:
+    recorded = named.stat.file_size_in_bytes
+    if recorded == 0 and size > 0:
         findings.warning(
             "stat-without-size",
-            f"{named.instant} does not say the file's size: Apache Hudi's incremental queries skip it",
+            f"{named.instant} records no size for this file: Apache Hudi's incremental queries skip it",
             named.path,
-            "rewrite the rows, for example by an upsert of them",
+            "rewrite its rows, for example by an upsert",
         )
         return
-    # Version 6 appends to log files; what a failed writer added after the named length is skipped by readers.
-    grew = subject.config.layout == 1 and size > said and ".log." in named.path
-    if size != said and not grew:
+    # Version 6 appends to log files; readers skip blocks that a failed writer added after the recorded size.
+    grew = subject.config.layout == 1 and size > recorded and ".log." in named.path
+    if size != recorded and not grew:
         findings.error(
             "file-size",
-            f"{size} bytes, but {named.instant} wrote {said}",
+            f"the file has {size} bytes, but {named.instant} wrote {recorded}",
             named.path,
-            "the file was cut or replaced: restore it from a copy",
+            f"the file was truncated or replaced: {RESTORE}",
         )
 
 
@@ -70,23 +70,22 @@ def _still_counts(subject: Subject, named: NamedFile) -> bool:
 
 
 def _is_superseded(subject: Subject, named: NamedFile) -> bool:
-    """Of a metadata table, whether a newer base file holds what it held, or its partition was dropped since.
+    """Return whether a newer base file, or a drop, made a file of a metadata table obsolete.
 
-    Ours are cleaned, and partitions are dropped by all, without an instant that says so.
+    No instant records the cleans of hudi-ops in metadata tables, nor any drop of a partition.
     """
     if not subject.is_metadata_table:
         return False
     partition = named.stat.partition_path
-    bases = (
-        one for one in subject.live_base_files if (one.partition_path, one.file_id) == (partition, named.stat.file_id)
-    )
-    newest = max((one.instant for one in bases), default="")
+    group = (partition, named.stat.file_id)
+    bases = (base for base in subject.live_base_files if (base.partition_path, base.file_id) == group)
+    newest = max((base.instant for base in bases), default="")
     if (named.instant.completion_time if ".log." in named.path else named.instant.time) < newest:
         return True
     instants = {file.name.instant for file in subject.data_files if file.partition_path == partition}
     found = (subject.timeline.find(instant) for instant in instants)
-    # When a partition was built anew, all that is there has completed since.
-    begun = min((one.completion_time for one in found if one is not None and one.completion_time), default="")
+    # All instants of the files of a rebuilt partition completed after the drop.
+    begun = min((each.completion_time for each in found if each is not None and each.completion_time), default="")
     return not begun or named.instant.completion_time < begun
 
 
@@ -102,28 +101,28 @@ def _check_single(subject: Subject, findings: Findings) -> None:
             is_told = 0 < len(unnamed) < len(files)
             findings.error(
                 "two-base-files",
-                f"file group {file_id} has {len(files)} base files of {instant}: {names}. Some readers refuse the table, "
+                f"file group {file_id} has {len(files)} base files of {instant}: {names}; some readers refuse the table, "
                 "others read either",
                 (unnamed if is_told else files)[0].info.path,
-                "delete it: the completed instant names another one"
+                "delete it: its instant names another file"
                 if is_told
-                else "find out which one its instant wrote, for example by a copy of the table, and delete the others",
+                else "find out which file the instant wrote, for example from a copy of the table, and delete the others",
             )
 
 
 def _check_replaced(subject: Subject, findings: Findings) -> None:
-    """A group that was replaced takes no more rows: nobody would see them."""
+    """Report writes into replaced file groups: readers do not see their rows."""
     hidden: dict[tuple[str, str], Instant] = {}
     for instant, metadata in subject.writes:
         for stat in metadata.stats:
             by = hidden.get((stat.partition_path, stat.file_id))
-            # A compaction that was planned before may still merge what the group held.
+            # A compaction that was planned before the replacement may still merge the group.
             if by is not None and metadata.operation not in _REWRITES:
                 findings.error(
                     "write-into-replaced",
                     f"{instant} wrote into a file group that {by} had replaced: readers do not see its rows",
                     stat.path.lstrip("/"),
-                    "read the file, and write its rows again; give all writers one ZooKeeper lock",
+                    "read the file, and write its rows again; let all writers use one ZooKeeper lock",
                 )
         for partition, ids in (metadata.replaced or {}).items():
             findings.looked("replaced file groups", len(ids))
@@ -142,12 +141,14 @@ def _check_strays(subject: Subject, findings: Findings) -> None:
         if info.name.endswith(".parquet"):
             findings.error(
                 "stray-parquet",
-                "a Parquet file whose name is no Hudi base file: some readers refuse the whole table",
+                "Parquet file without a base file name: some readers refuse the whole table",
                 info.path,
-                "move it out of the table; staging belongs under .hoodie",
+                "move it out of the table; keep staging files under .hoodie",
             )
         else:
-            findings.info("stray-file", "not a file of a Hudi table; readers skip it", info.path, "move it elsewhere")
+            findings.info(
+                "stray-file", "not a file of a Hudi table; readers skip it", info.path, "move it out of the table"
+            )
 
 
 def _check_partitions(subject: Subject, findings: Findings) -> None:
@@ -157,7 +158,7 @@ def _check_partitions(subject: Subject, findings: Findings) -> None:
         if partition and not is_partitioned(subject.config):
             findings.error(
                 "partition-unknown",
-                "data files below a folder, but the table has no partition fields: readers do not look there",
+                "folder with data files in a table without partition fields: readers do not list it",
                 partition,
                 "correct hoodie.table.partition.fields, or move the files elsewhere",
             )
@@ -169,7 +170,7 @@ def _check_partitions(subject: Subject, findings: Findings) -> None:
             report = findings.warning if subject.has_metadata_table or not partition else findings.error
             report(
                 "partition-metadata-missing",
-                f"a partition without {partition_metadata.FILE_NAME}{hidden}",
+                f"partition without {partition_metadata.FILE_NAME}{hidden}",
                 partition or ".",
                 "run an upsert into the partition, or copy the file from a partition of the same depth",
             )
@@ -179,17 +180,17 @@ def _check_partitions(subject: Subject, findings: Findings) -> None:
 
 def _check_partition_metadata(subject: Subject, partition: str, path: str, findings: Findings) -> None:
     try:
-        said = partition_metadata.loads(subject.storage.get(path), path)
+        recorded = partition_metadata.loads(subject.storage.get(path), path)
     except NotFound:
         return
     except HudiOpsError as error:
         findings.error("partition-metadata-broken", error.what, path, error.next_step)
         return
     depth = len(partition.split("/")) if partition else 0
-    if said.depth != depth:
+    if recorded.depth != depth:
         findings.error(
             "partition-depth",
-            f"says {said.depth} levels, its path has {depth}: Apache Hudi takes another folder for the table's root",
+            f"depth {recorded.depth}, but the path has {depth} levels: Apache Hudi takes another folder for the table's root",
             path,
             "delete the file; the next write to the partition writes it again",
         )

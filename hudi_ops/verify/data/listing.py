@@ -1,4 +1,4 @@
-"""The metadata table's listing against that of storage: which files that readers see does only one of them have."""
+"""Comparison of the two listings of a table: by its metadata table, and of storage."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SHOWN_MAX = 20
 
 @dataclass(frozen=True)
 class ListingCheck:
-    """What two listings of one table differ in, among the files that readers see.
+    """Differences between two listings of one table, among visible files.
 
     Attributes:
-        files: how many both have.
-        missing: on storage, but not in the metadata table: readers that use it do not see their rows.
-        gone: in the metadata table, but not on storage: readers that use it fail.
-        other_size: of another size than the metadata table says: Apache Hudi reads no further than that.
+        files: number of files in both.
+        missing: on storage, but not in the metadata table: its readers do not see their rows.
+        gone: in the metadata table, but not on storage: its readers fail.
+        other_size: of another size than in the metadata table: Apache Hudi reads up to that size only.
     """
 
     files: int
@@ -35,26 +35,26 @@ class ListingCheck:
 
     @property
     def is_same(self) -> bool:
-        """Whether they differ in nothing."""
+        """Whether the listings are equal."""
         return not (self.missing or self.gone or self.other_size)
 
     def as_dict(self) -> dict[str, Any]:
-        """By name."""
+        """Return plain values."""
         return {"is_same": self.is_same, **asdict(self)}
 
     def __str__(self) -> str:
         parts = [("not in the metadata table", self.missing), ("not on storage", self.gone)]
         parts.append(("of another size on storage", self.other_size))
         lines = [line for title, paths in parts if paths for line in _lines(title, paths)]
-        said = "the same by the metadata table and on storage" if self.is_same else "differ"
-        return "\n".join([*lines, f"{self.files} files {said}" if self.is_same else f"the listings {said}"])
+        same = f"{self.files} files the same by the metadata table and on storage"
+        return "\n".join([*lines, same if self.is_same else "the listings differ"])
 
 
 def check_listing(storage: Storage, commits: CommitReader | None = None) -> ListingCheck:
-    """Compare both listings of a table as it is now.
+    """Compare both listings of a table.
 
     Raises:
-        Unsupported: there is no metadata table to list by.
+        Unsupported: the table has no metadata table.
         Corrupt: a file of the metadata table does not follow its format.
     """
     opened = Opened.of(storage, commits)
@@ -72,7 +72,7 @@ def check_listing(storage: Storage, commits: CommitReader | None = None) -> List
 
 def _seen(opened: Opened, listing: Listing) -> dict[str, int]:
     slices: Sequence[Slice] = visible_slices(opened.config, opened.timeline, opened.commits, listing.walk().files)
-    files = [file for one in slices for file in (*((one.base,) if one.base is not None else ()), *one.logs)]
+    files = [file for slice_ in slices for file in (*((slice_.base,) if slice_.base is not None else ()), *slice_.logs)]
     return {file.path: file.size_bytes for file in files}
 
 

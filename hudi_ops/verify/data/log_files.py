@@ -1,6 +1,6 @@
-"""Invariants inside log files: whole blocks of their own instant, as many rows as counted, keys of their bucket.
+"""Invariants inside log files: whole blocks of one instant, row counts, keys of one bucket.
 
-A plain verification opens a sample of what writes name; `deep` opens every log file.
+A plain verification opens a sample of the files that writes name; `deep` opens all of them.
 
 Source: docs/format.md §6.8.
 """
@@ -19,7 +19,7 @@ from hudi_ops.files.names import parse_data_file
 from hudi_ops.index.simple_bucket import bucket_of
 from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.verify.report import Finding, Findings, compact_command
+from hudi_ops.verify.report import RESTORE, Finding, Findings, compact_command
 from hudi_ops.verify.subject import FoundFile, Subject
 
 SAMPLED_FILES = 16
@@ -27,9 +27,10 @@ SAMPLED_FILES = 16
 
 @dataclass(frozen=True)
 class LogCheck:
-    """One log file to check. `entries` is None where nobody counted, `facts` where buckets are not known.
+    """One log file to check.
 
-    `instant` is the one that its blocks must carry; empty where they carry others, as in version 6.
+    `entries` is None if no count is recorded, `facts` if the buckets are unknown. `instant` must be that of all blocks; it is empty
+    where blocks carry other instants, as in version 6.
     """
 
     storage: Storage
@@ -42,17 +43,14 @@ class LogCheck:
 
 
 def check_log_files(subject: Subject, facts: TableFacts | None, findings: Findings) -> None:
-    """Open log files that completed writes name, but for those of metadata tables.
+    """Check log files that completed writes name; those of metadata tables are skipped.
 
-    Args:
-        subject: the table.
-        facts: buckets and their hash fields, from the commit log; None for tables without one.
-        findings: where to report.
+    `facts` are the buckets and their hash fields, from the commit log; None for tables without one.
     """
     if subject.is_metadata_table:
         return
     named = subject.named
-    files = [one for one in subject.data_files if one.is_log and not one.name.is_cdc and one.info.path in named]
+    files = [file for file in subject.data_files if file.is_log and not file.name.is_cdc and file.info.path in named]
     step = 1 if subject.deep else max(1, len(files) // SAMPLED_FILES)
     tasks = [_task(subject, facts, file) for file in files[::step]]
     for found in subject.engine.map(check_log_file, tasks):
@@ -68,21 +66,21 @@ def check_log_file(task: LogCheck) -> tuple[Finding, ...]:
         _check_blocks(report, task, reader)
         keys = [key for block in reader.blocks for key in _keys_of(task, reader, block)]
     except NotFound:
-        return ()  # cleaned while we looked; a file that is gone for good is reported by its name
+        return ()  # cleaned during the verification; `check_files` reports other missing files
     except Unsupported as error:
         report.info("log-file-unread", f"{error.what}: {error.found}", task.path, error.next_step)
         return tuple(report.found)
     except HudiOpsError as error:
         what = f"{error.what}: {error.found or 'damaged'}"
-        report.error("log-file-broken", what, task.path, "restore the file from a copy of the table")
+        report.error("log-file-broken", what, task.path, RESTORE)
         return tuple(report.found)
     count = sum(map(len, keys))
     if task.entries is not None and count != task.entries and not reader.corrupt_blocks:
         report.error(
             "log-entry-count",
-            f"{count} rows and deletes, but its write statistic says {task.entries}",
+            f"the file holds {count} rows and deletes, but its write statistic says {task.entries}",
             task.path,
-            "the file was replaced, or its writer counted wrongly: restore it from a copy",
+            f"the file was replaced, or its writer miscounted: {RESTORE}",
         )
     if task.has_keys:
         _check_keys(report, task, keys)
@@ -91,7 +89,7 @@ def check_log_file(task: LogCheck) -> tuple[Finding, ...]:
 
 def _task(subject: Subject, facts: TableFacts | None, file: FoundFile) -> LogCheck:
     named = subject.named[file.info.path]
-    # What a resize wrote ahead carries the instant of its plan in its name, and its writer's in its blocks.
+    # A log file written ahead of a resize has its plan's instant in its name, its writer's in its blocks.
     is_own = subject.config.layout == 2 and named.instant.time == file.name.instant
     stat = named.stat
     return LogCheck(
@@ -108,23 +106,20 @@ def _task(subject: Subject, facts: TableFacts | None, file: FoundFile) -> LogChe
 def _check_blocks(report: Findings, task: LogCheck, reader: LogFileReader) -> None:
     if reader.corrupt_blocks and task.instant:
         report.error(
-            "log-block-broken",
-            f"{reader.corrupt_blocks} of its stretches are no whole blocks: readers pass over what they held",
-            task.path,
-            "restore the file from a copy of the table",
+            "log-block-broken", f"{reader.corrupt_blocks} damaged blocks: readers skip their rows", task.path, RESTORE
         )
     others = sorted({block.instant for block in reader.blocks if task.instant and block.instant != task.instant})
     if others:
         report.error(
             "log-block-instant",
-            f"it holds blocks of {', '.join(others[:3])}, which its name does not say: a rollback would not find them",
+            f"it holds blocks of {', '.join(others[:3])}, but its name says {task.instant}: a rollback would not find them",
             task.path,
             f"{compact_command(task.path.rpartition('/')[0])} merges it",
         )
 
 
 def _keys_of(task: LogCheck, reader: LogFileReader, block: LogBlock) -> list[pa.Array]:
-    """Keys of a block's rows or deletes; of rows without keys a column of as many nulls."""
+    """Return the keys of a block's rows or deletes; nulls for rows without keys."""
     if block.kind is BlockKind.DELETE:
         return [deletes.keys for deletes in reader.deletes(block)]
     if not block.is_data:
@@ -137,9 +132,11 @@ def _keys_of(task: LogCheck, reader: LogFileReader, block: LogBlock) -> list[pa.
 
 
 def _check_keys(report: Findings, task: LogCheck, found: list[pa.Array]) -> None:
-    keys = pa.chunked_array([one for one in found if len(one)], pa.string())
+    keys = pa.chunked_array([chunk for chunk in found if len(chunk)], pa.string())
     if keys.null_count:
-        report.error("log-key-null", f"{keys.null_count} rows without a record key", task.path, "write them again")
+        report.error(
+            "log-key-null", f"{keys.null_count} rows without a record key", task.path, "write these rows again"
+        )
         return
     name, bucket = parse_data_file(task.path.rpartition("/")[2]), bucket_of(task.file_id)
     if task.facts is None or not task.facts.has_buckets or name is None or bucket is None or not len(keys):
@@ -151,5 +148,5 @@ def _check_keys(report: Findings, task: LogCheck, found: list[pa.Array]) -> None
             "log-key-bucket",
             f"{wrong} keys do not belong to bucket {bucket} of {task.facts.buckets}: upserts do not find them",
             task.path,
-            "write these rows again, with the number of buckets that the table has",
+            "write these rows again with the table's number of buckets",
         )

@@ -1,4 +1,1 @@
-"""Check the metadata table and the indexes.
-
-Imported by `verify`. Read first: index_subject.py.
-"""
+"""Check the metadata table and the indexes. Read first: index_subject.py."""

@@ -1,4 +1,4 @@
-"""The metadata table's partition `files` against what lies on storage: what it lacks does not exist for its readers."""
+"""Check the metadata partition `files`: readers do not see a file that it lacks."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ _FILES = MetadataPartition.FILES
 
 
 def check_files_index(subject: IndexSubject, findings: Findings) -> None:
-    """Names, exact sizes and partitions, all of them: nothing is opened for it."""
+    """Compare names, exact sizes and partitions of all files, without opening data files."""
     found = Differences(findings, _FILES)
     listed = listed_files(subject.metadata.read(_FILES), f"{FOLDER}/{_FILES}")
-    said = {data_path(partition, name): size for partition, files in listed.items() for name, size in files.items()}
+    recorded = {data_path(partition, name): size for partition, files in listed.items() for name, size in files.items()}
     expected = {file.info.path: file for file in subject.table.data_files if _counts(subject, file)}
-    findings.looked("files in the metadata table", len(said))
+    findings.looked("files in the metadata table", len(recorded))
     for path, file in expected.items():
         if file.partition_path not in listed:
             where = file.partition_path or "."
             found.report(
                 "error", "partitions that are missing", f"partition {where} is missing: readers do not see {path}", path
             )
-        elif path not in said:
+        elif path not in recorded:
             found.report("error", "files that are missing", f"{path} is missing: readers do not see its rows", path)
-        elif said[path] != file.info.size_bytes:
+        elif recorded[path] != file.info.size_bytes:
             found.report(
                 "error",
                 "files with a wrong size",
-                f"says {said[path]} bytes of {path}, expected {file.info.size_bytes}: readers lose its rows in silence",
+                f"records {recorded[path]} bytes of {path}, expected {file.info.size_bytes}: readers lose its rows silently",
                 path,
             )
-    for path in sorted(said.keys() - expected.keys()):
+    for path in sorted(recorded.keys() - expected.keys()):
         _check_superfluous(subject, path, found)
     found.close()
 
 
 def _counts(subject: IndexSubject, file: FoundFile) -> bool:
-    """Whether a file belongs to the table: a completed write names it, or would have been archived since."""
+    """Return whether a completed write, active or archived, wrote a file."""
     table = subject.table
     if file.info.path in table.named or file.info.path in table.named_besides:
         return True
@@ -52,10 +52,10 @@ def _counts(subject: IndexSubject, file: FoundFile) -> bool:
 def _check_superfluous(subject: IndexSubject, path: str, found: Differences) -> None:
     table = subject.table
     if path in table.sizes:
-        # Files of writes that completed since the first reading, and of failed tasks, which no completed write names.
+        # No completed write names files of writes that completed since the first reading, nor those of failed tasks.
         instant = next((file.name.instant for file in table.data_files if file.info.path == path), "")
         writer = subject.metadata.instants.data.find(instant)
         if writer is None or not writer.is_completed:
             found.report("error", "files of no completed write", f"lists {path}, which no completed write wrote", path)
     elif path not in table.removed and table.storage.head(path) is None:
-        found.report("error", "files that are gone", f"lists {path}, which is not there: readers fail on it", path)
+        found.report("error", "files that are gone", f"lists {path}, which does not exist: readers fail on it", path)

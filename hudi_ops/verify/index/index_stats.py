@@ -1,4 +1,4 @@
-"""The metadata table's statistics and bloom filters against the files: too narrow a range loses rows in silence."""
+"""Check column statistics and bloom filters of the metadata table against the files."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ _COLUMNS, _PARTITIONS, _FILTERS = (
 
 
 def check_column_stats(subject: IndexSubject, findings: Findings) -> None:
-    """Each range of each file that readers see.
+    """Check the range of each column of each visible file.
 
-    One that is missing reads as null (docs/format.md §14.7), so a file that is null in the column needs none: it may be older than
-    the column.
+    A missing range reads as null (docs/format.md §14.7), so a file with nulls only, such as one older than the column, needs none.
     """
     wanted = {
         column_stats_key(each.column, fact.partition_path, fact.name): (fact, each)
@@ -40,7 +39,7 @@ def check_column_stats(subject: IndexSubject, findings: Findings) -> None:
 
 
 def check_partition_stats(subject: IndexSubject, findings: Findings) -> None:
-    """Each range of each partition: that of all its files that readers see, or of those in the sample."""
+    """Check the range of each column of each partition, over its visible or sampled files."""
     parts: dict[tuple[str, str], list[ColumnRange]] = {}
     some: dict[str, FileStatistics] = {}
     for fact in subject.facts:
@@ -55,7 +54,7 @@ def check_partition_stats(subject: IndexSubject, findings: Findings) -> None:
 
 
 def check_bloom_filters(subject: IndexSubject, findings: Findings) -> None:
-    """The filter of each base file that readers see: that of its footer, letter by letter."""
+    """Check that the filter of each visible base file equals that of its footer."""
     found = Differences(findings, _FILTERS)
     wanted = {
         bloom_filter_key(fact.partition_path, fact.name): fact
@@ -70,7 +69,10 @@ def check_bloom_filters(subject: IndexSubject, findings: Findings) -> None:
             found.report("error", "filters that are missing", f"no record of {fact.path} (key {key})", fact.path)
         elif held[key] != fact.bloom:
             found.report(
-                "error", "other filters", f"another filter than in the footer of {fact.path} (key {key})", fact.path
+                "error",
+                "other filters",
+                f"the filter differs from that in the footer of {fact.path} (key {key})",
+                fact.path,
             )
     found.close()
 
@@ -109,7 +111,7 @@ def _check_ranges(
 
 
 def _written(end: object) -> object:
-    """NaN, above which there is nothing, is written as infinity (docs/format.md §14.7)."""
+    """Return a bound as stored: NaN, the greatest value, as infinity (docs/format.md §14.7)."""
     return math.inf if isinstance(end, float) and math.isnan(end) else end
 
 
@@ -121,9 +123,8 @@ def _check_range(
     found: Differences,
 ) -> None:
     least, greatest = (_written(end[0].as_py()) for end in (each.least, each.greatest))
-    said = f"[{held['least']!r}, {held['greatest']!r}]"
-    real = f"[{least!r}, {greatest!r}]"
-    what = f"column {each.column} of {_name_of(partition, fact)} is {said}, expected {real}"
+    stored = f"[{held['least']!r}, {held['greatest']!r}]"
+    what = f"column {each.column} of {_name_of(partition, fact)} is {stored}, expected [{least!r}, {greatest!r}]"
     if not held["is_known"]:
         # What Apache Hudi writes where a footer does not tell; no reader goes by it.
         if least is not None and held["least"] is None:
@@ -136,18 +137,16 @@ def _check_range(
         ends = [_as_java_orders(end) for end in (held["least"], least, greatest, held["greatest"])]
         by_java = [end for end in ends if end is not None]
         if len(by_java) == len(ends) and by_java == sorted(by_java):
-            text = f"{what}: Apache Hudi compares bytes signed, and texts by UTF-16; filters compare otherwise"
+            text = f"{what}: Apache Hudi orders bytes as signed and texts by UTF-16, filters do not"
             found.report("warning", "ranges in another order", text, fact.path)
         else:
             found.report("error", "ranges that are too narrow", f"{what}: filters lose its rows", fact.path)
     elif partition is _COLUMNS and not fact.is_log and (held["least"] != least or held["greatest"] != greatest):
-        found.report(
-            "warning", "ranges that are too wide", f"{what}: filters read it more often than they need", fact.path
-        )
+        found.report("warning", "ranges that are too wide", f"{what}: filters read the file without need", fact.path)
 
 
 def _as_java_orders(end: object) -> bytes | None:
-    """What Java sorts texts and bytes by, where it puts ranges together; None for anything else.
+    """Return the bytes by which Java orders texts and bytes in ranges; None for other types.
 
     Source: docs/format.md §14.9.
     """
@@ -157,7 +156,7 @@ def _as_java_orders(end: object) -> bytes | None:
 
 
 def _is_above(one: object, other: object) -> bool:
-    """Whether a bound lies above another; NaN above all, as Java and Spark have it."""
+    """Return whether a bound is above another; NaN is the greatest, as in Java and Spark."""
     if isinstance(one, float) and isinstance(other, float):
         if other != other:
             return False
@@ -167,7 +166,7 @@ def _is_above(one: object, other: object) -> bool:
 
 
 def _records(subject: IndexSubject, partition: MetadataPartition, keys: Sequence[str]) -> Records:
-    """The records with these keys; looked up for a sample, out of all of them else."""
+    """Return the records with these keys: looked up for a sample, else read with all others."""
     if subject.sample is not None:
         return subject.metadata.lookup(partition, list(keys))
     records = subject.metadata.read(partition)

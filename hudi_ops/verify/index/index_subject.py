@@ -1,4 +1,4 @@
-"""What the metadata table is held against: the table's files and slices at one reading, all or a sample of them."""
+"""Files and slices of a table, all or a sample, to compare its metadata table with."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class DataUnread(Exception):
-    """A file of the table itself could not be read or merged, so that nothing was held against it; holds the error."""
+    """A data file could not be read or merged, so nothing was compared with it; holds the error."""
 
     def __init__(self, error: HudiOpsError) -> None:
         super().__init__(str(error))
@@ -44,10 +44,10 @@ class DataUnread(Exception):
 
 @contextmanager
 def reading_data() -> Iterator[None]:
-    """Tell errors of the table's own files from those of its metadata table.
+    """Raise errors of reading the table's own files as `DataUnread`.
 
     Raises:
-        DataUnread: in the place of an error of reading.
+        DataUnread: from any error of this library.
     """
     try:
         yield
@@ -56,12 +56,12 @@ def reading_data() -> Iterator[None]:
 
 
 SHOWN_MAX = 10
-"""Differences of one kind that are reported one by one; the others are counted."""
+"""Differences of one kind that are reported one by one; further ones are counted."""
 
 
 @dataclass(frozen=True)
 class IndexSubject:
-    """A table and its metadata table. `sample` is how many files are opened; None: all. `index` is the table's; None: not known."""
+    """A table and its metadata table. `sample`: files to open, or all; `index`: None if unknown."""
 
     table: Subject
     sample: int | None = None
@@ -69,18 +69,18 @@ class IndexSubject:
 
     @cached_property
     def metadata(self) -> MetadataTable:
-        """The metadata table, listed after the table's files and before its timeline: what is complete in it is known there.
+        """The metadata table, listed after the table's files, and before its timeline is read again.
 
-        Its partitions are listed at once, and again where somebody compacted it meanwhile.
+        All partitions are listed at once, and once more if a compaction removed files during the listing.
 
         Raises:
-            Unavailable: storage did not answer, or somebody compacts without end.
+            Unavailable: storage did not answer, or compactions interrupted each try.
         """
         for _ in range(_TRIES - 1):
             try:
                 return self._opened()
             except Unavailable as error:
-                logger.info("the metadata table is opened once more: %s", error)
+                logger.info("opening the metadata table once more: %s", error)
         return self._opened()
 
     def _opened(self) -> MetadataTable:
@@ -94,37 +94,38 @@ class IndexSubject:
 
     @property
     def named(self) -> tuple[MetadataPartition, ...]:
-        """Partitions that readers use and that are known here."""
+        """Partitions that readers use and that this library maintains."""
         return tuple(MetadataPartition(name) for name in self.table.config.metadata_partitions if is_kept(name))
 
     @cached_property
     def files(self) -> Mapping[str, list[DataFile]]:
         """Data files as listed, by partition path."""
         found: dict[str, list[DataFile]] = {}
-        for one in self.table.data_files:
-            file = DataFile(
-                one.partition_path, one.info.path, one.name.file_id, one.name.instant, one.info.size_bytes, one.is_log
+        for file in self.table.data_files:
+            name, info = file.name, file.info
+            data_file = DataFile(
+                file.partition_path, info.path, name.file_id, name.instant, info.size_bytes, file.is_log
             )
-            found.setdefault(one.partition_path, []).append(file)
+            found.setdefault(file.partition_path, []).append(data_file)
         return found
 
     @cached_property
     def slices(self) -> list[Slice]:
-        """What readers see."""
+        """The slices that readers see."""
         table = self.table
         return visible_slices(table.config, table.timeline, table.commits, self.files)
 
     @cached_property
     def sampled(self) -> list[Slice]:
-        """The slices whose files are opened: all, or as many as hold about `sample` files, spread by chance but always the same."""
+        """The slices to open: all, or a stable pseudo-random choice with about `sample` files."""
         if self.sample is None:
             return self.slices
         chosen, left = [], self.sample
-        for one in sorted(self.slices, key=lambda each: blake2b(each.file_id.encode(), digest_size=8).digest()):
+        for slice_ in sorted(self.slices, key=lambda each: blake2b(each.file_id.encode(), digest_size=8).digest()):
             if left <= 0:
                 break
-            chosen.append(one)
-            left -= len(files_of(one))
+            chosen.append(slice_)
+            left -= len(files_of(slice_))
         return chosen
 
     @cached_property
@@ -139,28 +140,28 @@ class IndexSubject:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """Those with statistics."""
+        """Names of the columns with statistics."""
         return statistics_of(self.schema, self.table.config, load_index_definitions(self.table.storage)).columns
 
     @cached_property
     def facts(self) -> Sequence[FileStatistics]:
-        """Of all files of the sampled slices, as they are: ranges and filters, where the metadata table says such things."""
+        """Ranges and filters of the sampled files, as far as the metadata table stores them."""
         stats = {MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS} & set(self.named)
         wanted = StatisticsRequest(self.columns if stats else (), bloom=MetadataPartition.BLOOM_FILTERS in self.named)
         if not wanted:
             return ()
         template = FileStatisticsTask(self.table.storage, "", 0, self.stored_schema, wanted)
-        files = [file for one in self.sampled for file in files_of(one)]
+        files = [file for slice_ in self.sampled for file in files_of(slice_)]
         tasks = [replace(template, path=file.path, size_bytes=file.size_bytes) for file in files]
         with reading_data():
             return self.table.engine.map(statistics_of_file, tasks)
 
     def live_keys(self) -> Iterable[tuple[Slice, pa.Array]]:
-        """Record keys of the sampled slices, a few slices at a time."""
+        """Yield the record keys of the sampled slices."""
         return self.keys_of(self.sampled)
 
     def keys_of(self, slices: Sequence[Slice]) -> Iterable[tuple[Slice, pa.Array]]:
-        """Record keys of slices, a few slices at a time."""
+        """Yield the record keys of slices, read `_AT_A_TIME` slices at a time."""
         with reading_data():
             spec = MergeRules.of(self.table.config, self.schema).keys
         for start in range(0, len(slices), _AT_A_TIME):
@@ -173,33 +174,33 @@ class IndexSubject:
 
 _AT_A_TIME = 64
 _TRIES = 3
-"""How often the metadata table is opened, while it is compacted."""
+"""Attempts to open the metadata table while it is being compacted."""
 
 
 @dataclass
 class Differences:
-    """Collects differences of one partition of the metadata table, and reports the first of each kind."""
+    """Differences of one metadata partition; the first `SHOWN_MAX` of each kind are reported."""
 
     findings: Findings
     partition: MetadataPartition
     _counts: dict[str, int] = field(default_factory=dict)
 
     def report(self, severity: str, kind: str, what: str, where: str = "", next_step: str = "") -> None:
-        """Report one, unless there were many of its kind.
+        """Report a difference, unless `SHOWN_MAX` of its kind were reported.
 
         Args:
             severity: error, warning or info.
-            kind: what they have in common, in plain words.
+            kind: names all differences of this kind.
             what: names key, expected and found.
             where: path below the table's root.
-            next_step: what to do; empty: build the partition anew.
+            next_step: empty: rebuild the partition.
         """
         self._counts[kind] = self._counts.get(kind, 0) + 1
         if self._counts[kind] <= SHOWN_MAX:
             self._put(severity, what, where, next_step)
 
     def close(self) -> None:
-        """Say how many were not reported."""
+        """Report the number of the other differences."""
         for kind, count in self._counts.items():
             if count > SHOWN_MAX:
                 self._put("info", f"{count - SHOWN_MAX} more: {kind}", "", "")
@@ -210,6 +211,6 @@ class Differences:
         getattr(self.findings, severity)(invariant, f"{self.partition}: {what}", where, step)
 
 
-def files_of(one: Slice) -> list[DataFile]:
-    """Base and log files of a slice."""
-    return [*([one.base] if one.base is not None else []), *one.logs]
+def files_of(slice_: Slice) -> list[DataFile]:
+    """Return base and log files of a slice."""
+    return [*([slice_.base] if slice_.base is not None else []), *slice_.logs]

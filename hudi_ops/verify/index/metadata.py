@@ -1,4 +1,4 @@
-"""The metadata table against its data table: a write that it does not know is invisible to its readers (docs/format.md §9.6)."""
+"""Check the metadata table against its data table (docs/format.md §9.6)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hudi_ops.verify.index.index_files import check_files_index
 from hudi_ops.verify.index.index_keys import check_record_index
 from hudi_ops.verify.index.index_stats import check_bloom_filters, check_column_stats, check_partition_stats
 from hudi_ops.verify.index.index_subject import DataUnread, IndexSubject
-from hudi_ops.verify.report import Findings
+from hudi_ops.verify.report import RESTORE, Findings
 from hudi_ops.verify.subject import Subject
 
 _FOLDER = f"{FOLDER}/.hoodie"
@@ -29,22 +29,22 @@ _CHECKS: Mapping[MetadataPartition, Callable[[IndexSubject, Findings], None]] = 
 
 
 def check_metadata_table(subject: Subject, findings: Findings) -> None:
-    """Every completed write since the metadata table began must be completed there too."""
+    """Report completed writes that the metadata table lacks: its readers do not see their rows."""
     if not subject.has_metadata_table:
         return
     own = _timeline(subject)
-    known = {one.time for one in own if one.is_completed}
-    # Bootstrap instants of the metadata table are numbers, not times; they sort before every time.
+    known = {instant.time for instant in own if instant.is_completed}
+    # Initial instants of the metadata table are numbers, not times; they sort before every time.
     first = min((time for time in known if not time.startswith(_INIT)), default="")
-    # What completed before it began was listed. Layout 1 knows no completion times.
-    begun = min((one.completion_time for one in own if one.completion_time), default="")
+    # The metadata table began with a listing of earlier writes. Layout 1 has no completion times.
+    begun = min(filter(None, (instant.completion_time for instant in own)), default="")
     for instant in subject.timeline.completed_writes:
         findings.looked("writes in the metadata table")
         is_later = instant.completion_time > begun if begun else bool(first) and instant.time > first
         if is_later and instant.time not in known:
             findings.error(
                 "metadata-behind",
-                "the metadata table lacks this write: readers that use it do not see its rows",
+                "the metadata table lacks this write: readers that use it do not see the rows",
                 subject.timeline.path(instant.file_name),
                 build_again(),
             )
@@ -55,19 +55,17 @@ def check_index(subject: Subject, index: IndexKind | None, sample: int | None, f
 
     Args:
         subject: the table.
-        index: by which its rows are written; None: not known.
-        sample: how many files are opened for it, about; None: all.
-        findings: where to report.
+        index: the index that writers use; None: unknown.
+        sample: approximate number of files to open; None: all.
+        findings: the collector.
     """
     if not subject.has_metadata_table or subject.config.layout == 1:
         return
     indexed = IndexSubject(subject, sample, index)
     for name in subject.config.metadata_partitions:
-        partition = next((one for one in _CHECKS if one == name), None)
+        partition = next((known for known in _CHECKS if known == name), None)
         if partition is None:
-            findings.info(
-                "metadata-unread", f"the metadata table's partition {name} is not compared", f"{FOLDER}/{name}"
-            )
+            findings.info("metadata-unread", f"hudi-ops cannot check metadata partition {name}", f"{FOLDER}/{name}")
             continue
         try:
             _CHECKS[partition](indexed, findings)
@@ -80,13 +78,13 @@ def check_index(subject: Subject, index: IndexKind | None, sample: int | None, f
 
 
 def _report_unread(name: str, error: HudiOpsError, indexed: IndexSubject, findings: Findings) -> None:
-    """Report that a data file could not be read, which says nothing of the metadata table."""
-    what = f"{name} was not compared with the files: {error.what}" + (f": {error.found}" if error.found else "")
-    where = next((one.path for files in indexed.files.values() for one in files if one.path in error.what), "")
+    """Report an unreadable data file, which leaves a partition of the metadata table unchecked."""
+    what = f"{name} was not compared with the data files: {error.what}" + (f": {error.found}" if error.found else "")
+    where = next((file.path for files in indexed.files.values() for file in files if file.path in error.what), "")
     if isinstance(error, Unsupported):
         findings.warning("index-not-compared", what, where, error.next_step)
     else:
-        findings.error("index-not-compared", what, where, "restore the file from a copy of the table")
+        findings.error("index-not-compared", what, where, RESTORE)
 
 
 def _timeline(subject: Subject) -> Timeline:

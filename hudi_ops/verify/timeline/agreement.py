@@ -1,4 +1,4 @@
-"""What must agree with the commit log: the pointers in commits, `hoodie.properties`, and the ledgers of sources.
+"""Agreement with the commit log: slot pointers, `hoodie.properties` and source ledgers.
 
 Source: docs/protocol.md §1.
 """
@@ -17,13 +17,15 @@ from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.log.entries import ADOPTS, Complete, Properties
 from hudi_ops.timeline.settings.settings_check import settings_in
-from hudi_ops.verify.report import Findings
+from hudi_ops.verify.report import RESTORE, Findings
 from hudi_ops.verify.subject import Subject
 from hudi_ops.verify.timeline.log import LogSubject
 
+_RESTORE = "restore the file from its payload under .hoodie/.commit_log/payload"
+
 
 def check_agreement(logged: LogSubject, findings: Findings) -> None:
-    """Hold commits, settings and ledgers against the log."""
+    """Compare commits, settings and ledgers with the commit log."""
     _check_pointers(logged, findings)
     _check_properties(logged, findings)
     _check_ledgers(logged.subject, findings)
@@ -37,20 +39,20 @@ def _check_pointers(logged: LogSubject, findings: Findings) -> None:
         try:
             pointer = Pointer.decode(metadata.extra)
         except Corrupt:
-            findings.error("slot-pointer", f"{POINTER_KEY} cannot be read", path, "restore the file from its payload")
+            findings.error("slot-pointer", f"its slot pointer ({POINTER_KEY}) cannot be read", path, _RESTORE)
             continue
         if pointer is None:
             _report_foreign(logged, instant, findings)
             continue
         entry = log.entries[pointer.slot] if 0 <= pointer.slot < len(log.entries) else None
         if pointer.slot > log.head:
-            continue  # behind a gap or a broken slot, which is reported
+            continue  # after a gap or a broken slot, which `check_log` reports
         if pointer.table_id != log.table_id or not isinstance(entry, Complete) or entry.instant != instant.time:
             findings.error(
                 "slot-pointer",
-                f"points to slot {pointer.slot}, which does not complete it",
+                f"its slot pointer names slot {pointer.slot}, which does not complete this instant",
                 path,
-                "restore the file from its payload: writers start reading the log there",
+                f"{_RESTORE}: writers read the log from this slot on",
             )
     for instant in subject.timeline:
         if instant.is_completed and not instant.is_write:
@@ -63,18 +65,18 @@ def _report_foreign(logged: LogSubject, instant: Instant, findings: Findings) ->
     if instant.time in logged.completes:
         findings.error(
             "slot-pointer",
-            "a completed write of ours does not point to its slot",
+            "a COMPLETE slot names this write, but its completed file has no slot pointer",
             logged.subject.timeline.path(instant.file_name),
-            "restore the file from its payload",
+            _RESTORE,
         )
         return
     if logged.log.entries[0].decision_id.startswith(ADOPTS):
-        return  # a table of Apache Hudi, which goes on writing it
+        return  # an adopted table, which Apache Hudi still writes
     findings.warning(
         "foreign-instant",
-        f"{instant} was completed by a program without the commit log, such as Apache Hudi",
+        f"a foreign writer, such as Apache Hudi, completed {instant}",
         logged.subject.timeline.path(instant.file_name),
-        "give all writers one ZooKeeper lock, and Apache Hudi's the LAZY policy for failed writes",
+        "let all writers use one ZooKeeper lock, and Apache Hudi's writers hoodie.clean.failed.writes.policy=LAZY",
     )
 
 
@@ -88,28 +90,28 @@ def _check_properties(logged: LogSubject, findings: Findings) -> None:
     try:
         found = properties.loads(logged.subject.storage.get(PROPERTIES_PATH), PROPERTIES_PATH)
     except HudiOpsError:
-        return  # the properties' own check reports it
+        return  # `check_properties` reports it
     findings.looked("logged properties", len(kept))
-    for one in differences(kept, found):
+    for difference in differences(kept, found):
         findings.error(
             "properties-fold",
-            str(one),
+            str(difference),
             PROPERTIES_PATH,
-            "`hudi-ops repair-properties TABLE --from-log`, or --accept-file if somebody changed it on purpose; until then "
-            "writers stop, and readers, too, but for the table type",
+            "run `hudi-ops repair-properties TABLE --from-log`, or with --accept-file if the change was intended; until then "
+            "writes fail, and reads fail unless only the table type differs",
         )
-    # Apache Hudi's writers drop a metadata table, or build one, as their options say.
+    # Apache Hudi's writers drop or build a metadata table according to their options.
     for key in sorted((removed & found.keys()) - {*METADATA_KEYS, *kept}):
         findings.error(
             "properties-fold",
-            f"{key} is {found[key]}, the commit log removed it",
+            f"{key} is {found[key]}, but the commit log removed this setting",
             PROPERTIES_PATH,
-            "remove the line; settings of a table are changed through hudi-ops",
+            "remove the line; change table settings with hudi-ops only",
         )
 
 
 def _check_ledgers(subject: Subject, findings: Findings) -> None:
-    """The newest commit of ours carries the ledgers of all sources; without one its files would be taken twice."""
+    """Check the source ledgers that the newest commit with a slot pointer names."""
     newest = next((metadata for _, metadata in reversed(subject.writes) if POINTER_KEY in metadata.extra), None)
     for path in sorted(pointers(newest.extra if newest is not None else {}).values()):
         findings.looked("ledgers")
@@ -120,14 +122,12 @@ def _check_ledgers(subject: Subject, findings: Findings) -> None:
             if subject.later.completed_writes == subject.timeline.completed_writes:
                 findings.error(
                     "ledger-missing",
-                    "the ledger that the newest commit names is gone: its source files would be taken twice",
+                    "the newest commit names this source ledger, but it is missing: the next ingest would load its files again",
                     path,
-                    "restore it from a copy of the table before the next ingest",
+                    f"{RESTORE} before the next ingest",
                 )
             continue
         except (ValueError, KeyError, TypeError, RecursionError):
             files = None
         if not isinstance(files, dict):
-            findings.error(
-                "ledger-broken", "not a source ledger", path, "restore it from a copy before the next ingest"
-            )
+            findings.error("ledger-broken", "not a source ledger", path, f"{RESTORE} before the next ingest")

@@ -1,6 +1,6 @@
-"""Invariants of compactions: a completed one merged every log file below it, and what a pending one will read is there.
+"""Invariants of compactions: none left a log file out, and the inputs of pending ones exist.
 
-Also: which log files are read by the archived timeline alone (docs/format.md §9.2).
+Also: log files whose slice follows from the archived timeline alone (docs/format.md §9.2).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from hudi_ops.errors import Corrupt
 from hudi_ops.timeline.content.plans import CompactionPlan, read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import MERGING_ACTIONS
-from hudi_ops.verify.report import Findings, compact_command
+from hudi_ops.verify.report import RESTORE, Findings, compact_command
 from hudi_ops.verify.subject import NamedFile, Subject
 
 
 def check_compactions(subject: Subject, findings: Findings) -> None:
-    """Compare the plans on the timeline with what writes have put into their groups.
+    """Compare the plans on the timeline with the log files that writes added to their groups.
 
-    In version 6 log files name their base file, so that a plan cannot leave one out unseen; those tables are passed over.
+    Version 6 is skipped: its log files name their base file, so that a plan cannot miss one.
     """
     if subject.config.layout == 1:
         return
@@ -37,13 +37,13 @@ def check_compactions(subject: Subject, findings: Findings) -> None:
 
 
 def check_archived_writers(subject: Subject, findings: Findings) -> None:
-    """Report log files whose writers left the active timeline and were requested before the newest base file of their group.
+    """Report log files of archived writers, requested before the newest base file of the group.
 
-    In version 6 log files name their base file, and it does not matter who wrote them when.
+    Version 6 is skipped: its log files name their base file.
     """
     if subject.config.layout == 1:
         return
-    bases = {(one.partition_path, one.file_id): one.instant for one in subject.live_base_files}
+    bases = {(base.partition_path, base.file_id): base.instant for base in subject.live_base_files}
     below = [
         (file, base)
         for file in subject.data_files
@@ -53,28 +53,28 @@ def check_archived_writers(subject: Subject, findings: Findings) -> None:
     if subject.history is None:
         findings.error(
             "history-broken",
-            "the archived timeline cannot be read, and what it explains is not judged"
-            + (f"; {len(below)} log files are read or not by what it says: reads fail" if below else ""),
+            "the archived timeline cannot be read, so checks that need it are skipped"
+            + (f"; reads fail, as it decides whether {len(below)} log files are visible" if below else ""),
             subject.config.history_folder,
             "restore the folder from a copy of the table",
         )
         return
-    completed = {one.time: one.completion_time for one in subject.history.instants}
+    completed = {instant.time: instant.completion_time for instant in subject.history.instants}
     for file, base in below:
         findings.looked("log files of archived writers")
         since = completed.get(file.name.instant, "")
         if since and since < base:
             continue
         told = (
-            f"completed at {since}, after" if since else "is not in the history either, and counts as completed after"
+            f"completed at {since}, after" if since else "is not in the archived timeline and counts as completed after"
         )
         findings.warning(
             "log-of-archived-writer",
-            f"its writer {file.name.instant} {told} base file {base} of file group {file.name.file_id}: this library and Apache "
-            "Hudi merge it with that base file, as the archived timeline says; the `hudi` package 0.5.0 leaves its rows out",
+            f"its writer {file.name.instant} {told} base file {base} of file group {file.name.file_id}: hudi-ops and Apache Hudi "
+            "merge it with that base file, by the archived timeline; the `hudi` package 0.5.0 does not read its rows",
             file.info.path,
-            f"{compact_command(file.partition_path)} merges it; until then read the table with this library or Apache Hudi, "
-            "and keep the history folder",
+            f"{compact_command(file.partition_path)} merges it; until then read the table with hudi-ops or Apache Hudi, and keep "
+            "the history folder",
         )
 
 
@@ -85,40 +85,40 @@ def _check_whole(
     logs: dict[tuple[str, str], list[NamedFile]],
     findings: Findings,
 ) -> None:
-    """A log file that completed below a compaction's instant lies under its base file: unless it was merged, its rows are gone."""
-    for one in plan.slices:
-        for log in logs.get((one.partition_path, one.file_id), ()):
+    """Report log files that a completed compaction hides without having merged them."""
+    for slice_ in plan.slices:
+        for log in logs.get((slice_.partition_path, slice_.file_id), ()):
             completed = log.instant.completion_time
-            is_below = one.base_instant <= completed < instant.time
-            if is_below and log.stat.file_name not in one.log_files and instant.action == "compaction":
+            is_below = slice_.base_instant <= completed < instant.time
+            if is_below and log.stat.file_name not in slice_.log_files and instant.action == "compaction":
                 findings.error(
                     "compaction-left-out",
-                    f"{instant} did not merge this log file of {log.instant}, and hides it: its rows are not read",
+                    f"{instant} hides this log file of {log.instant} without having merged it: its rows are not read",
                     log.path,
-                    "read the file and write its rows again; see that clocks agree, and that all writers take one lock",
+                    "read the file and write its rows again; synchronise the clocks, and let all writers use one lock",
                 )
 
 
 def _check_inputs(subject: Subject, instant: Instant, plan: CompactionPlan, findings: Findings) -> None:
-    """A plan whose files are gone can never be executed."""
+    """Report missing inputs of a pending plan, which can then never be executed."""
     if subject.later.find(instant.time, instant.action) != instant:
-        return  # it moved on while the table was listed
-    for one in plan.slices:
-        for name in filter(None, (one.base_file, *one.log_files)):
-            path = f"{one.partition_path}/{name}" if one.partition_path else name
+        return  # its state changed during the listing
+    for slice_ in plan.slices:
+        for name in filter(None, (slice_.base_file, *slice_.log_files)):
+            path = f"{slice_.partition_path}/{name}" if slice_.partition_path else name
             if path not in subject.sizes and subject.storage.head(path) is None:
                 findings.error(
                     "compaction-input-missing",
-                    f"{instant} is to merge a file that is not there",
+                    f"{instant} has to merge this file, but it does not exist",
                     path,
-                    "restore it from a copy, or cancel the plan",
+                    f"{RESTORE}, or cancel the plan",
                 )
 
 
 def _logs_by_group(subject: Subject) -> dict[tuple[str, str], list[NamedFile]]:
     found: dict[tuple[str, str], list[NamedFile]] = defaultdict(list)
     for named in subject.named.values():
-        # What a resize wrote ahead carries the instant of its plan, under which it becomes visible.
+        # Log files written ahead of a resize carry the instant of its plan, which makes them visible.
         if ".log." in named.path and f"_{named.instant.time}.log." in named.path:
             found[named.stat.partition_path, named.stat.file_id].append(named)
     return found
@@ -128,5 +128,5 @@ def _plan_of(subject: Subject, instant: Instant) -> CompactionPlan | None:
     try:
         plan = read_plan(subject.storage, subject.timeline, instant)
     except Corrupt:
-        return None  # the timeline's own check reports it
+        return None  # `check_timeline` reports it
     return plan if isinstance(plan, CompactionPlan) else None

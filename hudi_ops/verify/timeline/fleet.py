@@ -1,6 +1,6 @@
-"""Signs that other programs share a table of ours with settings that do not go together (docs/protocol.md §10).
+"""Signs of foreign writers with conflicting settings (docs/protocol.md §10).
 
-None of them proves damage. Each was a wrong setting whenever it was seen.
+None of them proves damage; each was caused by a wrong setting whenever it was seen.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LAZY = (
 
 
 def check_fleet(logged: LogSubject, findings: Findings) -> None:
-    """Look for the traces of writers that work in another way than ours can bear."""
+    """Check what foreign writers left on the timeline, in the metadata table and in the archive."""
     subject = logged.subject
     for instant in subject.later:
         findings.looked("instants of strangers", int(instant.time not in logged.completes))
@@ -35,9 +35,9 @@ def check_fleet(logged: LogSubject, findings: Findings) -> None:
         elif instant.action in REWRITING_ACTIONS and not instant.is_completed and not _is_planned(logged, instant):
             findings.warning(
                 "foreign-plan",
-                f"a {instant.action} that another program planned: writes of ours to its file groups wait for it",
+                f"a foreign writer planned this {instant.action}: writes of hudi-ops to its file groups wait for it",
                 subject.later.path(instant.file_name),
-                "let that program execute it; run its services apart from its writes (hoodie.compact.inline=false, "
+                "let that writer execute it; run its services apart from its writes (hoodie.compact.inline=false, "
                 "hoodie.clustering.inline=false)",
             )
     _check_metadata(subject, findings)
@@ -45,7 +45,7 @@ def check_fleet(logged: LogSubject, findings: Findings) -> None:
 
 
 def _check_eager(logged: LogSubject, rollback: Instant, findings: Findings) -> None:
-    """A heartbeat that was made with an instant cannot have expired right after: who undid it did not ask for it."""
+    """Report rollbacks of writes whose heartbeat was live: it lives for EXPIRY_MS at least."""
     subject = logged.subject
     lease = read_lease(subject.storage, rollback.time)
     if lease is not None and lease.owner is not None:
@@ -58,13 +58,13 @@ def _check_eager(logged: LogSubject, rollback: Instant, findings: Findings) -> N
         except HudiOpsError:
             continue  # bootstrap instants are numbers, not times
         fate = logged.log.fate(target)
-        # Ours cancels first. Apache Hudi finishes a rollback of ours that it finds pending, and then it has no slot.
+        # hudi-ops cancels first. Apache Hudi may finish a pending rollback of hudi-ops, which then has no COMPLETE slot.
         is_ours = fate is not None and isinstance(fate[1], Cancel) and fate[1].at_ms <= begun_ms
         if not is_ours and (soon or subject.is_beating(target)):
             findings.warning(
                 "eager-rollback",
-                f"rollback {rollback.time} undid {target} before its heartbeat can have expired: a writer cleans eagerly, and "
-                "undoes running writes of others",
+                f"rollback {rollback.time} rolled back {target} before its heartbeat can have expired: a foreign writer cleans "
+                "failed writes eagerly, and rolls back running writes",
                 subject.later.path(rollback.file_name),
                 _LAZY,
             )
@@ -75,32 +75,32 @@ def _is_planned(logged: LogSubject, instant: Instant) -> bool:
 
 
 def _check_metadata(subject: Subject, findings: Findings) -> None:
-    if strange := unkept_partitions(subject.config):
+    if unkept := unkept_partitions(subject.config):
         findings.warning(
             "metadata-foreign",
-            f"another program built indexes that are not kept yet ({', '.join(strange)}): writes of ours are refused",
+            f"hudi-ops does not maintain these metadata partitions ({', '.join(unkept)}), so its writes are refused",
             METADATA_FOLDER,
-            f"write with Apache Hudi alone, or take them out with `hudi-ops metadata drop TABLE {' '.join(strange)}`",
+            f"write with Apache Hudi only, or drop them with `hudi-ops metadata drop TABLE {' '.join(unkept)}`",
         )
     elif subject.config.all_metadata_partitions:
         return
     elif subject.under(METADATA_FOLDER):
         findings.warning(
             "metadata-left",
-            "a metadata table that no reader believes: some writer keeps one, or dropping it was cut short",
+            "hoodie.properties lists no metadata table, but its folder exists: a foreign writer maintains it, or a drop failed",
             METADATA_FOLDER,
-            "`hudi-ops metadata drop TABLE` deletes the folder; `hudi-ops metadata build TABLE` makes it anew",
+            "`hudi-ops metadata drop TABLE` deletes the folder; `hudi-ops metadata build TABLE` rebuilds it",
         )
 
 
 def _check_archived(logged: LogSubject, findings: Findings) -> None:
-    theirs = sorted(
+    archived = sorted(
         time for time in logged.completes if time > logged.log.boundary and time in logged.subject.archived_times
     )
-    if theirs:
+    if archived:
         findings.info(
             "foreign-archived",
-            f"another program archived {len(theirs)} instants of ours, up to {theirs[-1]}",
+            f"a foreign writer archived {len(archived)} instants of hudi-ops, up to {archived[-1]}",
             logged.subject.config.history_folder,
-            "switch its archiving off (hoodie.archive.automatic=false) while it shares the table",
+            "set hoodie.archive.automatic=false for that writer while it shares the table",
         )

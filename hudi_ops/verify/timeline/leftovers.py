@@ -1,6 +1,6 @@
-"""What unfinished work left behind: data files that no instant names, and markers, leases, ledgers and payloads of settled ones.
+"""Leftovers of unfinished work: unnamed data files, markers, leases, ledgers and payloads.
 
-Readers that list take a leftover for rows once its instant is completed, or once the start of the timeline passed it
+Readers that list take a data file for rows once its instant is completed or is older than the start of the timeline
 (docs/format.md §9.1).
 """
 
@@ -14,12 +14,12 @@ from hudi_ops.timeline.log.commit_log import FOLDER as LOG_FOLDER
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import FoundFile, Subject
 
-_INIT_TOKEN = "_0-0-0"  # noqa: S105 - a write token: that of the empty logs a metadata table's file groups begin with
-_SWEPT = "the next write removes it; `hudi-ops recover` does"
+_INIT_TOKEN = "_0-0-0"  # noqa: S105 - write token of the empty first log file of each file group of a metadata table
+_SWEPT = "the next write or `hudi-ops recover` removes it"
 
 
 def check_leftovers(subject: Subject, findings: Findings) -> None:
-    """Look for files that belong to nothing that counts or is under way."""
+    """Report files that belong neither to a completed nor to a pending instant."""
     for file in subject.data_files:
         findings.looked("data files")
         path = file.info.path
@@ -33,16 +33,18 @@ def _check_unnamed(subject: Subject, file: FoundFile, findings: Findings) -> Non
     if subject.is_metadata_table and file.is_log and file.info.name.endswith(_INIT_TOKEN):
         return
     if subject.config.layout == 1 and file.is_log:
-        # The name tells the base file's instant, not the writer's: who wrote it cannot be told.
-        findings.warning("leftover-log", "no completed instant names this log file; readers judge its blocks", path)
+        # The name holds the base file's instant, so the writer is unknown.
+        findings.warning(
+            "leftover-log", "no completed instant names this log file; readers filter its blocks by instant", path
+        )
         return
     before, after = subject.timeline.find(time), subject.later.find(time)
-    if any(one is not None and not one.is_completed for one in (before, after)):
+    if any(instant is not None and not instant.is_completed for instant in (before, after)):
         return
     if before is not None:
         if before.is_write and subject.metadata(before) is None:
-            return  # what it names is not known; that it cannot be read is reported by itself
-        _leftover_of_completed(subject, path, str(before), findings)
+            return  # `check_timeline` reports the unreadable metadata
+        _report_visible(subject, path, f"{before} wrote this file, but does not name it", findings)
     elif time in subject.undone:
         _check_undone(subject, path, time, findings)
     elif after is not None or path in subject.removed or subject.is_beating(time) or _gone(subject, path):
@@ -50,46 +52,41 @@ def _check_unnamed(subject: Subject, file: FoundFile, findings: Findings) -> Non
     elif time > subject.timeline.start or not subject.timeline.start:
         findings.warning(
             "leftover-unknown",
-            f"its instant {time} is not on the timeline: it turns into rows once the timeline's start has passed it",
+            f"its instant {time} is not on the timeline: readers that list take it for rows once the timeline starts later",
             path,
-            "delete it, if no writer runs",
+            "if no writer is running, delete it",
         )
     elif subject.is_ours and subject.history is not None and time not in subject.archived_times:
-        _leftover_of_completed(subject, path, f"{time}, which never completed", findings)
+        _report_visible(subject, path, f"its instant {time} never completed", findings)
 
 
 def _check_undone(subject: Subject, path: str, time: str, findings: Findings) -> None:
-    """A rollback deletes what markers name, and nothing else: what had no marker, or came later, stays."""
+    """Report a file of a rolled back instant, without a marker or written after the rollback."""
     if _gone(subject, path):
         return
     if time in subject.watched:
         findings.info(
             "late-file",
-            f"written by a task that outlived its write {time}, which {subject.undone[time]} undid",
+            f"a task of {time} wrote it after {subject.undone[time]} rolled the write back",
             path,
-            "a write after the next two minutes removes it; `hudi-ops recover` does",
+            "the next write or `hudi-ops recover` in two minutes or later removes it",
         )
         return
     visible = bool(subject.timeline.start) and time < subject.timeline.start and not subject.has_metadata_table
     (findings.error if visible else findings.warning)(
         "rollback-orphan",
-        f"{subject.undone[time]} undid {time} and left this file, as no marker named it: readers that list "
-        + ("take it for rows" if visible else "take it for rows once the timeline's start has passed it"),
+        f"{subject.undone[time]} rolled back {time} and left this file, as no marker named it: readers that list take it for rows"
+        + ("" if visible else " once the timeline starts later"),
         path,
         "delete it",
     )
 
 
-def _leftover_of_completed(subject: Subject, path: str, instant: str, findings: Findings) -> None:
+def _report_visible(subject: Subject, path: str, what: str, findings: Findings) -> None:
     hidden = subject.has_metadata_table
     report = findings.warning if hidden else findings.error
-    report(
-        "leftover-visible",
-        f"a leftover of {instant}, which does not name it: "
-        + ("hidden by the metadata table" if hidden else "readers that list read it as rows"),
-        path,
-        "delete it",
-    )
+    effect = "the metadata table hides it" if hidden else "readers that list take it for rows"
+    report("leftover-visible", f"{what}: {effect}", path, "delete it")
 
 
 def _gone(subject: Subject, path: str) -> bool:
@@ -101,23 +98,28 @@ def _check_folders(subject: Subject, findings: Findings) -> None:
         until_ms = subject.watched.get(time)
         if until_ms is not None:
             if until_ms + EXPIRY_MS < subject.clock.now_ms():
-                findings.info("sweep-due", "markers that wait for the second look", f"{MARKER_FOLDER}/{time}", _SWEPT)
+                findings.info(
+                    "sweep-due",
+                    "markers of a rolled back write, kept for a second search for its files, which is due",
+                    f"{MARKER_FOLDER}/{time}",
+                    _SWEPT,
+                )
         elif _is_settled(subject, time):
-            findings.info("markers-left", "markers of a settled instant", f"{MARKER_FOLDER}/{time}", _SWEPT)
+            findings.info("markers-left", "markers of a completed instant", f"{MARKER_FOLDER}/{time}", _SWEPT)
         elif _is_abandoned(subject, time):
             findings.warning(
                 "markers-unknown",
-                "markers of an instant that is not on the timeline: they name data files that may have stayed",
+                "markers of an instant that is not on the timeline: the data files that they name may still exist",
                 f"{MARKER_FOLDER}/{time}",
-                "delete the data files that they name, then the markers, if no writer runs",
+                "if no writer is running: delete the data files that they name, then the markers",
             )
     for time in _instants_under(subject, LEASE_FOLDER):
         if _is_settled(subject, time) or _is_abandoned(subject, time):
-            findings.info("lease-left", "a lease of a settled or unknown instant", f"{LEASE_FOLDER}/{time}", _SWEPT)
+            findings.info("lease-left", "lease of a completed or unknown instant", f"{LEASE_FOLDER}/{time}", _SWEPT)
     for folder, invariant in ((LEDGER_FOLDER, "ledger-left"), (f"{LOG_FOLDER}/payload", "payload-left")):
         for time in _instants_under(subject, folder):
             if _is_abandoned(subject, time):
-                findings.info(invariant, "made by an instant that never completed", f"{folder}/{time}", "delete it")
+                findings.info(invariant, "written for an instant that never completed", f"{folder}/{time}", "delete it")
 
 
 def _instants_under(subject: Subject, folder: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Invariants of the commit log: every slot readable and in its place, and what was decided on the timeline.
+"""Invariants of the commit log: readable slots, no gaps, decisions applied to the timeline.
 
 Source: docs/protocol.md §1.
 """
@@ -16,7 +16,7 @@ from hudi_ops.timeline.content.plans import decode_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import FOLDER, POINTER_KEY, Log, slot_path
 from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Properties, Void, decode_entry
-from hudi_ops.verify.report import Findings
+from hudi_ops.verify.report import RESTORE, Findings
 from hudi_ops.verify.subject import Subject
 from hudi_ops.verify.timeline.log_entries import check_boundary, check_entries
 
@@ -25,21 +25,21 @@ _SLOT = re.compile(re.escape(FOLDER) + r"/\d{8}/(\d{12})\.json")
 
 @dataclass(frozen=True)
 class LogSubject:
-    """The whole commit log of a table, slot 0 to the newest, and what it says of instants."""
+    """The whole commit log of a table, from slot 0 to the newest."""
 
     subject: Subject
     log: Log
 
     @cached_property
     def completes(self) -> Mapping[str, list[tuple[int, Complete]]]:
-        """Instant -> its COMPLETE slots that no VOID names."""
+        """Instant -> its COMPLETE slots that no VOID revoked."""
         found: dict[str, list[tuple[int, Complete]]] = {}
         for slot, entry in self.log.completes():
             found.setdefault(entry.instant, []).append((slot, entry))
         return found
 
     def completed(self, instant: str, action: str) -> Instant | None:
-        """The completed instant on the timeline, in either reading."""
+        """Return a completed instant of either reading of the timeline."""
         for timeline in (self.subject.timeline, self.subject.later):
             found = timeline.find(instant, action)
             if found is not None and found.is_completed:
@@ -48,11 +48,7 @@ class LogSubject:
 
 
 def check_log(subject: Subject, findings: Findings) -> LogSubject | None:
-    """Look at the whole log, and at what it decided.
-
-    Returns:
-        The log; None for a table without one, or when it cannot be read.
-    """
+    """Check the commit log and its decisions; return it, or None if missing or unreadable."""
     if not subject.is_ours:
         return None
     log = _read(subject, findings)
@@ -73,9 +69,9 @@ def _read(subject: Subject, findings: Findings) -> Log | None:
         if slot not in present:
             findings.error(
                 "slot-gap",
-                "a slot of the commit log is missing below newer ones: a writer could decide it again",
+                "this slot is missing, but newer ones exist: a writer could decide it a second time",
                 slot_path(slot),
-                "restore it from a copy before anybody writes",
+                f"{RESTORE} before the next write",
             )
     first: Entry | None = None
     entries: list[Entry] = []
@@ -85,16 +81,14 @@ def _read(subject: Subject, findings: Findings) -> Log | None:
         try:
             entry = decode_entry(body, slot_path(slot))
         except Corrupt as error:
-            findings.error("slot-broken", error.what, slot_path(slot), "restore it from a copy before anybody writes")
+            findings.error("slot-broken", error.what, slot_path(slot), f"{RESTORE} before the next write")
             continue
         first = first or entry
-        # With a gap the numbers of later slots are wrong, so nothing more can be said.
+        # After a gap the positions of entries are no slot numbers, so later ones are not checked.
         if slot == len(entries):
             entries.append(entry)
     if not isinstance(first, Properties) or 0 not in present:
-        findings.error(
-            "log-start", "the commit log does not begin with the table's properties", slot_path(0), "restore it"
-        )
+        findings.error("log-start", "slot 0 is missing or does not hold the table's properties", slot_path(0), RESTORE)
         return None
     newest = [entry for entry in entries if isinstance(entry, Properties) and entry.table_id == first.table_id][-1]
     archives = [
@@ -126,18 +120,18 @@ def _check_entries(logged: LogSubject, findings: Findings) -> None:
         if entry.table_id != log.table_id:
             findings.warning(
                 "slot-of-another-table",
-                f"{entry.kind} by {entry.owner} carries table id {entry.table_id}; it counts for nothing",
+                f"{entry.kind} by {entry.owner} carries the table id {entry.table_id} of another table; it is ignored",
                 slot_path(slot),
-                "a process outlived a table that was removed and made again at this path: end it",
+                "a process still writes to a table that was deleted and created again at this path: end that process",
             )
     newest = ("", -1)
     for slot, complete in log.completes():
         if complete.completion_time <= newest[0]:
             findings.error(
                 "slot-order",
-                f"{complete.instant} completed at {complete.completion_time}, not after slot {newest[1]} at {newest[0]}",
+                f"{complete.instant} completed at {complete.completion_time}, not later than slot {newest[1]} ({newest[0]})",
                 slot_path(slot),
-                "incremental readers may have passed it over: read them from before that time again",
+                "incremental readers may have skipped this instant: let them read again from before its completion time",
             )
         newest = max(newest, (complete.completion_time, slot))
 
@@ -145,7 +139,7 @@ def _check_entries(logged: LogSubject, findings: Findings) -> None:
 def _check_fates(logged: LogSubject, findings: Findings) -> None:
     log = logged.log
     voided = {entry.slot for _, entry in log.since(-1) if isinstance(entry, Void)}
-    # Whoever decides first applies what is decided, so only what follows the last decision may still be open.
+    # A writer applies earlier decisions before it decides, so only the last decision may still be unapplied.
     decisions = [slot for slot, entry in log.since(-1) if not isinstance(entry, Void)]
     for slot, entry in log.since(-1):
         if isinstance(entry, Cancel):
@@ -168,17 +162,17 @@ def _check_cancelled(logged: LogSubject, slot: int, found: Instant, findings: Fi
     if metadata is not None and POINTER_KEY not in metadata.extra:
         findings.warning(
             "cancelled-foreign",
-            f"slot {slot} cancelled {found.time} of another program, whose heartbeat had stopped; it completed all the same, "
-            "and its rows count",
+            f"slot {slot} cancelled {found.time} of a foreign writer after its heartbeat expired, but the writer completed it; "
+            "its rows count",
             path,
-            "nothing to repair; see why that program stood still for two minutes",
+            "nothing to repair; find out why that writer paused for two minutes",
         )
         return
     findings.error(
         "cancelled-completed",
-        f"slot {slot} cancelled {found.time}, and it has a completed file: readers see what must not count",
+        f"slot {slot} cancelled {found.time}, but its completed file exists: readers see its rows",
         path,
-        "delete the completed file, then run a write, which rolls the rest back",
+        "delete the completed file, then run any write, which rolls the instant back",
     )
 
 
@@ -187,9 +181,9 @@ def _check_voided(logged: LogSubject, slot: int, entry: Complete, findings: Find
     if found is not None and found.is_completed and found.completion_time == entry.completion_time:
         findings.error(
             "voided-completed",
-            f"slot {slot} was voided, and its completed file is there",
+            f"slot {slot} was voided, but its completed file exists: readers see its rows",
             logged.subject.later.path(found.file_name),
-            "delete the completed file, then run a write, which rolls the rest back",
+            "delete the completed file, then run any write, which rolls the instant back",
         )
 
 
@@ -200,45 +194,45 @@ def _check_applied(logged: LogSubject, slot: int, entry: Complete, findings: Fin
         if entry.instant in subject.archived_times or entry.instant in subject.undone:
             return
         if subject.history is None and not is_last:
-            return  # it may be archived; that nobody can tell is reported by itself
+            return  # it may be archived; `history-broken` says that this cannot be told
         if entry.payload not in subject.sizes and subject.storage.head(entry.payload) is None:
             findings.error(
                 "payload-missing",
-                f"slot {slot} completed {entry.instant}, and the bytes of its completed file are gone",
+                f"slot {slot} completed {entry.instant}, but its completed file and its payload are missing",
                 entry.payload,
-                "restore the file from a copy; until then no write can begin",
+                "restore the payload from a copy of the table; until then no write can start",
             )
         elif broken := _broken_payload(subject, entry):
             findings.error(
                 "payload-broken",
-                f"slot {slot} completed {entry.instant}, and the bytes of its completed file are damaged: {broken}",
+                f"slot {slot} completed {entry.instant}, but its completed file is missing and its payload is damaged: {broken}",
                 entry.payload,
-                "restore the file from a copy of the table; until then no write can begin",
+                "restore the payload from a copy of the table; until then no write can start",
             )
         elif is_last:
             findings.warning(
                 "decided-unfinished",
-                f"slot {slot} completed {entry.action} {entry.instant}; its file is not on the timeline yet",
+                f"slot {slot} completed {entry.action} {entry.instant}, but its completed file does not exist yet",
                 slot_path(slot),
-                "any write finishes it; `hudi-ops recover TABLE` does",
+                "any write or `hudi-ops recover TABLE` creates the file",
             )
         else:
             findings.error(
                 "decided-lost",
-                f"slot {slot} completed {entry.action} {entry.instant}, and its completed file is gone from the timeline",
+                f"slot {slot} completed {entry.action} {entry.instant}, but its completed file is missing",
                 slot_path(slot),
-                f"run `hudi-ops recover`: it puts the file back from {entry.payload}, or names what stands against that",
+                f"run `hudi-ops recover`: it restores the file from {entry.payload}, or reports what prevents that",
             )
         return
     path = subject.timeline.path(found.file_name)
     if found.completion_time != entry.completion_time:
         if entry.action == "rollback":
-            return  # Apache Hudi finishes any rollback that it finds pending, and nothing depends on when
+            return  # Apache Hudi finishes any pending rollback, and nothing depends on its time
         findings.error(
             "completion-mismatch",
             f"completed at {found.completion_time}, but slot {slot} says {entry.completion_time}",
             path,
-            "somebody completed or renamed it past the log: find out who",
+            "find the program that completed or renamed it without the commit log",
         )
         return
     try:
@@ -248,17 +242,17 @@ def _check_applied(logged: LogSubject, slot: int, entry: Complete, findings: Fin
     if not same:
         findings.error(
             "payload-mismatch",
-            f"its bytes are not those that slot {slot} decided",
+            f"the file differs from the payload that slot {slot} names",
             path,
             f"replace the file by {entry.payload}",
         )
 
 
 def _broken_payload(subject: Subject, entry: Complete) -> str:
-    """What is wrong with the bytes that are to become a completed file; empty if nothing is."""
+    """Return the decoding error of a payload; empty if there is none."""
     try:
         body = subject.storage.get(entry.payload)
-        # The results of services are decoded by their kind; whatever else is completed is a write.
+        # Every action that `decode_result` does not know is a write.
         if decode_result(entry.action, body, entry.payload) is None:
             CommitMetadata.from_bytes(body, entry.payload)
     except Corrupt as error:

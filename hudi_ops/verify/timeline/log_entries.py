@@ -1,4 +1,4 @@
-"""Invariants of the log's entries among each other: one fate an instant, rising epochs and boundaries, plans above what completed.
+"""Invariants between log entries: one fate per instant, rising epochs, boundaries and plans.
 
 Source: docs/protocol.md §2, §14.
 """
@@ -13,12 +13,14 @@ from hudi_ops.timeline.log.commit_log import Log, slot_path
 from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Plan, Takeover, Void
 from hudi_ops.verify.report import Findings
 
-_WHO = "a writer decided past what it had read: keep the table as it is, and report it with the log"
+_ADVICE = (
+    "a writer decided without having read the whole log: leave the table as it is, and report the bug with the log"
+)
 
 
 @dataclass
 class _Reading:
-    """What the slots read so far say; they are read in order."""
+    """State of the slots read so far, in order."""
 
     findings: Findings
     fates: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -36,12 +38,16 @@ class _Reading:
         elif isinstance(entry, Plan):
             if entry.instant <= self.newest:
                 self._error(
-                    "plan-order", slot, f"plans {entry.instant}, not above {self.newest}, which was taken before"
+                    "plan-order",
+                    slot,
+                    f"plans {entry.instant}, which is not later than {self.newest} of an earlier slot",
                 )
             self.newest = max(self.newest, entry.instant)
         elif isinstance(entry, Archive):
             if entry.boundary < self.boundary:
-                self._error("archive-order", slot, f"archives up to {entry.boundary}, behind {self.boundary}")
+                self._error(
+                    "archive-order", slot, f"archives up to {entry.boundary}, an earlier slot up to {self.boundary}"
+                )
             self.boundary = max(self.boundary, entry.boundary)
 
     def _takeover(self, slot: int, entry: Takeover) -> None:
@@ -49,46 +55,51 @@ class _Reading:
         before = self.epochs.get(entry.instant, 0)
         if entry.epoch <= before:
             self._error(
-                "takeover-epoch", slot, f"takes {entry.instant} over in epoch {entry.epoch}, not above {before}"
+                "takeover-epoch",
+                slot,
+                f"takes over {entry.instant} with epoch {entry.epoch}, expected more than {before}",
             )
         self.epochs[entry.instant] = max(before, entry.epoch)
 
     def _decide(self, slot: int, entry: Complete | Cancel) -> None:
         fate = self.fates.get(entry.instant)
-        # Two processes may cancel one instant; the second says nothing new.
+        # Two processes may cancel one instant; the second slot changes nothing.
         if fate is None or (fate[1], entry.kind) != ("CANCEL", "CANCEL"):
             self._after_fate(slot, entry.kind, entry.instant)
         if isinstance(entry, Complete):
             epoch = self.epochs.get(entry.instant, 0)
             if entry.epoch != epoch:
-                self._error("complete-epoch", slot, f"completes {entry.instant} in epoch {entry.epoch}, not {epoch}")
+                self._error(
+                    "complete-epoch", slot, f"completes {entry.instant} in epoch {entry.epoch}, expected {epoch}"
+                )
             self.newest = max(self.newest, entry.instant, entry.completion_time)
         self.fates.setdefault(entry.instant, (slot, entry.kind))
 
     def _after_fate(self, slot: int, kind: str, instant: str) -> None:
         if (fate := self.fates.get(instant)) is not None:
-            self._error("after-fate", slot, f"{kind} of {instant}, which slot {fate[0]} had decided ({fate[1]})")
+            self._error("after-fate", slot, f"{kind} of {instant}, but slot {fate[0]} already decided it ({fate[1]})")
 
     def _error(self, invariant: str, slot: int, what: str) -> None:
-        self.findings.error(invariant, what, slot_path(slot), _WHO)
+        self.findings.error(invariant, what, slot_path(slot), _ADVICE)
 
 
 def check_entries(log: Log, findings: Findings) -> None:
-    """Read the whole log in order."""
+    """Check the whole log in order."""
     reading = _Reading(findings)
     for slot, entry in log.since(-1):
         reading.read(slot, entry)
 
 
 def check_boundary(log: Log, timeline: Timeline, has_files: Callable[[str], bool], findings: Findings) -> None:
-    """What an ARCHIVE put behind the table's start is off the timeline.
+    """Report instants at or below the archive boundary that are still on the timeline.
 
     Args:
-        log: the whole of it.
+        log: the whole log.
         timeline: read after the log.
-        has_files: whether a data file carries an instant in its name.
-        findings: takes what is found.
+        has_files: returns whether a data file carries an instant in its name.
+        findings: the collector.
     """
+    archived = f"slot {log.archive_slot} archived up to {log.boundary}"
     for instant in timeline:
         if instant.time > log.boundary or instant.kind == "savepoint":
             continue
@@ -96,21 +107,21 @@ def check_boundary(log: Log, timeline: Timeline, has_files: Callable[[str], bool
         if instant.is_completed:
             findings.warning(
                 "archived-present",
-                f"slot {log.archive_slot} archived up to {log.boundary}, and this completed file is still there",
+                f"{archived}, but this completed file still exists",
                 path,
-                "its archiver is at work or died: the next run of it goes on",
+                "the archiver is still running or died; its next run removes the file",
             )
         elif has_files(instant.time):
             findings.error(
                 "archived-pending",
-                f"slot {log.archive_slot} archived up to {log.boundary}, past this pending instant, whose files become rows",
+                f"{archived}, but this instant is pending: readers that list take its files for rows",
                 path,
-                "roll it back: `hudi-ops rollback`",
+                f"run `hudi-ops rollback TABLE {instant.time}`",
             )
         else:
             findings.warning(
                 "archived-pending",
-                f"slot {log.archive_slot} archived up to {log.boundary}, past this pending instant, which has no files",
+                f"{archived}, but this instant is pending; it has no files",
                 path,
-                "it slept while others archived, and gives up when it wakes; if it died, the next write clears it",
+                "its writer paused during archiving, and gives up when it resumes; if it died, the next write removes the instant",
             )

@@ -1,4 +1,4 @@
-"""Pending instants: plans that can be read, writers that still beat, and nothing that blocks the writers to come."""
+"""Invariants of pending instants: readable plans, live writers, no blocked later writers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
 
 _NEEDS_PLAN = frozenset({"compaction", "logcompaction", "clustering", "clean", "rollback", "restore", "indexing"})
+_REMOVE = "if no process works on it: remove its inflight file, then its requested file"
 
 
 def check_pending(subject: Subject, decided: Container[str], findings: Findings) -> None:
-    """Look at what has no completed file.
+    """Check the instants without a completed file.
 
-    Args:
-        subject: the table.
-        decided: request times that a COMPLETE slot names: they are rolled forward, and the log's own check reports them.
-        findings: where to report.
+    `decided` holds the request times that a COMPLETE slot names: they are rolled forward, and `check_log` reports them.
     """
-    settled = {(one.time, one.kind) for one in subject.later if one.is_completed}
-    still = {(one.time, one.kind) for one in subject.later}
+    settled = {(instant.time, instant.kind) for instant in subject.later if instant.is_completed}
+    still = {(instant.time, instant.kind) for instant in subject.later}
     for instant in subject.timeline.pending:
         key = (instant.time, instant.kind)
-        # Completed or rolled back while we looked.
+        # Skip instants that were completed or rolled back during the verification.
         if key in settled or key not in still or instant.kind == "savepoint" or instant.time in decided:
             continue
         findings.looked("pending instants")
@@ -44,14 +42,14 @@ def _check_plan(subject: Subject, instant: Instant, findings: Findings) -> None:
     try:
         plan = read_plan(subject.storage, subject.timeline, instant)
     except HudiOpsError as error:
-        findings.error("plan-undecodable", error.what, path, "remove inflight, then requested, if nobody works on it")
+        findings.error("plan-undecodable", error.what, path, _REMOVE)
         return
     if plan is None:
         findings.error(
             "plan-empty",
             f"a pending {instant.action} without a plan: writers that try to finish it fail",
             path,
-            "remove inflight, then requested, if nobody works on it",
+            _REMOVE,
         )
     elif isinstance(plan, RollbackPlan):
         _check_rollback(subject, instant, plan, findings)
@@ -62,29 +60,29 @@ def _check_rollback(subject: Subject, instant: Instant, plan: RollbackPlan, find
     if plan.strange:
         findings.error(
             "rollback-plan-path",
-            f"its plan names what is no file within the table: {', '.join(map(repr, plan.strange[:3]))}; who executes it fails, or "
-            "deletes something else",
+            f"its plan names paths that are no files of this table: {', '.join(map(repr, plan.strange[:3]))}; its executor fails, "
+            "or deletes other files",
             path,
-            "let no writer of Apache Hudi begin; run `hudi-ops recover`, which replaces the plan",
+            "start no Apache Hudi writer; run `hudi-ops recover`, which replaces the plan",
         )
     savepoint = subject.timeline.find(plan.target, "savepoint")
     if savepoint is not None and savepoint.is_completed:
         findings.error(
             "rollback-refused",
-            f"a pending rollback of {plan.target}, which a savepoint protects: every later write retries it and fails",
+            f"pending rollback of {plan.target}, which a savepoint protects: every later write retries the rollback and fails",
             path,
-            "delete its inflight, then its requested file; or delete the savepoint",
+            "delete the rollback's inflight file, then its requested file; or delete the savepoint",
         )
     elif not subject.is_beating(instant.time):
         lease = read_lease(subject.storage, instant.time)
         is_ours = lease is not None and lease.owner is not None
         findings.warning(
             "rollback-pending",
-            f"a rollback of {plan.target} was begun and not finished; every later write of its program retries it",
+            f"unfinished rollback of {plan.target}: every later write of the program that started it retries it",
             path,
-            "any write finishes it; `hudi-ops recover` does"
+            "any write or `hudi-ops recover` finishes it"
             if is_ours
-            else "a write of Apache Hudi finishes it; if its writes fail, or none comes, and its programs have surely ended: "
+            else "the next write of Apache Hudi finishes it; if that fails or none follows, and Apache Hudi does not run: "
             f"`hudi-ops rollback TABLE {plan.target} --abandoned`",
         )
 
@@ -96,39 +94,39 @@ def _check_owner(subject: Subject, instant: Instant, findings: Findings) -> None
     if set_aside := read_markers(subject.storage, instant.time).set_aside:
         findings.warning(
             "marker-unusable",
-            f"markers of a pending {instant.action} that name no file within the table: {'; '.join(set_aside[:3])}",
+            f"markers of this pending {instant.action} name no file of the table: {'; '.join(set_aside[:3])}",
             path,
-            "nothing: who rolls the write back sets them aside, and lists the table for its files",
+            "nothing to do: a rollback ignores these markers, and lists the table for the write's files",
         )
     lease = read_lease(subject.storage, instant.time)
     if lease is None:
         findings.warning(
             "pending-unowned",
-            f"a pending {instant.action} that nobody's heartbeat claims",
+            f"pending {instant.action} without a heartbeat: its writer may be alive or dead",
             path,
-            "it may be alive, as a single writer of Apache Hudi makes no heartbeat, and rolls it back at its next start; until "
-            f"then writes of hudi-ops stop (Busy); if it is gone for good: `hudi-ops rollback TABLE {instant.time} --abandoned`",
+            "a single writer of Apache Hudi has no heartbeat, and rolls the instant back at its next start; until then writes of "
+            f"hudi-ops fail (Busy); if the writer will not return: `hudi-ops rollback TABLE {instant.time} --abandoned`",
         )
     else:
         owner = str(lease.owner) if lease.owner is not None else "a writer of Apache Hudi"
         findings.warning(
             "pending-dead",
-            f"the {instant.action} of {owner} stopped beating",
+            f"the heartbeat of this {instant.action} of {owner} expired",
             path,
-            "the next write of hudi-ops rolls it back; `hudi-ops recover` does",
+            "the next write of hudi-ops or `hudi-ops recover` rolls it back",
         )
 
 
 def _check_start(subject: Subject, findings: Findings) -> None:
-    """One completed write before the oldest pending one: older files count as rows for readers that list (docs/format.md §9.1)."""
+    """Report pending writes that are older than the first completed write (docs/format.md §9.1)."""
     start = subject.later.start
     if not start or subject.has_metadata_table:
         return
-    early = [one for one in subject.later.pending if one.time < start and one.kind in WRITE_ACTIONS]
+    early = [write for write in subject.later.pending if write.time < start and write.kind in WRITE_ACTIONS]
     for instant in early:
         findings.warning(
             "pending-before-start",
-            f"older than the first completed write ({start}): readers that list may show its files as rows",
+            f"pending, but older than the first completed write ({start}): readers that list may take its files for rows",
             subject.later.path(instant.file_name),
             f"let its writer finish, or run `hudi-ops rollback TABLE {instant.time}`",
         )

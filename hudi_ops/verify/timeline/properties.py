@@ -1,4 +1,4 @@
-"""Invariants of `hoodie.properties`: readable, complete, and true to the table (docs/format.md §1.3 to §1.5)."""
+"""Invariants of `hoodie.properties` (docs/format.md §1.3 to §1.5)."""
 
 from __future__ import annotations
 
@@ -7,35 +7,30 @@ from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH
 from hudi_ops.errors import Corrupt, HudiOpsError, NotFound
 from hudi_ops.formats import properties
 from hudi_ops.metadata.records.partitions import build_again, is_kept
-from hudi_ops.verify.report import Findings
+from hudi_ops.verify.report import RESTORE, Findings
 from hudi_ops.verify.subject import Subject
 from hudi_ops.view.schema import row_schema, table_schema
 
-_REQUIRED = (
-    "hoodie.table.name",
-    "hoodie.table.type",
-    "hoodie.table.version",
-    "hoodie.timeline.layout.version",
-)
+_REQUIRED = ("hoodie.table.name", "hoodie.table.type", "hoodie.table.version", "hoodie.timeline.layout.version")
 
 
 def check_properties(subject: Subject, findings: Findings) -> None:
-    """Look at the file itself: the settings in force may come from its backup."""
+    """Check the file itself: the settings in force may come from its backup."""
     if BACKUP_PATH in subject.sizes:
         findings.warning(
             "properties-backup",
-            "an update of hoodie.properties was cut short, or is under way",
+            "an update of hoodie.properties was interrupted, or is running",
             BACKUP_PATH,
-            "if nobody is updating the table: copy the backup over a missing or broken hoodie.properties, then delete the backup",
+            "if no update is running: copy the backup over a missing or broken hoodie.properties, then delete the backup",
         )
     try:
         raw = properties.loads(subject.storage.get(PROPERTIES_PATH), PROPERTIES_PATH)
     except NotFound:
         findings.error(
             "properties-missing",
-            "hoodie.properties is gone; its backup is in force",
+            "hoodie.properties is missing; its backup is in force",
             PROPERTIES_PATH,
-            "copy the backup there",
+            "copy the backup to hoodie.properties",
         )
         return
     except Corrupt as error:
@@ -50,14 +45,14 @@ def check_properties(subject: Subject, findings: Findings) -> None:
 def _check_values(raw: dict[str, str], findings: Findings) -> None:
     for key in _REQUIRED:
         if not raw.get(key):
-            findings.error("properties-key", f"{key} is missing", PROPERTIES_PATH, "restore the file from a copy")
+            findings.error("properties-key", f"{key} is missing", PROPERTIES_PATH, RESTORE)
     version, layout = raw.get("hoodie.table.version", ""), raw.get("hoodie.timeline.layout.version", "")
     if version.isdecimal() and layout.isdecimal() and (int(version) >= 8) != (layout == "2"):
         findings.error(
             "properties-layout",
-            f"timeline layout {layout} does not go with table version {version}",
+            f"timeline layout {layout} does not match table version {version}",
             PROPERTIES_PATH,
-            "set hoodie.timeline.layout.version to 1 up to version 7, to 2 from version 8 on",
+            "set hoodie.timeline.layout.version to 1 for versions up to 7, to 2 from version 8 on",
         )
     if version == "9" and raw.get("hoodie.table.type") == "MERGE_ON_READ" and not raw.get("hoodie.record.merge.mode"):
         findings.error(
@@ -71,7 +66,7 @@ def _check_values(raw: dict[str, str], findings: Findings) -> None:
     if found is not None and found != expected:
         findings.error(
             "properties-checksum",
-            f"hoodie.table.checksum is {found}, name and database give {expected}: Apache Hudi refuses the file",
+            f"hoodie.table.checksum is {found}, expected {expected} for this name and database: Apache Hudi refuses the file",
             PROPERTIES_PATH,
             "restore the file from its backup or from a copy of the table",
         )
@@ -83,7 +78,7 @@ def _check_fields(subject: Subject, findings: Findings) -> None:
         schema = table_schema(config, subject.timeline, subject.commits)
         columns = {*META_COLUMNS, *row_schema(config, schema).names}
     except HudiOpsError as error:
-        # Broken commits are reported where they lie.
+        # `check_timeline` reports broken commits.
         if not isinstance(error, Corrupt):
             findings.info("schema-unreadable", error.what, PROPERTIES_PATH)
         return
@@ -99,7 +94,7 @@ def _check_fields(subject: Subject, findings: Findings) -> None:
                     "properties-field",
                     f"{role} field {field} is not a column of the table",
                     PROPERTIES_PATH,
-                    "correct the property: writers would fail or route rows wrongly",
+                    "correct the property: until then writers fail or route rows wrongly",
                 )
 
 
@@ -108,7 +103,7 @@ def _check_metadata_partitions(subject: Subject, findings: Findings) -> None:
     for partition in config.metadata_partitions_inflight:
         findings.info(
             "metadata-inflight",
-            f"metadata partition {partition} is being built, or its build was given up",
+            f"metadata partition {partition} is being built, or its build was abandoned",
             PROPERTIES_PATH,
             "finish or drop the index with the program that builds it",
         )
@@ -117,7 +112,9 @@ def _check_metadata_partitions(subject: Subject, findings: Findings) -> None:
         if not subject.under(f".hoodie/metadata/{partition}"):
             findings.error(
                 "metadata-missing",
-                f"metadata partition {partition} is listed and not there",
+                f"metadata partition {partition} is listed in hoodie.properties, but does not exist",
                 f".hoodie/metadata/{partition}",
-                build_again(partition) if is_kept(partition) else f"`hudi-ops metadata drop TABLE {partition}`",
+                f"run {build_again(partition)}"
+                if is_kept(partition)
+                else f"run `hudi-ops metadata drop TABLE {partition}`",
             )

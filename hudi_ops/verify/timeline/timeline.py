@@ -1,4 +1,4 @@
-"""Invariants of the timeline's files: names, states, and the two times of each instant (docs/format.md §2)."""
+"""Invariants of timeline files: names, states, contents and times (docs/format.md §2)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from hudi_ops.errors import HudiOpsError, InvalidRequest, NotFound
 from hudi_ops.timeline.content.plans import read_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import COMPLETED_ACTIONS, State, TimelineFile, completes_as, ms_of_instant, parse_file_name
-from hudi_ops.verify.report import Findings
+from hudi_ops.verify.report import RESTORE, Findings
 from hudi_ops.verify.subject import Subject
 
-_LOOKS_LIKE_ONE = re.compile(r"\d{14,}[._].*")
+_LIKE_TIMELINE = re.compile(r"\d{14,}[._].*")
 _ABORTED = re.compile(r"\d+\.[a-z]+\.aborted")
 _LEGACY = re.compile(r"\d+\.([a-z]+)")
 
 
 def check_timeline(subject: Subject, findings: Findings) -> None:
-    """Look at names, states, contents and times of the active timeline."""
+    """Check names, states, contents and times of the active timeline."""
     files = _check_names(subject, findings)
     _check_single(subject, files, findings)
     for instant in subject.timeline:
@@ -34,7 +34,7 @@ def _check_names(subject: Subject, findings: Findings) -> list[TimelineFile]:
     parsed = []
     for info in subject.under(folder):
         name = info.path.removeprefix(folder + "/")
-        if "/" in name or not _LOOKS_LIKE_ONE.fullmatch(name):
+        if "/" in name or not _LIKE_TIMELINE.fullmatch(name):
             continue
         file = parse_file_name(name, layout)
         if file is not None:
@@ -44,28 +44,28 @@ def _check_names(subject: Subject, findings: Findings) -> list[TimelineFile]:
         if layout == 2 and legacy and legacy[1] in COMPLETED_ACTIONS:
             findings.error(
                 "completed-without-time",
-                "a completed file without a completion time: Apache Hudi takes it for an old one and parses it as JSON, "
-                "other readers ignore it and its rows",
+                "completed file without a completion time: Apache Hudi parses it as JSON, as in old versions; other readers ignore "
+                "it and its rows",
                 info.path,
-                "remove it, or restore the right name `<request>_<completion>.<action>` from a copy",
+                "remove it, or restore its name `<request>_<completion>.<action>` from a copy of the table",
             )
         elif not _ABORTED.fullmatch(name):
             findings.warning(
                 "timeline-name",
-                "not the name of a timeline file; every reader skips it",
+                "not a timeline file name; every reader skips it",
                 info.path,
-                "move it elsewhere",
+                "move it out of the timeline folder",
             )
     return parsed
 
 
 def _check_single(subject: Subject, files: list[TimelineFile], findings: Findings) -> None:
-    """One request time, one action (a savepoint shares its commit's), completed once."""
+    """Report request times with two actions (savepoints excepted), and actions completed twice."""
     completed: dict[tuple[str, str], list[str]] = defaultdict(list)
     kinds: dict[str, dict[str, TimelineFile]] = defaultdict(dict)
-    """Request time -> completed word -> its file of the furthest state."""
-    # The plain `I.inflight` may stand for a commit or a compaction, which complete alike; for nothing else.
-    for file in sorted(files, key=lambda one: one.state):
+    """Request time -> action as completed -> its file of the latest state."""
+    # `INSTANT.inflight` is a commit or a compaction; both complete as a commit.
+    for file in sorted(files, key=lambda file: file.state):
         if file.action != "savepoint":
             kinds[file.time][completes_as(file.action)] = file
         if file.state is State.COMPLETED:
@@ -76,11 +76,11 @@ def _check_single(subject: Subject, files: list[TimelineFile], findings: Finding
             is_told = len(pending) == len(used) - 1
             findings.error(
                 "instant-twice",
-                f"one request time is used by {' and '.join(sorted(used))}",
+                f"one request time is used by several actions: {' and '.join(sorted(used))}",
                 subject.timeline.path(pending[0].name) if is_told else time,
-                "delete it, if no program is at work on it: the other one is completed"
+                "if no process works on it, delete it: the other action is completed"
                 if is_told
-                else "find out which one readers should see, for example by a copy of the table, and remove the other",
+                else "find out which action readers should see, for example from a copy of the table, and remove the other",
             )
     for (time, action), names in completed.items():
         if len(names) > 1 and action == "rollback":
@@ -95,7 +95,7 @@ def _check_single(subject: Subject, files: list[TimelineFile], findings: Finding
                 "completed-twice",
                 f"{action} has {len(names)} completed files: {', '.join(sorted(names))}",
                 subject.timeline.path(max(names)),
-                "delete the one that a copy of the table lacks; the commit log of a table of ours has the right completion time",
+                "delete the one that a copy of the table lacks; a commit log holds the right completion time",
             )
     if subject.timeline.layout == 2:
         _check_completion_times(subject, findings)
@@ -110,9 +110,9 @@ def _check_completion_times(subject: Subject, findings: Findings) -> None:
         if len(instants) > 1:
             findings.error(
                 "completion-equal",
-                f"{' and '.join(str(one) for one in instants)} completed at the same time: incremental readers lose one",
+                f"{' and '.join(map(str, instants))} have the same completion time: incremental readers miss one",
                 time,
-                "nothing to repair; give all writers one lock and correct clocks",
+                "nothing to repair; let all writers use one lock, and synchronise their clocks",
             )
 
 
@@ -121,16 +121,18 @@ def _check_states(subject: Subject, instant: Instant, findings: Findings) -> Non
     if instant.kind == "savepoint":
         return
     if instant.states == {State.INFLIGHT}:
-        # The requested file is created first and deleted last; a live writer never shows this.
+        # A live writer never shows this: the requested file is created first and deleted last.
         findings.error(
             "inflight-without-requested",
-            "inflight without requested: it makes the whole table unreadable for Apache Hudi",
+            "inflight file without a requested file: Apache Hudi cannot read the table",
             path,
-            f"the next write of hudi-ops removes it if it cancelled it before; else delete {path} once no writer works on it",
+            f"if hudi-ops cancelled it, its next write removes the file; otherwise, once no writer works on it, delete {path}",
         )
     elif instant.is_completed and len(instant.states) < 3:
         missing = ", ".join(state.name.lower() for state in State if state not in instant.states)
-        findings.warning("states-missing", f"completed, but {missing} is gone; readers do not mind", path)
+        findings.warning(
+            "states-missing", f"completed, but these state files are missing: {missing}; readers do not need them", path
+        )
 
 
 def _check_times(subject: Subject, instant: Instant, findings: Findings) -> None:
@@ -139,13 +141,13 @@ def _check_times(subject: Subject, instant: Instant, findings: Findings) -> None
         try:
             ms_of_instant(instant.time)
         except InvalidRequest as error:
-            findings.error("instant-time", error.what, path, "find out which program made it")
+            findings.error("instant-time", error.what, path, "find out which program created it")
     if instant.is_completed and subject.timeline.layout == 2 and instant.completion_time < instant.time:
         findings.error(
             "completion-before-request",
-            f"completed at {instant.completion_time}, before it was requested",
+            f"completed at {instant.completion_time}, before its request time",
             path,
-            "a clock was wrong: incremental readers may miss it; set the clocks of all writers",
+            "a clock was wrong, and incremental readers may miss the instant: synchronise the clocks of all writers",
         )
 
 
@@ -154,9 +156,9 @@ def _check_content(subject: Subject, instant: Instant, findings: Findings) -> No
     if subject.sizes.get(path) == 0:
         findings.error(
             "completed-empty",
-            "an empty completed file: some readers fail on it, incremental queries skip its rows",
+            "empty completed file: some readers fail on it, incremental queries skip its rows",
             path,
-            "restore the file from a copy or, on a table of ours, from its payload under .hoodie/.commit_log/payload",
+            f"{RESTORE}, or from its payload under .hoodie/.commit_log/payload",
         )
         return
     try:
@@ -167,4 +169,4 @@ def _check_content(subject: Subject, instant: Instant, findings: Findings) -> No
     except NotFound:
         return
     except HudiOpsError as error:
-        findings.error("completed-undecodable", error.what, path, "restore the file from a copy of the table")
+        findings.error("completed-undecodable", error.what, path, RESTORE)

@@ -63,7 +63,7 @@ def test_a_log_file_that_nothing_places_is_reported_as_read_with_the_newest_base
     for info in storage.list(".hoodie/timeline/history"):
         storage.delete(info.path)
     reported = [one for one in verify_table(storage, clock=clock).findings if one.invariant == "log-of-archived-writer"]
-    assert any(writer.time in one.where and "not in the history either" in one.what for one in reported)
+    assert any(writer.time in one.where and "not in the archived timeline" in one.what for one in reported)
 
 
 def test_a_history_that_is_needed_and_cannot_be_read_is_an_error():
