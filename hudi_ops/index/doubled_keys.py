@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,7 +40,7 @@ def key_tasks(
     """
     merging = None
     if any(slice_.logs for slice_ in slices):
-        merging = MergeRules.of(config, schema), BlockInstants.of(config, timeline)
+        merging = replace(MergeRules.of(config, schema), keys=keys), BlockInstants.of(config, timeline)
     stored = stored_schema(schema, config.populate_meta_fields)
     return [
         SliceKeysTask(

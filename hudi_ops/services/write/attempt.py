@@ -1,4 +1,4 @@
-"""Run one attempt of a write: begin it, keep its lease, and settle or undo it."""
+"""Run one attempt of a write: begin it, keep its lease, and release or undo it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from hudi_ops.timeline.state import TableState
 
 @dataclass
 class Running:
-    """Hold an attempt whose lease is kept.
+    """An attempt whose lease is kept.
 
     Attributes:
         attempt: its instant, and the state that it began from.
         watch: looks for conflicts while data files are written.
-        monitor: renews the lease; asked between steps of long work.
+        monitor: renews the lease; checked between steps of long work.
         written: paths of the data files that were written, for an undo.
-        markers: paths of all its markers, where no other process can have put any; None: they are listed.
+        markers: paths of all its markers, if no other process can have put any; None: they are listed.
     """
 
     attempt: Attempt
@@ -47,15 +47,7 @@ def begin_watched(
 ) -> tuple[Attempt, ConflictWatch]:
     """Take an instant for an operation, and put it on the timeline.
 
-    Args:
-        session: the table.
-        config: its settings.
-        operation: what is done.
-        intent: what it is going to touch.
-        start: the state as it was read a moment ago; None: it is read.
-
-    Returns:
-        The attempt, and its look-out, which is to begin once the lease is kept.
+    `start` is a state that was read a moment ago. The returned watch must begin once the lease is kept.
     """
     action = operation.action(config)
     watch = session.watch(action, intent)
@@ -74,20 +66,11 @@ def write_attempt(
     start: TableState | None = None,
     check: Callable[[Attempt], None] = lambda attempt: None,
 ) -> Iterator[Running]:
-    """Take an instant for an operation, and settle it when the block ends; the block completes it.
+    """Take an instant for an operation, and yield the attempt with its lease kept.
 
-    An error that promises that nothing landed undoes the attempt. After any other error it may be visible: `recover` settles it.
-
-    Args:
-        session: the table.
-        config: its settings.
-        operation: what is done.
-        intent: what it is going to touch; the timeline says so.
-        start: the state as it was read a moment ago; None: it is read.
-        check: asked before the block begins; raises if the attempt cannot go on.
-
-    Yields:
-        The attempt, with its lease kept.
+    The block completes the instant. An error of `NOTHING_LANDED` undoes the attempt. After any other error it may be visible, and
+    `recover` decides. `start` is a state that was read a moment ago; `check` runs before the block and raises if the attempt cannot
+    go on.
     """
     attempt, watch = begin_watched(session, config, operation, intent, start)
     written: list[str] = []

@@ -1,4 +1,7 @@
-"""What to ingest, and the first step over it, which is done once for all attempts as long as files and table stay the same."""
+"""Input of an ingest, and its first step: reading, tagging and splitting the rows.
+
+The first step runs once for all attempts as long as files and table stay the same.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,9 @@ from hudi_ops.view.schema import row_schema
 
 
 class KeptChunks:
-    """What the first step made of a source's files, for the attempts of one ingest: a retry merges again, it does not read again.
+    """Tagged chunks of source files for all attempts of an ingest; a context that frees them.
 
-    A context that gives back what it holds.
+    A retry merges again and does not read again.
     """
 
     def __init__(self) -> None:
@@ -45,7 +48,7 @@ class KeptChunks:
         self._held.close()
 
     def tagged(self, engine: Engine, batch: Batch, spec: TagSpec) -> Scattered:
-        """The files, tagged and split: those of the attempt before, unless other files are offered or the table has changed.
+        """Return the files, tagged and split, once for as long as files and table are the same.
 
         Raises:
             InvalidRequest: a file does not fit the table.
@@ -61,10 +64,10 @@ class KeptChunks:
 
 @dataclass(frozen=True)
 class Batch:
-    """What to ingest: files of a source with the ledger they belong to, or rows that a program gave.
+    """Input of an ingest: files of a source with their ledger, or given rows.
 
-    `rows` that outlive one attempt are `GivenRows`; a table is tagged for this attempt only. `kept` holds what was made of files
-    for the attempts after this one. `evolve` lets the columns change.
+    `rows` that outlive one attempt are `GivenRows`; a table is tagged for this attempt only. `kept` holds the tagged files for
+    later attempts. `evolve` lets the columns change.
     """
 
     operation: WriteOperation
@@ -77,18 +80,18 @@ class Batch:
 
 
 def is_read_once(batch: Batch) -> bool:
-    """Whether its rows cannot be tagged anew: what they are tagged for has to be the table as it is now."""
+    """Return whether its rows can be tagged only once, and so only for the newest state."""
     return isinstance(batch.rows, GivenRows) and batch.rows.is_read_once
 
 
 @contextmanager
 def tagged(engine: Engine, state: TableState, batch: Batch, schema: pa.Schema) -> Iterator[Scattered]:
-    """The batch, tagged and split by bucket; `schema` is that of the table's files, without meta columns.
+    """Yield the batch, tagged and split by bucket; `schema` is that of the table's files.
 
     Raises:
         InvalidRequest: the batch does not fit the table.
-        Conflict: the table changed so that rows which can be read only once would have to be tagged again.
-        Unavailable: no room for rows that do not fit into memory.
+        Conflict: the table changed, and rows that can be read only once would have to be tagged again.
+        Unavailable: the disk is full of rows that do not fit into memory.
     """
     spec = tag_spec(state, batch, schema)
     if isinstance(batch.rows, GivenRows):
@@ -106,14 +109,14 @@ def tagged(engine: Engine, state: TableState, batch: Batch, schema: pa.Schema) -
 
 
 def tag_spec(state: TableState, batch: Batch, schema: pa.Schema) -> TagSpec:
-    """How rows are tagged for a table as it is now; `schema` is that of its files."""
+    """Return how rows are tagged for a table in a state; `schema` is that of its files."""
     schema, unstored = row_schema(state.config, schema), state.config.dropped_columns
     tagger = Tagger.of(state.config, state.log.properties.facts)
     facts = state.log.properties.facts
     looks_up: tuple[str, ...] = () if facts.has_buckets or not batch.operation.looks_keys_up else (RECORD_KEY,)
     ordering = next(iter(state.config.ordering_fields), None)
     if batch.operation.kernel is Operation.DELETE:
-        # Only what routes a row must be there; other columns may be, and are checked, but say nothing.
+        # Only columns that route a row are required; others are checked and ignored.
         routing = tuple(dict.fromkeys(state.config.record_key_fields + state.config.partition_fields))
         return TagSpec(tagger, schema, routing, ordering, kept=routing, looks_up=looks_up, unstored=unstored)
     if looks_up and facts.index == "record_index" and ordering is not None:
@@ -125,7 +128,7 @@ def tag_spec(state: TableState, batch: Batch, schema: pa.Schema) -> TagSpec:
 
 
 def source_tasks(batch: Batch, spec: TagSpec) -> list[SourceTask]:
-    """The tasks that read a batch's files, in the order of their rows."""
+    """Return the tasks that read a batch's files, in the order of their rows."""
     tasks = []
     for file in batch.files:
         parts = parts_of(file)
@@ -134,7 +137,7 @@ def source_tasks(batch: Batch, spec: TagSpec) -> list[SourceTask]:
 
 
 def roles(config: TableConfig) -> dict[str, str]:
-    """What the columns are for that keys, folders and order follow from."""
+    """Return the role of each ordering, partition and key column."""
     return {
         **dict.fromkeys(config.ordering_fields, "ordering"),
         **dict.fromkeys(config.partition_fields, "partition"),

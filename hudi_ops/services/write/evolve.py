@@ -1,4 +1,4 @@
-"""The columns of a table after an ingest that may change them: looked up from the sources before anything is written."""
+"""Columns of a table after an ingest that may change them, from the sources' schemas."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ from hudi_ops.view.schema import file_schema, row_schema, table_schema
 
 @dataclass(frozen=True)
 class ColumnChange:
-    """The table's columns that an ingest works in, and in words what it changes."""
+    """The table's columns after an ingest, and descriptions of the changes.
+
+    `is_widened` says that a column gets another type.
+    """
 
     schema: pa.Schema
     phrases: tuple[str, ...] = ()
     is_widened: bool = False
-    """Whether a column gets another type."""
 
     @property
     def new(self) -> pa.Schema | None:
-        """The columns to commit with the rows; None when nothing changes."""
+        """Return the columns to commit with the rows; None when nothing changes."""
         return self.schema if self.phrases else None
 
 
 def columns_after(session: Session, state: TableState, batch: Batch, engine: Engine) -> ColumnChange:
-    """The table's columns after a batch: as they are, unless the batch may change them.
+    """Return the table's columns after a batch; only a batch with `evolve` changes them.
 
     Raises:
-        InvalidRequest: the sources ask for a change that is not made, or a delete for any.
+        InvalidRequest: the sources need a change that is not supported, or a delete needs any change.
         HudiOpsError: an added column has a type that a table cannot hold.
     """
     files = table_schema(state.config, state.timeline, session.commits)
@@ -62,5 +64,5 @@ def columns_after(session: Session, state: TableState, batch: Batch, engine: Eng
         merged = merge_schemas(schema, sources, roles(state.config))
     except HudiOpsError as error:
         raise error.at(table=state.config.name) from error
-    widened = any(merged.field(one.name).type != one.type for one in schema)
+    widened = any(merged.field(column.name).type != column.type for column in schema)
     return ColumnChange(file_schema(state.config, merged), schema_changes(schema, merged), widened)

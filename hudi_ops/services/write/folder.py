@@ -1,4 +1,4 @@
-"""Ingest from a folder of files: what it offers, and the ingest of that."""
+"""Ingest the new files of a source folder."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from hudi_ops.storage.protocol import Storage
 
 @dataclass(frozen=True)
 class SourceFolder:
-    """A source folder, and how much of it one commit takes.
+    """A source folder, and the limits of one commit.
 
     Attributes:
-        storage: where the files lie.
+        storage: holds the files.
         min_age_s: files that changed more recently wait.
-        max_files: so many files at most, by path; None: all.
-        max_bytes: as many files as lie within so many bytes, one at least; None: all.
-        retake: paths of files that are taken again where they have changed since they were taken.
+        max_files: limit of the number of files, taken in the order of their paths; None: no limit.
+        max_bytes: limit of the bytes of all files, at least one is taken; None: no limit.
+        retake: paths of taken files that are taken again if they have changed.
     """
 
     storage: Storage
@@ -38,7 +38,7 @@ class SourceFolder:
     retake: tuple[str, ...] = ()
 
     def offer(self, session: Session) -> tuple[Ledger, Offer]:
-        """The source's ledger, and what would be taken now.
+        """Return the source's ledger, and the files that would be taken now.
 
         Raises:
             InvalidRequest: a file that was taken has changed since, or `retake` names one that was not.
@@ -54,18 +54,18 @@ class SourceFolder:
 def ingest_folder(
     session: Session, folder: SourceFolder, operation: WriteOperation, engine: EngineName, *, evolve: bool
 ) -> IngestResult:
-    """Write what a folder offers: each file once, and those to take again once more.
+    """Write the new files of a folder, and those to take again.
 
     Raises:
         InvalidRequest: a file does not fit the table, or changed after it was taken; nothing was changed.
-        Conflict: lost to overlapping writes again and again.
+        Conflict: overlapping writes won at every try.
     """
     refuse_bounds(operation, folder.max_files, folder.max_bytes)
     refuse_retake(operation, folder.retake)
 
     def attempt(started_s: float) -> IngestResult:
-        # Read again at each try: a conflict may mean that another writer took these very files; so may a decided commit
-        # whose writer died before it was visible.
+        # Each try reads this again: another writer may have taken these files, also in a decided commit whose writer died before it
+        # was visible.
         finish_unfinished(session)
         ledger, offer = folder.offer(session)
         total_bytes = sum(info.size_bytes for info in offer.files)
@@ -82,14 +82,14 @@ def ingest_folder(
 
 
 def refuse_bounds(operation: WriteOperation, max_files: int | None, max_bytes: int | None) -> None:
-    """Refuse to take a folder part by part where each part would replace the one before.
+    """Refuse a bound for an operation that replaces the table.
 
     Raises:
-        InvalidRequest: a bound, and an operation that replaces the table.
+        InvalidRequest: each commit would replace the one before.
     """
     bounds = [name for name, bound in (("max_files", max_files), ("max_bytes", max_bytes)) if bound is not None]
     if bounds and operation.replaces is Replaces.TABLE:
-        # The next commit would replace what this one wrote, whose files would count as taken all the same.
+        # The next commit would replace the rows of this one, and its files would still count as taken.
         raise InvalidRequest(
             f"{operation.name} cannot be bounded by {bounds[0]}: each commit would replace the rows of the one before",
             expected="all new files in one commit",
@@ -100,10 +100,10 @@ def refuse_bounds(operation: WriteOperation, max_files: int | None, max_bytes: i
 
 
 def refuse_retake(operation: WriteOperation, retake: Sequence[str]) -> None:
-    """Refuse to take a file again with an operation that would double its rows, or that means something else the second time.
+    """Refuse to take a file again with an operation that could double its rows.
 
     Raises:
-        InvalidRequest: files to take again, and an operation other than upsert.
+        InvalidRequest: files to take again, and another operation.
     """
     if retake and operation is not UPSERT:
         raise InvalidRequest(

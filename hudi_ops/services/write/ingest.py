@@ -1,15 +1,13 @@
-"""Ingest: source rows are tagged, merged bucket by bucket and committed; each source file is taken exactly once.
+"""Ingest: tag source rows, merge them by bucket, and commit each source file exactly once.
 
-All that can be wrong with the input is found before the table is touched: rows are read, cast, keyed and tagged first, and only
-then is an instant reserved.
+Rows are read, cast, keyed and tagged before an instant is reserved, so wrong input is found before the table is touched.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 import pyarrow as pa
@@ -32,13 +30,14 @@ from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.kernels.merging.merge import Operation, Ordering
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.services.base.merging import merging_of
+from hudi_ops.services.base.result import Result
 from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.services.write.attempt import write_attempt
 from hudi_ops.services.write.batch import Batch, is_read_once, tagged
 from hudi_ops.services.write.evolve import ColumnChange, columns_after
 from hudi_ops.services.write.operations import INSERT, INSERT_OVERWRITE_TABLE
-from hudi_ops.services.write.replace import hiding, replaced_by
-from hudi_ops.services.write.routing.lookup import LocatedRouter
+from hudi_ops.services.write.replace import replaced_by, with_replaced
+from hudi_ops.services.write.routing.lookup import IndexRouter
 from hudi_ops.services.write.routing.routes import BucketRouter, Router, Routes, Target
 from hudi_ops.services.write.tasks.append import write_bucket
 from hudi_ops.services.write.tasks.duplicates import find_duplicates, refuse_duplicate
@@ -50,15 +49,16 @@ from hudi_ops.view.schema import table_schema
 logger = logging.getLogger(__name__)
 
 YOUNG_S = 1.0
-"""How old a state may be from which a write sets out: what completed since is validated, and may be a conflict."""
+"""Age up to which a write begins from a state that was read before; later completions are validated as conflicts."""
 
 
 @dataclass(frozen=True)
-class IngestResult:
-    """What an ingest did. `instant` is None when there was nothing to do; bytes are of the files written; times in seconds.
+class IngestResult(Result):
+    """Result of an ingest. `instant` is None if there was nothing to do; times in seconds.
 
     `replaced` counts the file groups that an overwrite hid; their rows count as neither updated nor deleted. `logged` counts rows
-    and deletes that went to log files of a merge-on-read table: what they meet shows when the group is read or compacted.
+    and deletes in log files of a merge-on-read table: readers and compactions find out which of them are updates.
+    `bytes_written` is the size of the files written.
     """
 
     table: str
@@ -81,19 +81,15 @@ class IngestResult:
     note: str = ""
     schema_changes: tuple[str, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
-
 
 def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_s: float) -> IngestResult:
     """Write a batch into the table and commit it.
 
     Raises:
         InvalidRequest: the batch does not fit the table. The table is byte for byte as it was.
-        Unsupported: the table needs something that is not written yet.
-        Conflict: another action that overlaps completed first; what this attempt wrote was rolled back.
-        Busy: a write of another program is pending without a heartbeat, and the settings do not say to pass it.
+        Unsupported: the table needs a feature that is not supported.
+        Conflict: an overlapping action completed first; the files of this attempt were rolled back.
+        Busy: a foreign write is pending without a heartbeat, and the settings do not say to pass it.
     """
     read_s = session.ctx.clock.monotonic_s()
     state = session.loader.resume() if not is_due(session) and not is_read_once(batch) else session.loader.load()
@@ -102,8 +98,8 @@ def ingest(session: Session, batch: Batch, engine: Engine, reason: str, started_
     except (InvalidRequest, Unsupported):
         if not session.loader.has_left(state):
             raise
-        # Refused upon what this session's last write left, before anything was read: others may have added the column or deleted
-        # the key since. Nothing of it was begun: whatever begins reads the state first, or clears it.
+        # Refused upon the state that this session's last write left: others may have added the column or deleted the key since.
+        # Nothing was begun, since every beginning reads the state first or clears it.
         read_s = session.ctx.clock.monotonic_s()
         return _ingest_into(session, session.loader.load(), read_s, batch, engine, reason, started_s)
 
@@ -113,7 +109,7 @@ def _ingest_into(
 ) -> IngestResult:
     refuse_unwritable(state.config)
     refuse_other_index(state)
-    session.silent.refuse(state)  # before the source is read, and before a table of another program is adopted
+    session.silent.refuse(state)  # before the source is read, and before a foreign table is adopted
     change = columns_after(session, state, batch, engine)
     schema = change.schema
     with (
@@ -121,7 +117,7 @@ def _ingest_into(
         _router_of(session, state, batch, engine, schema, scattered) as router,
     ):
         rows_in = sum(summary.rows for summary in scattered.summaries)
-        _refuse_before_it_begins(session, state, batch, schema, router)
+        _refuse_known_keys(session, state, batch, schema, router)
         _refuse_emptying(state, batch, rows_in)
         if not rows_in and batch.ledger is None and not change.phrases:
             return _nothing(state, batch, engine, reason, "nothing new: the batch has no rows")
@@ -147,7 +143,7 @@ def _ingest_into(
                 _write_of(session, attempt, batch, results, routes.looked), wanted=wanted, schema=change.new
             )
             if replaced is not None:
-                write = hiding(session, attempt.begun, write, replaced)
+                write = with_replaced(session, attempt.begun, write, replaced)
             entry = complete_write(session, attempt, write)
             running.markers = _markers(attempt, tasks, results) if engine.name == "local" else None
     return IngestResult(
@@ -173,14 +169,14 @@ def _ingest_into(
 
 
 def nothing_new(session: Session, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:
-    """The result of an ingest without new files; what dead attempts left is cleared all the same."""
+    """Return the result of an ingest without new files, after a recovery of dead attempts."""
     state = session.loader.load()
     recover(session)
     return _nothing(state, batch, engine, reason, note)
 
 
 def _set_out(session: Session, state: TableState, read_s: float, change: ColumnChange) -> TableState | None:
-    """Recover the table and make it ready; the state to set out from, None where it has to be read anew."""
+    """Recover the table, and return the state to begin from; None where it must be read again."""
     is_young = session.ctx.clock.monotonic_s() - read_s < YOUNG_S
     start = ready(session, state if is_young else None)
     if change.is_widened and _drops_partition_stats(session, state):
@@ -192,10 +188,10 @@ def _set_out(session: Session, state: TableState, read_s: float, change: ColumnC
 
 
 def _drops_partition_stats(session: Session, state: TableState) -> bool:
-    """Drop the statistics of partitions before a column gets another type, and say whether there were any.
+    """Drop partition statistics before a column gets another type; return whether any existed.
 
-    Their records say of what type they are, and Apache Hudi fails on those that were widened by records of another one. Its next
-    default writer builds them again, as `hudi-ops metadata build` does.
+    Their records hold their type, and Apache Hudi fails on those that records of another type widened. Its next default writer
+    builds them again, as `hudi-ops metadata build` does.
     """
     name = MetadataPartition.PARTITION_STATS
     if name not in state.config.all_metadata_partitions:
@@ -206,10 +202,10 @@ def _drops_partition_stats(session: Session, state: TableState) -> bool:
 def _router_of(
     session: Session, state: TableState, batch: Batch, engine: Engine, schema: pa.Schema, scattered: Scattered
 ) -> Router:
-    """By the table's index."""
+    """Return the router of the table's index."""
     if state.log.properties.facts.has_buckets:
         return BucketRouter(session, batch.operation, scattered, scattered.summaries)
-    return LocatedRouter(session, batch.operation, engine, scattered, scattered.summaries, schema, state)
+    return IndexRouter(session, batch.operation, engine, scattered, scattered.summaries, schema, state)
 
 
 def _group_tasks(
@@ -220,7 +216,7 @@ def _group_tasks(
     routes: Routes,
     wanted: StatisticsRequest,
 ) -> list[BucketTask]:
-    """One task a file group, upon the slices that are visible in the state the attempt began from."""
+    """Return one task for each file group, with its slice in the attempt's first state."""
     state = attempt.begun
     template = replace(
         _bucket_template(session, state, schema, wanted),
@@ -236,7 +232,7 @@ def _group_tasks(
 def _bucket_template(
     session: Session, state: TableState, schema: pa.Schema, wanted: StatisticsRequest = NO_FACTS
 ) -> BucketTask:
-    """What the tasks of all buckets share."""
+    """Return a task with the fields that all buckets share."""
     merging = merging_of(state, schema) if state.config.table_type == "MERGE_ON_READ" else None
     return BucketTask(
         storage=session.ctx.storage,
@@ -257,12 +253,12 @@ def _bucket_template(
 
 
 def _group_task(template: BucketTask, target: Target, file_id: str) -> BucketTask:
-    """One file group as it is."""
+    """Return the task of one file group."""
     found = target.found
     return replace(
         template,
         partition_path=target.partition_path,
-        # Where it is no bucket, a number that tells groups apart all the same: row numbers and tokens are made of it.
+        # Without buckets, a number that still tells groups apart: row numbers and tokens are made of it.
         bucket=target.number if target.is_bucket else crc32(file_id.encode()),
         file_id=file_id,
         base=found.base if found is not None else None,
@@ -273,7 +269,7 @@ def _group_task(template: BucketTask, target: Target, file_id: str) -> BucketTas
 
 
 def _markers(attempt: Attempt, tasks: Sequence[BucketTask], results: Sequence[BucketResult]) -> list[str]:
-    """Markers of tasks that ran once each, in this process."""
+    """Return the markers of tasks that ran once each, in this process."""
     return [
         marker_path(attempt.instant, result.stat.path, replaces=task.base is not None and not task.is_appended)
         for task, result in zip(tasks, results, strict=True)
@@ -282,7 +278,7 @@ def _markers(attempt: Attempt, tasks: Sequence[BucketTask], results: Sequence[Bu
 
 
 def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: Batch) -> None:
-    """The batch was tagged and its ledger read before the attempt began: what changed in between is a conflict.
+    """Refuse a batch that was tagged for another state than the attempt began from.
 
     Raises:
         Conflict: the table's settings, its schema or the source's ledger changed.
@@ -294,7 +290,7 @@ def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: B
     pointer = session.newest_extra(begun).get(POINTER_PREFIX + ledger.source_id, "") if ledger is not None else ""
     what = (
         "the table's index"
-        # Also where another adopter took slot 0 with other facts than those proposed here, by which the rows were routed.
+        # Also if another adoption took slot 0 with other facts than those proposed here, by which the rows were routed.
         if read.log.properties.facts != begun.log.properties.facts
         else "the table's schema"
         if schemas[0] != schemas[1]
@@ -310,10 +306,8 @@ def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: B
         )
 
 
-def _refuse_before_it_begins(
-    session: Session, state: TableState, batch: Batch, schema: pa.Schema, router: Router
-) -> None:
-    """What the table tells against the batch is told before an instant is taken: an insert must not write a key twice.
+def _refuse_known_keys(session: Session, state: TableState, batch: Batch, schema: pa.Schema, router: Router) -> None:
+    """Refuse an insert of a key twice, before an instant is taken.
 
     Raises:
         InvalidRequest: names the key.
@@ -331,13 +325,13 @@ def _refuse_before_it_begins(
 
 def _refuse_emptying(state: TableState, batch: Batch, rows_in: int) -> None:
     if batch.operation is INSERT_OVERWRITE_TABLE and not rows_in:
-        # A source that came up empty is far more often a fault upstream than a wish.
+        # An empty source is far more often a fault upstream than intended.
         raise InvalidRequest(
             "an insert_overwrite_table without rows would empty the table",
             table=state.config.name,
             expected="at least one row",
             found="none",
-            next_step="if the table shall be empty, truncate it: `hudi-ops truncate`, or Table.truncate()",
+            next_step="to empty the table, truncate it: `hudi-ops truncate`, or Table.truncate()",
         )
 
 

@@ -1,4 +1,4 @@
-"""The write operations as users name them: what each is in Apache Hudi's metadata, and what it replaces."""
+"""Write operations: names, words in Apache Hudi's metadata, and the groups they replace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hudi_ops.timeline.content.footprint import Footprint, inflight_body
 
 
 class Replaces(enum.Enum):
-    """Whose file groups an operation hides, whatever keys they hold."""
+    """File groups that an operation hides, whatever keys they hold."""
 
     NOTHING = "nothing"
     PARTITIONS = "partitions"
@@ -29,8 +29,8 @@ class WriteOperation:
     Attributes:
         name: as users write it.
         hudi_name: `operationType` in the commit's metadata.
-        kernel: what is done with the rows of a bucket; None for operations that bring no rows.
-        replaces: what is hidden when it completes.
+        kernel: its work on the rows of a bucket; None for operations without rows.
+        replaces: the file groups that its completion hides.
 
     Source: docs/format.md §3.1.
     """
@@ -42,15 +42,15 @@ class WriteOperation:
 
     @property
     def looks_keys_up(self) -> bool:
-        """Whether it matters which of its rows' keys are there already."""
+        """Return whether it looks up which of its keys the table has."""
         return self.kernel not in {None, Operation.APPEND} and self.replaces is Replaces.NOTHING
 
     def action(self, config: TableConfig) -> str:
-        """The action under which the operation is requested and completes, whatever the table's type."""
+        """Return the action under which the operation is requested and completes."""
         return config.completed_write_action if self.replaces is Replaces.NOTHING else "replacecommit"
 
     def requested(self) -> bytes:
-        """Content of the requested file, as Apache Hudi writes it: a replace commit has a plan that plans nothing.
+        """Return the requested file, as Apache Hudi writes it: a replace commit has an empty plan.
 
         Source: docs/format.md §2.4.
         """
@@ -62,10 +62,9 @@ class WriteOperation:
         return avro.write_one(REQUESTED_REPLACE_METADATA, plan)
 
     def inflight(self, intent: Footprint | None = None) -> bytes:
-        """Content of the inflight file, which says what is about to be touched; Apache Hudi archives it in the place of the plan.
+        """Return the inflight file, which holds the intent if it is known.
 
-        Args:
-            intent: what a write of rows, or a removal, is going to touch; None when it cannot be told.
+        Apache Hudi archives it in the place of the plan.
 
         Source: docs/format.md §2.4, §5.1.
         """
@@ -80,14 +79,14 @@ class WriteOperation:
         adds: frozenset[str] = frozenset(),
         looked: str = "",
     ) -> Footprint:
-        """What it is going to touch.
+        """Return the footprint that it is going to have.
 
         Args:
             groups: (partition path, first eight characters of file ids) of its rows.
             partitions: those that a removal names.
             source: id of the source whose ledger it reads, if any.
-            adds: partitions into which it puts keys that may be new there.
-            looked: where it looked for them, as the commit's extra metadata says (`LOOKED_KEY`).
+            adds: partitions that may get new keys.
+            looked: scope of the lookup of these keys, as in the commit's extra metadata (`LOOKED_KEY`).
         """
         named = frozenset(groups)
         sources = frozenset({source} if source is not None else ())
@@ -116,14 +115,17 @@ INSERT_OVERWRITE_TABLE = WriteOperation(
 DELETE_PARTITION = WriteOperation("delete_partition", "DELETE_PARTITION", None, Replaces.PARTITIONS)
 TRUNCATE = WriteOperation("truncate", "INSERT_OVERWRITE_TABLE", None, Replaces.TABLE)
 
-INGESTING = {one.name: one for one in (UPSERT, INSERT, DELETE, BULK_INSERT, INSERT_OVERWRITE, INSERT_OVERWRITE_TABLE)}
+INGESTING = {
+    operation.name: operation
+    for operation in (UPSERT, INSERT, DELETE, BULK_INSERT, INSERT_OVERWRITE, INSERT_OVERWRITE_TABLE)
+}
 """Operations that bring rows, by name."""
 
 
 def parse_operation(name: str) -> WriteOperation:
-    """The operation of that name that brings rows.
+    """Return the operation of that name that brings rows.
 
     Raises:
-        InvalidRequest: none has it.
+        InvalidRequest: no such operation has this name.
     """
     return INGESTING[checked_operation(name)]

@@ -1,10 +1,10 @@
-"""Removing rows by where they lie: partitions by name, or all of them. A replace commit that replaces by nothing."""
+"""Remove partitions by name, or all of them, by a replace commit without new files."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hudi_ops.commit.apply.metadata_delta import wanted_facts
@@ -14,9 +14,10 @@ from hudi_ops.commit.recover.recover import finish_unfinished, recover
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.write import Write
+from hudi_ops.services.base.result import Result
 from hudi_ops.services.write.attempt import write_attempt
 from hudi_ops.services.write.operations import Replaces, WriteOperation
-from hudi_ops.services.write.replace import HeldPartition, groups_of, hiding, measured
+from hudi_ops.services.write.replace import HeldPartition, groups_of, measured, with_replaced
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.partitions import choose, plain_paths
 from hudi_ops.view.schema import table_schema
@@ -26,8 +27,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class RemovalResult:
-    """What a removal took away, or would; `instant` is None when nothing was done. `rows` is None where log files hold some."""
+class RemovalResult(Result):
+    """Result of a removal, or of its preview; `instant` is None if nothing was removed."""
 
     table: str
     operation: str
@@ -40,29 +41,28 @@ class RemovalResult:
 
     @property
     def file_groups(self) -> int:
-        """File groups of all partitions."""
-        return sum(one.file_groups for one in self.partitions)
+        """Return the number of file groups of all partitions."""
+        return sum(partition.file_groups for partition in self.partitions)
 
     @property
     def rows(self) -> int | None:
-        """Rows of all partitions."""
-        counted = [one.rows for one in self.partitions if one.rows is not None]
+        """Return the rows of all partitions; None where log files hold some."""
+        counted = [partition.rows for partition in self.partitions if partition.rows is not None]
         return sum(counted) if len(counted) == len(self.partitions) else None
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all partitions' newest files; they stay until a cleaner removes them."""
-        return sum(one.size_bytes for one in self.partitions)
+        """Return the bytes of all partitions' newest files; they stay until a cleaner removes them."""
+        return sum(partition.size_bytes for partition in self.partitions)
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        plain = asdict(self)
-        plain["partitions"] = [asdict(one) for one in self.partitions]
-        return plain | {"file_groups": self.file_groups, "rows": self.rows, "size_bytes": self.size_bytes}
+        """Return the result as plain values, with the totals."""
+        totals = {"file_groups": self.file_groups, "rows": self.rows, "size_bytes": self.size_bytes}
+        return super().as_dict() | totals
 
 
 def preview_removal(session: Session, operation: WriteOperation, wanted: Sequence[str]) -> RemovalResult:
-    """What a removal would take away now; changes nothing.
+    """Return the result that a removal would have now; change nothing.
 
     Raises:
         InvalidRequest: a name that no partition has.
@@ -81,15 +81,15 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
     Args:
         session: the table.
         operation: `delete_partition` or `truncate`.
-        wanted: partition paths or patterns; not looked at by `truncate`.
-        started_s: when the call began, by the monotonic clock.
+        wanted: partition paths or patterns; ignored by `truncate`.
+        started_s: start of the call by the monotonic clock.
 
     Raises:
         InvalidRequest: a name that no partition has. The table is as it was.
         Unsupported: the table cannot be written.
         Conflict: another write to these partitions completed first; nothing was removed.
-        Busy: Apache Hudi has planned a service on these partitions, a write of another program is pending without a heartbeat, or
-            the lock is held.
+        Busy: Apache Hudi has planned a service on these partitions, a foreign write is pending without a heartbeat, or the lock is
+            held.
     """
     session.is_clean = False  # until this write has ended well
     state = finish_unfinished(session)
@@ -108,9 +108,9 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
         partitions = measured(session, attempt.begun, held)
         running.monitor.check()
         schema = table_schema(state.config, state.timeline, session.commits)
-        # It writes no file; of those that it hides the metadata table may want the keys.
+        # It writes no file; the metadata table may need the keys of the hidden ones.
         facts = replace(wanted_facts(session, attempt.begun, schema), columns=(), bloom=False)
-        write = hiding(session, attempt.begun, Write(operation.hudi_name, (), wanted=facts), held)
+        write = with_replaced(session, attempt.begun, Write(operation.hudi_name, (), wanted=facts), held)
         entry = complete_write(session, attempt, write)
     return replace(
         nothing,
@@ -126,7 +126,7 @@ def _chosen(
     session: Session, state: TableState, operation: WriteOperation, wanted: Sequence[str]
 ) -> dict[str, tuple[Slice, ...]]:
     if operation.replaces is Replaces.PARTITIONS and (paths := plain_paths(wanted)):
-        # Names alone: the rest of the table need not be listed, unless one of them is wrong.
+        # Plain names: the rest of the table is listed only if one of them is wrong.
         held = groups_of(session, state, paths)
         if held.keys() == set(paths):
             return held

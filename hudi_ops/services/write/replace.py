@@ -1,6 +1,6 @@
-"""What is replaced by an overwrite or a removal: every file group of whole partitions, as an attempt found them when it began.
+"""File groups that an overwrite or a removal replaces: all groups of whole partitions.
 
-Taken before the decision, outside the lock; groups that come into being meanwhile are conflicts (docs/protocol.md §5).
+They are listed before the decision, outside the lock; groups that others create after that are conflicts (docs/protocol.md §5).
 """
 
 from __future__ import annotations
@@ -9,21 +9,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.errors import NotFound
 from hudi_ops.files.base.base_file import BaseFileReader
+from hudi_ops.files.slice.slice_keys import keys_of_slice
+from hudi_ops.formats.large_arrays import joined
+from hudi_ops.index.doubled_keys import key_tasks
+from hudi_ops.index.simple_bucket import computed_keys
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.write.operations import Replaces, WriteOperation
-from hudi_ops.services.write.replaced_keys import hidden_keys
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import Slice
 
 
 @dataclass(frozen=True, slots=True)
 class HeldPartition:
-    """What readers see of a partition. `rows` is None where rows lie in log files; `size_bytes` is of all its files."""
+    """Visible content of a partition. `rows` is None where log files hold rows."""
 
     path: str
     file_groups: int
@@ -34,31 +41,20 @@ class HeldPartition:
 def groups_of(
     session: Session, state: TableState, partitions: Sequence[str] | None = None
 ) -> dict[str, tuple[Slice, ...]]:
-    """The visible file groups of partitions, by partition path; partitions without any are left out.
-
-    Args:
-        session: the table.
-        state: decides what is visible.
-        partitions: paths to look into; None for all.
-    """
+    """Return the visible slices of partitions (None: all) by path, without empty partitions."""
     held: dict[str, tuple[Slice, ...]] = {}
-    for one in live_slices(session, state, partitions):
-        held[one.partition_path] = (*held.get(one.partition_path, ()), one)
+    for slice_ in live_slices(session, state, partitions):
+        held[slice_.partition_path] = (*held.get(slice_.partition_path, ()), slice_)
     return held
 
 
 def replaced_by(
     session: Session, state: TableState, operation: WriteOperation, touched: Iterable[str]
 ) -> dict[str, tuple[Slice, ...]] | None:
-    """Slices whose file groups an ingest replaces, by partition path; None when it replaces nothing.
+    """Return the slices that an ingest replaces, by partition path; None if it replaces nothing.
 
-    A touched partition without file groups is named too: conflicts are told from what the commit names.
-
-    Args:
-        session: the table.
-        state: the one that the attempt began from.
-        operation: what it does.
-        touched: partition paths of its rows.
+    `touched` are the partition paths of its rows. Those without file groups are included, too: conflicts follow from the partitions
+    that a commit names.
     """
     if operation.replaces is Replaces.NOTHING:
         return None
@@ -67,28 +63,41 @@ def replaced_by(
     return {path: held.get(path, ()) for path in sorted({*paths, *held})}
 
 
-def hiding(session: Session, state: TableState, write: Write, held: Mapping[str, Sequence[Slice]]) -> Write:
-    """The write, naming the file groups that it hides; and their keys, where the metadata table asks for keys.
+def with_replaced(session: Session, state: TableState, write: Write, held: Mapping[str, Sequence[Slice]]) -> Write:
+    """Add to a write the file groups that it replaces, and their keys for the metadata table.
 
     Raises:
         NotFound: a file is gone: cleaned since it was listed.
     """
-    keys = hidden_keys(session, state, chain(*held.values())) if write.wanted.keys else None
-    return replace(write, replaced=file_ids(held), hidden_keys=keys)
+    keys = replaced_keys(session, state, [*chain(*held.values())]) if write.wanted.keys else None
+    replaced = {path: tuple(slice_.file_id for slice_ in slices) for path, slices in held.items()}
+    return replace(write, replaced=replaced, hidden_keys=keys)
 
 
-def file_ids(held: Mapping[str, Sequence[Slice]]) -> dict[str, tuple[str, ...]]:
-    """Ids of file groups by partition path, as a replace commit names them."""
-    return {path: tuple(one.file_id for one in slices) for path, slices in held.items()}
+def replaced_keys(session: Session, state: TableState, slices: Sequence[Slice]) -> pa.Array:
+    """Return the record keys of slices, each once, in no order; call it outside the lock.
+
+    A record index must not go on naming replaced groups.
+
+    Raises:
+        NotFound: a file is gone: cleaned since it was listed.
+        Unsupported: a log block holds records that cannot be merged here.
+    """
+    schema = table_schema(state.config, state.timeline, session.commits)
+    spec = computed_keys(state.config, state.log.properties.facts)
+    tasks = key_tasks(session.ctx.storage, state.config, state.timeline, schema, spec, slices)
+    return pc.unique(joined(session.ctx.engine.map(keys_of_slice, tasks), pa.string()))
 
 
 def measured(session: Session, state: TableState, held: Mapping[str, Sequence[Slice]]) -> tuple[HeldPartition, ...]:
-    """How much lies in partitions: rows by write statistics, by the files' footers where their writer is archived.
+    """Count groups, rows and bytes of partitions.
+
+    Rows are counted by write statistics, or by the files' footers if their writer is archived.
 
     Raises:
         Corrupt: a base file cannot be read.
     """
-    bases = [one.base for slices in held.values() for one in slices if one.base is not None]
+    bases = [slice_.base for slices in held.values() for slice_ in slices if slice_.base is not None]
     rows = _rows_by_statistics(session, state, bases)
     unknown = [file.path for file in bases if file.path not in rows]
     storage = session.ctx.storage
@@ -97,15 +106,14 @@ def measured(session: Session, state: TableState, held: Mapping[str, Sequence[Sl
         try:
             return BaseFileReader(storage, path).rows
         except NotFound:
-            return 0  # cleaned while we looked: it was no newest slice any more
+            return 0  # cleaned since it was listed: it was no newest slice any more
 
     rows |= dict(zip(unknown, session.ctx.local_engine.map(count, unknown), strict=True))
     found = []
     for path, slices in sorted(held.items()):
-        files = [file for one in slices for file in (*((one.base,) if one.base else ()), *one.logs)]
-        has_logs = any(one.logs for one in slices)
-        counted = sum(rows[one.base.path] for one in slices if one.base is not None)
-        total_bytes = sum(file.size_bytes for file in files)
+        has_logs = any(slice_.logs for slice_ in slices)
+        counted = sum(rows[slice_.base.path] for slice_ in slices if slice_.base is not None)
+        total_bytes = sum(slice_.bytes_in for slice_ in slices)
         found.append(HeldPartition(path, len(slices), None if has_logs else counted, total_bytes))
     return tuple(found)
 

@@ -1,6 +1,6 @@
-"""Rows that a program gives to an ingest: tagged once, and kept until the ingest is over, however often it has to try.
+"""Rows that a program gives to an ingest, tagged once for all its attempts.
 
-A stream or a Spark DataFrame cannot be read a second time, or must not be: it may cost hours, or give other rows.
+A stream cannot be read a second time. A Spark DataFrame must not be: it may cost hours, or give other rows.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from hudi_ops.sources.source import fit_rows
 
 
 class GivenRows:
-    """Rows of any shape, for one ingest; a context that gives back what it holds.
+    """Rows of any shape, for one ingest; a context that frees its tagged chunks.
 
     Args:
-        data: as `open_rows` takes it, or a PySpark DataFrame.
+        data: input of `open_rows`, or a PySpark DataFrame.
 
     Raises:
-        InvalidRequest: nothing that has rows. Raised by `open_rows`.
+        InvalidRequest: the data has no rows. Raised by `open_rows`.
     """
 
     def __init__(self, data: Any) -> None:
@@ -50,26 +50,26 @@ class GivenRows:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The columns; None when an empty iterable said nothing of them."""
+        """Return the columns; None for an empty iterable, which has none."""
         return frame_schema(self.frame) if self._stream is None else self._stream.schema
 
     @property
     def size_bytes(self) -> int | None:
-        """Arrow bytes; None when only reading the rows could tell."""
+        """Return the Arrow bytes; None if the rows have to be read for that."""
         return None if self._stream is None else self._stream.size_bytes
 
     @property
     def is_read_once(self) -> bool:
-        """A stream or a DataFrame, and no table in memory."""
+        """Return whether this is a stream or a DataFrame, not a table in memory."""
         return self._stream is None or self._stream.table is None
 
     def tagged(self, engine: Engine, spec: TagSpec) -> Scattered:
-        """The rows, tagged and split; the same for every attempt as long as the table asks for the same.
+        """Return the rows, tagged and split; the same for every attempt with an equal spec.
 
         Raises:
             InvalidRequest: the rows do not fit the table.
-            Conflict: the table asks for something else now, and the rows can be read only once.
-            BaseException: whatever their generator raised, at every attempt: what is left of it is not the rows that were given.
+            Conflict: the spec has changed, and the rows can be read only once.
+            BaseException: the error of their generator, at every attempt: its other rows are not those that were given.
         """
         if self._failure is not None and (spec == self._spec or self.is_read_once):
             raise self._failure
@@ -94,7 +94,7 @@ class GivenRows:
     def _scatter(self, engine: Engine, spec: TagSpec) -> Any:
         if self._stream is None and isinstance(engine, FrameEngine):
             columns = frame_schema(self.frame)
-            # Before hours of work are spent on it.
+            # Refuses wrong columns before hours of work.
             fit_rows(columns.empty_table(), spec.schema, spec.required, GIVEN, fill=spec.fill)
             return engine.scatter_frame(BatchTagger(spec), self.frame)
         if self._stream is None:

@@ -1,4 +1,4 @@
-"""Which file groups take the new keys of a batch, where the table's index leaves it open, and how many rows each."""
+"""Assign the new keys of a batch to file groups, for an index that does not compute them."""
 
 from __future__ import annotations
 
@@ -17,42 +17,36 @@ from hudi_ops.timeline.state import TableState
 from hudi_ops.view.slices import Slice
 
 _RECENT_WRITES = 10
-_TELLING_BYTES = 1 << 20
-"""How many writes are asked for the size of a row, and how much they must have written in one file to tell."""
-
+"""Writes whose statistics are read for the size of a row."""
+_MEASURED_BYTES = 1 << 20
+"""Least size of a file from which the size of a row is estimated."""
 _PACKED = 2
-"""Bytes in Arrow for a byte of a base file, where no earlier write tells more."""
+"""Bytes in Arrow for a byte of a base file, if no earlier write gives an estimate."""
 
 
 def known_group(found: Slice, *, is_rewritten: bool = False) -> Target:
-    """A file group that exists, as a target of rows."""
+    """Return an existing file group as a target of rows."""
     name = f"in {found.file_id}/{found.partition_path}"
     return Target(name, found.partition_path, 0, found, is_bucket=False, is_rewritten=is_rewritten)
 
 
 @dataclass(frozen=True)
-class Takers:
-    """Deals new rows in one state of a table.
-
-    Attributes:
-        session: the table.
-        state: decides which plans are pending, and tells how large rows are.
-        summaries: of the batch's first step.
-    """
+class InsertAssigner:
+    """Assigns new rows to groups by the pending plans and recent row sizes of one state."""
 
     session: Session
     state: TableState
     summaries: Sequence[SourceSummary]
 
-    def deal(
+    def assign(
         self, fresh: Mapping[str, int], slices: Iterable[Slice], touched: Collection[str]
     ) -> dict[str, list[tuple[Target, int]]]:
-        """The groups that take new rows, and how many, by partition path.
+        """Return the groups that take new rows, with their number, by partition path.
 
         Args:
-            fresh: new rows by partition path; none of zero.
+            fresh: number of new rows by partition path; none is zero.
             slices: file groups of these partitions that may take some.
-            touched: chunk keys of those that the batch's other rows go to.
+            touched: chunk keys of the groups that the batch updates.
         """
         if not fresh:
             return {}
@@ -62,7 +56,7 @@ class Takers:
         shares = {}
         for path, rows in fresh.items():
             takers = small.get(path, [])
-            rooms = [max(0, int((sizes.target_bytes - _base_bytes(one)) / row_bytes)) for one in takers]
+            rooms = [max(0, int((sizes.target_bytes - slice_.base_bytes) / row_bytes)) for slice_ in takers]
             dealt = []
             new = 0
             for share in shares_of(rows, rooms, max(1, int(sizes.target_bytes / row_bytes))):
@@ -75,10 +69,10 @@ class Takers:
         return shares
 
     def _small(self, slices: Iterable[Slice], touched: Collection[str], sizes: FileSizes) -> dict[str, list[Slice]]:
-        """Groups that may be rewritten with new keys, by partition path: those that are anyway first, then the smallest.
+        """Return groups to rewrite with new keys, by partition path.
 
-        A group with log files is none: a base file upon them would have to merge them, which is a compaction's work. Nor is one
-        that a pending plan works on.
+        Groups that are rewritten anyway come first, then the smallest. Groups with log files are left out: a new base file would
+        have to merge them, which is a compaction's work. So are groups of pending plans.
         """
         planned: set[tuple[str, str]] = set()
         for _, inputs in pending_inputs(self.session.ctx, self.state):
@@ -86,41 +80,34 @@ class Takers:
                 return {}
             planned |= inputs.groups
         found: dict[str, list[Slice]] = defaultdict(list)
-        for one in slices:
-            if one.base is None or one.logs or _base_bytes(one) >= sizes.small_bytes:
+        for slice_ in slices:
+            if slice_.base is None or slice_.logs or slice_.base_bytes >= sizes.small_bytes:
                 continue
-            if (one.partition_path, one.file_id[:BUCKET_DIGITS]) not in planned:
-                found[one.partition_path].append(one)
+            if (slice_.partition_path, slice_.file_id[:BUCKET_DIGITS]) not in planned:
+                found[slice_.partition_path].append(slice_)
         is_logged = self.state.config.table_type == "MERGE_ON_READ"
+
+        def order(slice_: Slice) -> tuple[bool, int, str]:
+            is_first = not is_logged and known_group(slice_).chunks in touched
+            return not is_first, slice_.base_bytes, slice_.file_id
+
         for path, held in found.items():
-            first = () if is_logged else {one.file_id for one in held if known_group(one).chunks in touched}
-            ordered = sorted(held, key=_base_bytes_and_id)
-            ordered = [one for one in ordered if one.file_id in first] + [
-                one for one in ordered if one.file_id not in first
-            ]
-            # Each of them is written anew, where their updates would only be logged: as Apache Hudi, one a write and partition.
+            ordered = sorted(held, key=order)
+            # Updates of a merge-on-read group are only logged, so this rewrite is extra: one a write and partition, as Apache Hudi.
             found[path] = ordered[:1] if is_logged else ordered
         return found
 
     def _row_bytes(self) -> float:
-        """Bytes of a row in a base file: of the newest write that tells, or as the batch's own rows suggest."""
-        writes = sorted(self.state.timeline.completed_writes, key=lambda one: one.completion_time, reverse=True)
+        """Estimate the bytes of a row in a base file from recent writes, or from the batch's rows."""
+        writes = sorted(self.state.timeline.completed_writes, key=lambda write: write.completion_time, reverse=True)
         for instant in writes[:_RECENT_WRITES]:
             metadata = self.session.commits.metadata(self.state.timeline, instant)
-            told = [
+            stats = [
                 stat
                 for stat in (metadata.stats if metadata is not None else ())
-                if not stat.log_files and stat.num_writes > 0 and stat.file_size_in_bytes >= _TELLING_BYTES
+                if not stat.log_files and stat.num_writes > 0 and stat.file_size_in_bytes >= _MEASURED_BYTES
             ]
-            if told:
-                return sum(stat.file_size_in_bytes for stat in told) / sum(stat.num_writes for stat in told)
+            if stats:
+                return sum(stat.file_size_in_bytes for stat in stats) / sum(stat.num_writes for stat in stats)
         rows = sum(summary.rows for summary in self.summaries)
         return max(1.0, sum(summary.size_bytes for summary in self.summaries) / max(1, rows) / _PACKED)
-
-
-def _base_bytes_and_id(one: Slice) -> tuple[int, str]:
-    return _base_bytes(one), one.file_id
-
-
-def _base_bytes(one: Slice) -> int:
-    return one.base.size_bytes if one.base is not None else 0

@@ -1,4 +1,4 @@
-"""What is asked where keys are, in tables whose index does not tell it from the key."""
+"""Locators of record keys, for an index that does not compute file groups from keys."""
 
 from __future__ import annotations
 
@@ -29,43 +29,43 @@ logger = logging.getLogger(__name__)
 
 _RECORD_INDEX = MetadataPartition.RECORD_INDEX
 
-_SET_OUT_MS = 60_000
-"""How long before its instant a write may have read the state that it looked its keys up in; a bound, not a measurement."""
+_READ_BEFORE_MS = 60_000
+"""Bound of the time between a write's lookup of keys and its instant."""
 
 
 def locator_of(
     session: Session, engine: Engine, state: TableState, slices: Sequence[Slice], schema: pa.Schema
 ) -> Locator:
-    """The locator of a table's index, in one state.
+    """Return the locator of a table's index, in one state.
 
     Args:
         session: the table.
         engine: runs its tasks.
-        state: decides what is visible.
-        slices: the visible ones of every partition that rows go to.
+        state: decides which files are visible.
+        slices: visible slices of every partition that rows go to.
         schema: the table's columns, without meta columns.
 
     Raises:
-        Unsupported: the index cannot be asked.
+        Unsupported: the index cannot be read.
     """
     if state.log.properties.facts.index == "record_index":
         return RecordIndexLocator(_of_visible(session, state, slices, record_lookup_of(session, state)))
     groups = []
-    for one in slices:
-        if one.base is None:
+    for slice_ in slices:
+        if slice_.base is None:
             continue  # with these indexes no group begins with a log file
-        merged = SliceTask.of(session.ctx.storage, one, *merging_of(state, schema)) if one.logs else None
-        name = GroupName(one.partition_path, one.file_id)
-        groups.append(KeyedGroup(session.ctx.storage, name, one.base.path, merged, _may_hold_more(state, one)))
+        merged = SliceTask.of(session.ctx.storage, slice_, *merging_of(state, schema)) if slice_.logs else None
+        name = GroupName(*slice_.key)
+        groups.append(KeyedGroup(session.ctx.storage, name, slice_.base.path, merged, _may_hold_more(state, slice_)))
     return BaseFileLocator(engine, groups)
 
 
 def record_lookup_of(session: Session, state: TableState) -> RecordLookup:
-    """What reads the record index of a table, as of one state of it.
+    """Return the lookup in the record index of a table, as of one state.
 
     Raises:
         Unsupported: the table's metadata table has no record index that can be read.
-        Conflict: something completed since the state was read, so that the index says where keys are now.
+        Conflict: an instant completed since the state was read, so the index is newer than the state.
         Unavailable: storage did not answer.
     """
 
@@ -77,7 +77,7 @@ def record_lookup_of(session: Session, state: TableState) -> RecordLookup:
             table=state.config.name,
             expected=f"the partition {_RECORD_INDEX} of its metadata table, with every completed write",
             found=", ".join(state.config.metadata_partitions) or "no metadata table",
-            next_step=f"run {build_again(_RECORD_INDEX)}, unless somebody is at it at this moment",
+            next_step=f"run {build_again(_RECORD_INDEX)}, unless another process is building it now",
         )
 
     archived = session.commits.archived
@@ -86,7 +86,7 @@ def record_lookup_of(session: Session, state: TableState) -> RecordLookup:
     )
     if not metadata.is_current:
         raise Conflict(
-            "something completed while the record index was opened",
+            "an instant completed while the record index was opened",
             table=state.config.name,
             expected="the table as it was read",
             next_step="run the same call again: it starts from the table as it is now",
@@ -99,52 +99,48 @@ def record_lookup_of(session: Session, state: TableState) -> RecordLookup:
 
 
 def _of_visible(session: Session, state: TableState, slices: Sequence[Slice], lookup: RecordLookup) -> RecordLookup:
-    """Places in file groups that readers see; a key in another one is nowhere.
+    """Return a lookup that leaves out file groups which readers do not see.
 
-    A delete in a log file that may lose to a row elsewhere leaves the key's record. When its group is replaced later, nobody finds
-    the key in the group's rows, and the record outlives it.
+    A delete in a log file that may lose to a row elsewhere keeps the key's record in the index. When its group is replaced later,
+    the group's rows do not have the key, so its record stays.
 
-    Args:
-        session: the table.
-        state: decides what is visible.
-        slices: the visible ones of some partitions, whole; others are listed when a key is said to lie there.
-        lookup: reads the record index.
+    `slices` are all visible ones of some partitions; other partitions are listed when the index names them.
     """
-    seen = {(one.partition_path, one.file_id) for one in slices}
+    seen = {slice_.key for slice_ in slices}
     listed = {path for path, _ in seen}
 
     def visible(keys: pa.Array) -> pa.Table:
-        told = lookup(keys)
-        paths, ids = (told[name].cast(pa.string()) for name in ("partition_path", "file_id"))
-        places = pa.table({"path": paths, "id": ids}).group_by(["path", "id"]).aggregate([]).to_pylist()
-        named = [(one["path"], one["id"]) for one in places]
+        found = lookup(keys)
+        paths, ids = (found[name].cast(pa.string()) for name in ("partition_path", "file_id"))
+        groups = pa.table({"path": paths, "id": ids}).group_by(["path", "id"]).aggregate([]).to_pylist()
+        named = [(group["path"], group["id"]) for group in groups]
         elsewhere = sorted({path for path, _ in named} - listed)
         if elsewhere:
-            seen.update((one.partition_path, one.file_id) for one in live_slices(session, state, elsewhere))
+            seen.update(slice_.key for slice_ in live_slices(session, state, elsewhere))
             listed.update(elsewhere)
-        for path, file_id in (one for one in named if one not in seen):
+        for path, file_id in (key for key in named if key not in seen):
             logger.warning(
                 "the record index names file group %s of partition %s, which no reader sees", file_id, path or "."
             )
-            is_there = pc.and_(pc.equal(paths, path), pc.equal(ids, file_id))
-            told, paths, ids = (one.filter(pc.invert(is_there)) for one in (told, paths, ids))
-        return told
+            is_other = pc.invert(pc.and_(pc.equal(paths, path), pc.equal(ids, file_id)))
+            found, paths, ids = (column.filter(is_other) for column in (found, paths, ids))
+        return found
 
     return visible
 
 
-def _may_hold_more(state: TableState, one: Slice) -> bool:
-    """Whether log files of a slice may hold keys that its base file does not.
+def _may_hold_more(state: TableState, slice_: Slice) -> bool:
+    """Return whether log files of a slice may hold keys that its base file lacks.
 
-    A writer logs a row only where the base file has its key, perhaps deleted by an older log file. A compaction that merges that
-    delete leaves the key out of the next base file, and a row that was logged meanwhile lies upon it: then in the log alone.
+    A writer logs a row only if the base file has its key, perhaps deleted by an older log file. A compaction that merges that
+    delete leaves the key out of the next base file; a row that was logged at the same time is then in a log file alone.
     """
-    if one.base is None or not one.logs:
+    if slice_.base is None or not slice_.logs:
         return False
-    made = state.timeline.find(one.base.instant)
+    made = state.timeline.find(slice_.base.instant)
     if made is None:
-        return True  # archived, or very old: when it completed is not known
+        return True  # archived, or very old: its completion time is unknown
     if made.kind != "commit":
-        return False  # no compaction made it: what was logged meanwhile was a conflict
-    until = instant_of_ms(ms_of_instant(made.completion_time) + _SET_OUT_MS)
-    return any(log.instant <= until for log in one.logs)
+        return False  # no compaction made it: a row logged at the same time was a conflict
+    until = instant_of_ms(ms_of_instant(made.completion_time) + _READ_BEFORE_MS)
+    return any(log.instant <= until for log in slice_.logs)

@@ -1,4 +1,4 @@
-"""Which file groups an ingest writes, and under which key their rows lie: what its first step and the table's index lead to."""
+"""File groups that an ingest writes, and the keys of their rows' chunks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Target:
     """One file group that takes rows.
 
     Attributes:
-        chunks: key of the chunks that its rows come in.
-        partition_path: where it lies.
-        number: its bucket; with another index, of a new group, which one of its partition's new ones it is.
+        chunks: key of the chunks that hold its rows.
+        partition_path: its partition.
+        number: its bucket; with another index, the number of a new group among the new ones of its partition.
         found: its slice; None: it begins with this write.
         is_bucket: whether its file id names a bucket.
-        is_rewritten: it gets a base file in a merge-on-read table too: keys that are new must not lie in log files alone.
+        is_rewritten: it gets a base file in a merge-on-read table too, since new keys must not be in log files alone.
     """
 
     chunks: str
@@ -39,7 +39,7 @@ class Target:
     is_rewritten: bool = False
 
     def file_id(self, table_id: str, instant: str) -> str:
-        """Its file id; that of a new group follows from the write's instant, so that every attempt of a task makes the same."""
+        """Return its file id; every attempt of a task makes the same one for a new group."""
         if self.found is not None:
             return self.found.file_id
         make = bucket_file_id if self.is_bucket else group_file_id
@@ -48,9 +48,9 @@ class Target:
 
 @dataclass(frozen=True)
 class Routes:
-    """Where a batch goes in one state of the table.
+    """Targets of a batch in one state of the table.
 
-    `scattered` holds the chunks of the targets. `looked` is what the commit says of new keys (`footprint.LOOKED_KEY`).
+    `scattered` holds the chunks of the targets. `looked` is the commit's entry on new keys (`footprint.LOOKED_KEY`).
     """
 
     scattered: Scattered
@@ -59,7 +59,7 @@ class Routes:
 
 
 class Router(Protocol):
-    """Leads the rows of one batch to file groups. A context that gives back what it holds."""
+    """Routes the rows of one batch to file groups; a context that frees its chunks."""
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -68,25 +68,21 @@ class Router(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give back what is held."""
+        """Free the chunks."""
         ...
 
     def intent(self, source: str | None) -> Footprint:
-        """What the batch is going to touch, as it looks before the write begins.
-
-        Args:
-            source: id of the source whose ledger is read, if any.
-        """
+        """Return the batch's footprint before the write begins; `source` is the id of its source."""
         ...
 
     def routes(self, state: TableState) -> Routes:
-        """Where the batch goes in a state; what was asked before of an equal state is not asked again."""
+        """Return the targets in a state; an equal state gets the same answer without a lookup."""
         ...
 
 
 @dataclass
 class BucketRouter:
-    """The simple bucket index: the first step did it all."""
+    """Router of the simple bucket index, which the first step has applied already."""
 
     session: Session
     operation: WriteOperation
@@ -105,19 +101,19 @@ class BucketRouter:
         return
 
     def intent(self, source: str | None) -> Footprint:
-        """The buckets of the rows."""
+        """Return the buckets of the rows."""
         return self.operation.intent(
             ((path, f"{bucket:0{BUCKET_DIGITS}d}") for path, bucket in self._groups), source=source
         )
 
     def routes(self, state: TableState) -> Routes:
-        """The slice of each bucket.
+        """Return the slice of each bucket.
 
         Raises:
             Unsupported: a file group is of a bucket that the table does not have.
             Corrupt: two file groups of one bucket.
         """
-        # What an overwrite writes has no base: even a bucket that exists gets a file group of its own.
+        # An overwrite creates a new file group even for a bucket that exists.
         live: dict[tuple[str, int], Slice] = {}
         if self.operation.replaces is Replaces.NOTHING:
             live = live_buckets(self.session, state, self._groups)

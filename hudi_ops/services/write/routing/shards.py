@@ -1,6 +1,6 @@
-"""Lanes: the parts of a batch that are looked up and routed by themselves, and what was found of each.
+"""Shards of a batch, which are looked up and routed separately.
 
-A lane is a hash of the whole key within a partition, so that rows of one key are in one lane.
+A shard is a hash of the whole key within a partition, so that rows of one key are in one shard.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hudi_ops.kernels.merging.merge import Ordering, key_codes, winners_of
-from hudi_ops.services.write.routing.tasks import LEFT_OUT, LaneKeys, RouteTask
+from hudi_ops.services.write.routing.tasks import LEFT_OUT, RouteTask, ShardKeys
 
-Lane: TypeAlias = tuple[str, int]
-"""Partition path, and number of the lane."""
+Shard: TypeAlias = tuple[str, int]
+"""Partition path and number of the shard."""
 
 
 @dataclass(eq=False)
-class LaneState:
-    """What was found of a lane: rows and the number of their group, or `LEFT_OUT`."""
+class KeyShard:
+    """Result of a shard's lookup: rows and the number of their group, or `LEFT_OUT`."""
 
     rows: int
     digest: int | None = None
@@ -31,17 +31,17 @@ class LaneState:
 
     @property
     def fresh_rows(self) -> npt.NDArray[np.int64]:
-        """Rows whose key is nowhere, and that are not left out."""
+        """Return the rows whose key was not found, and that are not left out."""
         is_fresh = np.ones(self.rows, bool)
         for rows, _ in self.found:
             is_fresh[rows] = False
         return np.flatnonzero(is_fresh)
 
     def route(self, names: Sequence[str], fresh: Sequence[tuple[str, int]]) -> RouteTask:
-        """The task that splits the lane's rows by file group.
+        """Return the task that splits the shard's rows by file group.
 
         Args:
-            names: by number of group, the key of its chunks.
+            names: keys of chunks, by number of group.
             fresh: key of the chunks and number of rows of each group that takes new keys; empty: they are left out.
         """
         groups = sorted({number for _, number in self.found} - {LEFT_OUT})
@@ -55,21 +55,18 @@ class LaneState:
         return RouteTask(self.digest, rows[order], spread[order], used, tuple(fresh))
 
 
-def rounds_of(lanes: Mapping[Lane, int], rows_max: int, *, whole: bool) -> Iterator[list[Lane]]:
-    """Lanes whose keys are looked up together, at least one at a time.
+def rounds_of(shards: Mapping[Shard, int], rows_max: int, *, whole: bool) -> Iterator[list[Shard]]:
+    """Yield shards whose keys are looked up together: at most `rows_max` rows, or one shard.
 
-    Args:
-        lanes: with their rows.
-        rows_max: of a round, unless one alone has more.
-        whole: a lane's rows of all partitions belong together; else those of one partition lie side by side.
+    `shards` holds the number of rows of each. With `whole`, shards of one number in all partitions belong together.
     """
-    units: dict[object, list[Lane]] = defaultdict(list)
-    for lane in lanes:
-        units[lane[1] if whole else lane].append(lane)
-    chosen: list[Lane] = []
+    units: dict[object, list[Shard]] = defaultdict(list)
+    for shard in shards:
+        units[shard[1] if whole else shard].append(shard)
+    chosen: list[Shard] = []
     rows = 0
     for unit in units.values():
-        count = sum(lanes[lane] for lane in unit)
+        count = sum(shards[shard] for shard in unit)
         if chosen and rows + count > rows_max:
             yield chosen
             chosen, rows = [], 0
@@ -80,27 +77,29 @@ def rounds_of(lanes: Mapping[Lane, int], rows_max: int, *, whole: bool) -> Itera
 
 
 def leave_out_elsewhere(
-    answers: Mapping[Lane, LaneKeys], lanes: Mapping[Lane, LaneState], mode: Ordering
+    answers: Mapping[Shard, ShardKeys], shards: Mapping[Shard, KeyShard], mode: Ordering
 ) -> str | None:
-    """With a global index a key is one row: of new rows of one key in several partitions, those of the newest's partition stay.
+    """Leave out new rows of a key in other partitions than that of its newest row.
+
+    With a global index a key is one row. Of equal rows in two partitions the one of the later path is the newer.
 
     Args:
-        answers: keys and ordering values of lanes; of each lane that there is in several partitions, all.
-        lanes: what was found of them; gets what is left out.
-        mode: the table's merge mode. Of equal rows in two partitions the one of the later path is the newer.
+        answers: keys and ordering values of shards; all partitions of each number.
+        shards: results of their lookups; the rows that are left out are added.
+        mode: the table's merge mode.
 
     Returns:
-        A key of which rows are left out; None when there is none.
+        A key whose rows are left out; None when there is none.
     """
     first = None
-    for number in sorted({lane for _, lane in answers}):
-        members = [lane for lane in answers if lane[1] == number]
-        fresh = [lanes[lane].fresh_rows for lane in members]
+    for number in sorted({shard for _, shard in answers}):
+        members = [shard for shard in answers if shard[1] == number]
+        fresh = [shards[shard].fresh_rows for shard in members]
         keys = pa.concat_arrays([
-            answers[lane].keys.take(pa.array(rows)) for lane, rows in zip(members, fresh, strict=True)
+            answers[shard].keys.take(pa.array(rows)) for shard, rows in zip(members, fresh, strict=True)
         ])
         of_member = np.repeat(np.arange(len(members)), [len(rows) for rows in fresh])
-        held = [(answers[lane].ordering, rows) for lane, rows in zip(members, fresh, strict=True)]
+        held = [(answers[shard].ordering, rows) for shard, rows in zip(members, fresh, strict=True)]
         values = [column.take(pa.array(rows)) for column, rows in held if column is not None]
         ordering = pa.concat_arrays(values) if len(values) == len(members) else None
         codes, distinct = key_codes(keys)
@@ -108,8 +107,8 @@ def leave_out_elsewhere(
         if not loses.any():
             continue
         first = first or str(keys[int(np.flatnonzero(loses)[0])])
-        for at, (lane, rows) in enumerate(zip(members, fresh, strict=True)):
+        for at, (shard, rows) in enumerate(zip(members, fresh, strict=True)):
             lost = rows[loses[of_member == at]]
             if len(lost):
-                lanes[lane].found.append((lost.astype(np.int32), LEFT_OUT))
+                shards[shard].found.append((lost.astype(np.int32), LEFT_OUT))
     return first

@@ -1,6 +1,6 @@
-"""Tasks between the first and the second step of an ingest whose index has to be asked: the keys of a lane, and where its rows go.
+"""Tasks between the first and the second step of an ingest with a lookup: route a shard.
 
-They run on executors, as the others do.
+They run on executors.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from hudi_ops.index.packing import dealt_to
 from hudi_ops.kernels.merging.split import split_groups
 
 LEFT_OUT = -1
-"""Place of a row that goes nowhere."""
+"""Place of a row that is not written."""
 
 
 @dataclass(frozen=True, eq=False)
-class LaneKeys:
-    """Record keys of a lane, in the order of its rows, and a checksum by which they are known again.
+class ShardKeys:
+    """Record keys of a shard, in the order of its rows, with a checksum of them.
 
-    `ordering` are the ordering values of the rows, where the index is global and the table has such.
+    `ordering` holds the ordering values of the rows, if the index is global and the table has them.
     """
 
     keys: pa.Array
@@ -37,15 +37,15 @@ class LaneKeys:
 
 @dataclass(frozen=True, eq=False)
 class RouteTask:
-    """Where the rows of a lane go.
+    """Targets of the rows of a shard.
 
     Attributes:
-        digest: of the keys that were looked up; None where none were.
-        rows: numbers of rows whose key is somewhere; one whose key lies in several groups is there as often.
-        places: for each of them, the place in `names`, or `LEFT_OUT`.
+        digest: checksum of the keys that were looked up; None without a lookup.
+        rows: numbers of rows whose key was found, once for each group that has it.
+        places: index into `names` for each of them, or `LEFT_OUT`.
         names: keys of the chunks of those groups.
-        fresh: for the rows whose key is nowhere: key of the chunks and number of rows of each group that takes some. Empty: such
-            rows are left out.
+        fresh: key of the chunks and number of rows of each group that takes rows whose key was not found. Empty: such rows are left
+            out.
     """
 
     digest: int | None
@@ -55,26 +55,26 @@ class RouteTask:
     fresh: tuple[tuple[str, int], ...]
 
 
-def keys_of_lane(_: None, tables: list[pa.Table]) -> LaneKeys:
-    """Task: the record keys of a lane."""
+def keys_of_shard(_: None, tables: list[pa.Table]) -> ShardKeys:
+    """Return the record keys of a shard."""
     keys = _keys(tables)
     others = [name for name in tables[0].column_names if name != RECORD_KEY]
     ordering = pa.concat_tables(tables).column(others[0]).combine_chunks() if others else None
-    return LaneKeys(keys, _digest(keys), ordering)
+    return ShardKeys(keys, _digest(keys), ordering)
 
 
-def route_lane(task: RouteTask, tables: list[pa.Table]) -> Iterator[Produced]:
-    """Task: rows of a lane, split by the file group that they go to; the summary names the keys of the chunks.
+def route_shard(task: RouteTask, tables: list[pa.Table]) -> Iterator[Produced]:
+    """Split the rows of a shard by file group; summaries hold the keys of the chunks.
 
     Raises:
         Conflict: these are not the rows whose keys were looked up.
     """
     if task.digest is not None and _digest(_keys(tables)) != task.digest:
         raise Conflict(
-            "incoming rows were lost with an executor, and came out otherwise when they were read again",
+            "incoming rows were lost with an executor, and were different when they were read again",
             expected="the rows whose keys were looked up",
-            found="others, or another order",
-            next_step="run it again; a DataFrame that gives other rows each time is better stored first",
+            found="other rows, or another order",
+            next_step="run it again; store a DataFrame first if it gives other rows each time",
         )
     first = 0
     while tables:
@@ -120,7 +120,7 @@ def _keys(tables: list[pa.Table]) -> pa.Array:
 
 
 def _digest(keys: pa.Array) -> int:
-    # Of values and lengths, not of buffers: equal keys may lie in slices of larger ones.
+    # Of values and lengths, not of buffers: equal keys may be slices of different buffers.
     if not len(keys):
         return 0
     _, offsets, data = keys.buffers()

@@ -1,7 +1,7 @@
-"""The second task of an ingest into merge-on-read tables: a file group that exists gets a log file, and its base file is not read.
+"""Second task of an ingest into merge-on-read tables: add a log file to a file group.
 
-Which of the rows are new nobody looks up: whoever reads the group merges by key. So a batch costs what it holds, not what the
-table holds.
+The base file is not read, and new rows are not told from updates: readers merge by key. So the cost depends on the batch, not on
+the table.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from hudi_ops.sources.runs import concat_tables, picked
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 
 _DECIMAL_PLACES = 15
-"""Places on either side of the point that a decimal in a DELETE block has."""
+"""Digits on either side of the point of a decimal in a DELETE block."""
 
 FIRST_VERSION = 1
-"""Each writer has log files of its own, so that every one is the first of its instant (docs/format.md §6.1)."""
+"""Version of each log file: a writer appends to no file, so each one is the first of its instant (docs/format.md §6.1)."""
 
 
 def write_bucket(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
-    """Second task of every ingest: a log file where the group exists and the table is merge-on-read, else a base file.
+    """Write a log file if the group exists in a merge-on-read table, else a base file.
 
     Raises:
-        Conflict: an insert meets a key that was not there when it was checked, or a base file is gone.
+        Conflict: another writer inserted a key of an insert, or a base file is gone.
     """
     return append_and_write(task, tables) if task.is_appended else merge_and_write(task, tables)
 
@@ -55,10 +55,10 @@ def write_bucket(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
 def append_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
     """Write a bucket's incoming rows and deletes as a log file of its group, marker first.
 
-    Of rows with one key only the newest is written, as the table's merge mode has it.
+    Of rows with one key only the newest by the table's merge mode is written.
 
     Raises:
-        Conflict: an insert meets a key that was not there when it was checked, or a file of the group is gone.
+        Conflict: another writer inserted a key of an insert, or a file of the group is gone.
 
     Source: docs/format.md §6.1, §11.1.
     """
@@ -66,10 +66,10 @@ def append_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
         return _append_and_write(task, concat_tables(tables))
     except NotFound as error:
         raise Conflict(
-            f"a file of the group vanished while it was looked into: {error.what}",
+            f"a file of the group vanished while it was read: {error.what}",
             instant=task.instant,
             expected=task.file_id,
-            next_step="run the same call again; somebody cleaned or restored the table meanwhile",
+            next_step="run the same call again; a cleaner or a restore removed the file",
         ) from error
 
 
@@ -109,10 +109,10 @@ def _append_and_write(task: BucketTask, incoming: pa.Table) -> BucketResult:
 
 
 def _entries(task: BucketTask, data: pa.Table | None, keys: pa.Array, deletes: Deletes | None) -> list[LogEntries]:
-    """What the file will be read as.
+    """Return the entries that readers will get from the file.
 
     Raises:
-        Internal: the task does not say how.
+        Internal: the task has no merge rules.
     """
     if task.merging is None:
         raise Internal("A log file was written without rules of merging", found=task.file_id)
@@ -121,23 +121,23 @@ def _entries(task: BucketTask, data: pa.Table | None, keys: pa.Array, deletes: D
 
 
 def _is_surely_absent(task: BucketTask, incoming: pa.Table) -> bool:
-    """Whether no key of a delete can be in the group: what its base file's footer rules out, where there are no log files."""
+    """Return whether the base file's footer rules out all keys of a delete, without log files."""
     if task.logs or task.base is None:
         return False
     return not BaseFileReader(task.storage, task.base.path).might_hold(incoming.column(RECORD_KEY))
 
 
 def _resolved(task: BucketTask, incoming: pa.Table) -> tuple[pa.Table, Deletes | None]:
-    """One row or delete of each key: the rows for the data block, and the deletes for the block after it.
+    """Return one row or delete of each key, for the data block and the DELETE block.
 
-    A delete by event time whose ordering value readers would take for different things stays a row that is marked as deleted.
+    A delete by event time whose ordering value readers would read differently stays a row that is marked as deleted.
     """
     ordering = task.ordering if task.ordering in incoming.column_names else None
     winners = combine(column_of(incoming, RECORD_KEY), optional_column(incoming, ordering), task.mode)
     if len(winners) < incoming.num_rows:
         incoming = picked(incoming, winners)
     if task.operation is Operation.DELETE:
-        # A delete by key says nothing of event time: it removes whatever is there.
+        # A delete by key has no event time: it removes any row of the key.
         return incoming.slice(0, 0), Deletes(column_of(incoming, RECORD_KEY), None)
     if IS_DELETED not in incoming.column_names:
         return incoming, None
@@ -150,19 +150,19 @@ def _resolved(task: BucketTask, incoming: pa.Table) -> tuple[pa.Table, Deletes |
     gone = picked(incoming, pa.array(np.flatnonzero(flags)))
     by = optional_column(gone, ordering) if is_ordered else None
     if by is not None and pa.types.is_timestamp(by.type):
-        by = by.cast(pa.int64())  # as Apache Hudi writes it, which fails on the branch for timestamps
+        by = by.cast(pa.int64())  # like Apache Hudi, which fails on the Avro branch for timestamps
     return picked(incoming, pa.array(np.flatnonzero(~flags))), Deletes(column_of(gone, RECORD_KEY), by)
 
 
 def _is_carried(kind: pa.DataType) -> bool:
-    """Whether every reader compares ordering values of a type in a DELETE block as those of rows (docs/format.md §6.9)."""
+    """Return whether DELETE blocks can hold ordering values of a type (docs/format.md §6.9)."""
     if pa.types.is_decimal(kind):
         return bool(kind.scale <= _DECIMAL_PLACES and kind.precision - kind.scale <= _DECIMAL_PLACES)
     return kind in {pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.timestamp("us", "UTC")}
 
 
 def _stat(task: BucketTask, path: str, rows: int, deletes: int, size_bytes: int) -> WriteStat:
-    """As Apache Hudi fills it: every row of a log file counts as an update (docs/format.md §3.1)."""
+    """Return write statistics; each row of a log file counts as an update (docs/format.md §3.1)."""
     return WriteStat(
         file_id=task.file_id,
         path=path,

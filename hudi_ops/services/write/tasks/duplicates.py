@@ -1,4 +1,4 @@
-"""Whether keys are in a file group already: what an insert asks before it begins, and once more when it writes."""
+"""Find keys that a file group has already, before an insert begins and when it writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hudi_ops.services.write.tasks.merge import BucketTask, keyed
 
 
 def find_duplicates(task: BucketTask, tables: Sequence[pa.Table]) -> str | None:
-    """A record key that an insert must not write: the bucket has it, or the rows hold it twice. None when all are new."""
+    """Return a record key that the bucket has or the rows hold twice; None when all are new."""
     keys = pa.concat_tables(tables).column(RECORD_KEY).combine_chunks()
     winners = combine(keys, None, Ordering.COMMIT_TIME)
     if len(winners) < len(keys):
@@ -27,12 +27,7 @@ def find_duplicates(task: BucketTask, tables: Sequence[pa.Table]) -> str | None:
 
 
 def refuse_duplicate(table: str, key: str, where: str) -> NoReturn:
-    """Refuse an insert.
-
-    Args:
-        table: its name.
-        key: the one that is there, or comes twice.
-        where: it does.
+    """Refuse an insert of a key that exists in `where`.
 
     Raises:
         InvalidRequest: always.
@@ -42,30 +37,29 @@ def refuse_duplicate(table: str, key: str, where: str) -> NoReturn:
         table=table,
         expected="keys that the table does not have, each once",
         found=f"{key} in {where}",
-        next_step="use --operation upsert to replace rows that are there",
+        next_step="use --operation upsert to replace rows that exist",
         record_key=key,
     )
 
 
 def first_known(task: BucketTask, keys: pa.Array) -> str | None:
-    """The first of some record keys that the group has, log files merged; None when it has none of them."""
+    """Return the first record key that the group has, log files merged; None without any."""
     if task.base is None and not task.logs:
         return None
-    held = _held(task)
-    known = existing(held, keys)
+    known = existing(_held(task), keys)
     return str(keys[int(np.flatnonzero(known)[0])]) if known.any() else None
 
 
 def _held(task: BucketTask) -> pa.ChunkedArray:
-    """Record keys of the group's rows.
+    """Return the record keys of the group's rows.
 
     Raises:
-        Internal: there are log files, and nobody said how they are merged.
+        Internal: there are log files, and the task has no merge rules.
     """
     names = (RECORD_KEY,) if task.keys is None else task.keys.fields
     if task.base is not None and not task.logs:
         return keyed(task, BaseFileReader(task.storage, task.base.path).read(names)).column(RECORD_KEY)
     if task.merging is None:
-        raise Internal("log files in a table that has no rule to merge them", table=task.table_name)
+        raise Internal("the group has log files, and the task has no rules to merge them", table=task.table_name)
     scan = SliceScan(SliceTask.of(task.storage, task, *task.merging))
     return pa.chunked_array(task.merging[0].keys_of(scan.table()))

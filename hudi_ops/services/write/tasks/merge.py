@@ -1,6 +1,6 @@
-"""The second task of an ingest, run by any engine: merge a bucket into its base file, and write the next one.
+"""Second task of an ingest: merge a bucket's rows into its base file and write the next.
 
-It runs on executors: everything it needs comes in its input, and what it made goes back as a value.
+It runs on executors: its input holds everything it needs, and it returns its result as a value.
 """
 
 from __future__ import annotations
@@ -36,11 +36,15 @@ from hudi_ops.view.file_group import DataFile
 class BucketTask:
     """One bucket to merge and write.
 
-    `base` is its visible base file, None for its first, and `logs` are the log files upon it; `file_id` names the group that is
-    written. `keys` says how record keys are made in a table without meta columns; None: base files have them in a column.
-    In a merge-on-read table `log_format` is that of log files, and `merging` says how they are merged; both None elsewhere, and
-    `log_format` where the group gets a base file whatever it holds. `wanted` are the facts that the metadata table is told of the
-    file. `chunks` is the key of the rows' chunks, empty for a bucket's.
+    Attributes:
+        base: its visible base file; None: this write makes the first.
+        logs: log files of this slice.
+        file_id: the group that is written.
+        keys: how record keys are made in a table without meta columns; None: base files have them in a column.
+        log_format: format of log files in a merge-on-read table; None: the group gets a base file.
+        merging: merge rules of a merge-on-read table.
+        wanted: statistics of the file for the metadata table.
+        chunks: key of the rows' chunks; empty: the bucket's.
     """
 
     storage: Storage
@@ -65,25 +69,25 @@ class BucketTask:
 
     @property
     def is_appended(self) -> bool:
-        """Whether the rows go to a log file: the group is there, and those who read the table merge."""
+        """Return whether the rows go to a log file: the group exists, and readers merge."""
         return self.log_format is not None and (self.base is not None or bool(self.logs))
 
     @property
     def key(self) -> str:
-        """Key of the chunks that the group's rows come in."""
+        """Return the key of the chunks that hold the group's rows."""
         return self.chunks or chunk_key(self.partition_path, self.bucket)
 
     @property
     def stored(self) -> pa.Schema:
-        """Columns of the base file to write."""
+        """Return the columns of the base file to write."""
         return stored_schema(self.schema, self.keys is None)
 
 
 @dataclass(frozen=True)
 class BucketResult:
-    """What a bucket's task did; `stat` is None when nothing had to be written, `facts` also when none were wanted.
+    """Result of a bucket's task; `stat` is None if nothing was written.
 
-    `logged` counts rows and deletes of a log file of which nobody looked up what they meet.
+    `logged` counts rows and deletes of a log file, which may be inserts or updates.
     """
 
     stat: WriteStat | None
@@ -96,10 +100,10 @@ class BucketResult:
 
 
 def merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
-    """Second task: merge a bucket's incoming rows into its base file and write the next one, marker first.
+    """Merge a bucket's incoming rows into its base file and write the next one, marker first.
 
     Raises:
-        Conflict: an insert meets a key that was not there when it was checked, or the base file is gone.
+        Conflict: another writer inserted a key of an insert, or the base file is gone.
     """
     try:
         return _merge_and_write(task, tables)
@@ -108,7 +112,7 @@ def merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
             f"a base file vanished while it was rewritten: {error.what}",
             instant=task.instant,
             expected=task.base.path if task.base is not None else "",
-            next_step="run the same call again; somebody cleaned or restored the table meanwhile",
+            next_step="run the same call again; a cleaner or a restore removed the file",
         ) from error
 
 
@@ -152,19 +156,19 @@ def _merge_and_write(task: BucketTask, tables: list[pa.Table]) -> BucketResult:
 
 
 def _changed_keys(task: BucketTask, incoming: pa.Table, plan: MergePlan) -> tuple[pa.Array, pa.Array]:
-    """The keys that were not in the group before, and those that are no more."""
+    """Return the keys that the write adds to the group, and those that it removes."""
     keys = column_of(incoming, RECORD_KEY)
     added, removed = keys.filter(pa.array(plan.is_new)), keys.filter(pa.array(plan.is_gone))
-    # Of rows that are only added nobody looked whether their keys repeat.
+    # Keys of appended rows may repeat.
     return pc.unique(added) if task.operation is Operation.APPEND else added, removed
 
 
 def _heads(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) -> pa.Table | None:
-    """The base's keys and, where they decide, its ordering values: enough to tell whether it has to be rewritten."""
+    """Return the base file's keys and needed ordering values, to decide about a rewrite."""
     if reader is None:
         return None
     if task.operation is Operation.APPEND:
-        return pa.table({})  # nothing decides: whatever is there is carried over
+        return pa.table({})  # an append carries over all rows
     keys = (RECORD_KEY,) if task.keys is None else task.keys.fields
     if task.operation is Operation.DELETE:
         return keyed(task, decode_columns(reader.read(keys), keys))
@@ -175,16 +179,16 @@ def _heads(task: BucketTask, incoming: pa.Table, reader: BaseFileReader | None) 
 
 
 def keyed(task: BucketTask, rows: pa.Table) -> pa.Table:
-    """Rows of the base with their record keys: as they are stored, or made anew of their fields."""
+    """Return rows of the base file with their record keys: stored, or made of their fields."""
     if task.keys is None or task.base is None:
         return rows
-    # In the table's types of now: a key's text hangs on the unit of a timestamp.
+    # In the table's present types: a key's text depends on the unit of a timestamp.
     fields = pa.schema([task.schema.field(name) for name in task.keys.fields])
     return rows.append_column(RECORD_KEY, record_keys(conform(rows, fields, task.base.path), task.keys))
 
 
 def _resolve(task: BucketTask, incoming: pa.Table, heads: pa.Table | None) -> tuple[pa.Table, MergePlan]:
-    """One winner per incoming key, and what it does to the base."""
+    """Return the newest row of each incoming key, and the plan of merging them."""
     if task.operation is Operation.APPEND:
         deletes = optional_column(incoming, IS_DELETED if IS_DELETED in incoming.column_names else None)
         return incoming, plan_append(incoming.num_rows, deletes)
@@ -193,7 +197,7 @@ def _resolve(task: BucketTask, incoming: pa.Table, heads: pa.Table | None) -> tu
     if len(winners) < incoming.num_rows:
         incoming = picked(incoming, winners)
     if task.operation is Operation.DELETE:
-        # A delete by key says nothing of event time: it removes whatever is there.
+        # A delete by key has no event time: it removes any row of the key.
         deletes, ordering = pa.repeat(True, incoming.num_rows), None
     else:
         deletes = optional_column(incoming, IS_DELETED if IS_DELETED in incoming.column_names else None)
@@ -207,7 +211,10 @@ def _resolve(task: BucketTask, incoming: pa.Table, heads: pa.Table | None) -> tu
 
 
 def fresh_rows(task: BucketTask, rows: pa.Table, file_name: str) -> pa.Table:
-    """Return incoming rows as they are stored; in log files `file_name` is the group's id (docs/format.md §6.1)."""
+    """Return incoming rows as they are stored.
+
+    In log files `file_name` is the group's id (docs/format.md §6.1).
+    """
     if rows.num_rows == 0:
         return task.stored.empty_table()
     plain = conform(rows.drop_columns([RECORD_KEY]), task.schema, "the rows given").cast(task.schema)
@@ -226,7 +233,7 @@ def fresh_rows(task: BucketTask, rows: pa.Table, file_name: str) -> pa.Table:
 def _carried_rows(
     task: BucketTask, plan: MergePlan, reader: BaseFileReader | None, heads: pa.Table | None
 ) -> pa.Table | None:
-    """The base rows that stay, `_hoodie_file_name` null; what was read to decide is not read again."""
+    """Return the base rows that stay, `_hoodie_file_name` null; `heads` are not read again."""
     if reader is None or heads is None or task.base is None:
         return None
     missing = [name for name in task.stored.names if name != FILE_NAME and name not in heads.column_names]
@@ -241,11 +248,11 @@ def _carried_rows(
 
 
 def column_of(rows: pa.Table, column: str) -> pa.Array:
-    """A column in one piece."""
+    """Return a column in one piece."""
     combined = rows.column(column).combine_chunks()
     return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
 
 
 def optional_column(rows: pa.Table, column: str | None) -> pa.Array | None:
-    """A column in one piece; None when none is asked for."""
+    """Return a column in one piece; None without a name."""
     return column_of(rows, column) if column is not None else None

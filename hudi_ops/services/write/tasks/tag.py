@@ -1,6 +1,6 @@
-"""The first tasks of an ingest, run by any engine: read one source run by run, tag its rows with their bucket, split them.
+"""First task of an ingest: read a source run by run, tag its rows with buckets, split them.
 
-They run on executors: everything they need comes in their input, and what they made goes back as a value.
+It runs on executors: its input holds everything it needs, and it returns its result as a value.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from hudi_ops.sources.source import count_from, fit_rows, read_runs
 from hudi_ops.storage.protocol import FileInfo, Storage
 
 GIVEN = "the rows given"
-"""Where rows in memory come from, for errors."""
+"""Name of rows in memory, for errors."""
 
 
 @dataclass(frozen=True)
 class TagSpec:
-    """What tagging needs to know of the table. Chunks that were tagged by an equal one may be used.
+    """Facts of the table that tagging needs; tagged chunks can be used for an equal spec.
 
     Attributes:
         tagger: routes rows.
         schema: the table's columns, without meta columns.
         required: columns that every source must have.
-        ordering: column that must hold a value in every row, where it is required.
-        kept: columns that go on to the second step; None for all.
+        ordering: column without nulls, if it is required.
+        kept: columns for the second step; None for all.
         fill: columns that are not required may be missing, and are null then.
-        looks_up: keys are looked up before rows are written: columns that come in chunks of their own too, the record key first.
+        looks_up: columns in further chunks for the lookup of keys, the record key first; empty: no lookup.
         unstored: partition columns, which route rows and are in no file.
     """
 
@@ -61,7 +61,7 @@ class SourceTask:
 
 @dataclass(frozen=True)
 class SourceSummary:
-    """What a run of a source held: rows in all, rows of each (partition path, bucket), and bytes in Arrow."""
+    """Content of a run of a source: rows, rows of each (partition path, bucket), Arrow bytes."""
 
     rows: int
     groups: tuple[tuple[str, int, int], ...]
@@ -70,17 +70,12 @@ class SourceSummary:
 
 @dataclass(frozen=True)
 class BatchTagger:
-    """First task over record batches that an engine brings along: those of one partition of a Spark DataFrame."""
+    """First task over record batches of an engine: one partition of a Spark DataFrame."""
 
     spec: TagSpec
 
     def __call__(self, batches: Iterable[pa.RecordBatch], where: str) -> Iterator[Produced]:
-        """Rows split by bucket, run by run; nothing when there is no batch.
-
-        Args:
-            batches: of one schema.
-            where: what they are, for errors.
-        """
+        """Yield rows split by bucket, run by run; `where` names the batches of one schema in errors."""
         rest = iter(batches)
         for first in rest:
             for run in runs_of(_chained(first, rest), first.schema, RUN_BYTES):
@@ -88,17 +83,17 @@ class BatchTagger:
 
 
 def chunk_key(partition_path: str, bucket: int) -> str:
-    """Key of a bucket's chunks."""
+    """Return the key of a bucket's chunks."""
     return f"{bucket:08d}/{partition_path}"
 
 
-def keys_key(partition_path: str, lane: int) -> str:
-    """Key of the chunks that hold the record keys of a lane alone, where they are looked up."""
-    return f"keys {chunk_key(partition_path, lane)}"
+def keys_key(partition_path: str, shard: int) -> str:
+    """Return the key of the chunks that hold the record keys of a shard for the lookup."""
+    return f"keys {chunk_key(partition_path, shard)}"
 
 
 def read_and_tag(task: SourceTask) -> Iterator[Produced]:
-    """First task: rows of one source, run by run, split by the bucket they belong to.
+    """Yield the rows of one source, run by run, split by bucket.
 
     Raises:
         InvalidRequest: the source does not fit the table; names file, field and row.
@@ -149,13 +144,13 @@ def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[
 
 
 def _refuse_null_ordering(rows: pa.Table, spec: TagSpec) -> None:
-    # Apache Hudi fails on such a row when it meets an older one; dropping it in silence would be worse.
+    # Apache Hudi fails on such a row when it merges it with an older one; dropping it silently would be worse.
     column = rows.column(spec.ordering) if spec.ordering in spec.required else None
     row = first_null_row(column) if column is not None else None
     if row is not None:
         raise InvalidRequest(
             f"row {row}: the ordering column {spec.ordering} is null",
-            expected="a value in every row: it says which of two rows is the newer",
+            expected="a value in every row: it decides which of two rows is the newer",
             found="null",
             next_step="correct the row, or make the table without an ordering column",
             row=row,
