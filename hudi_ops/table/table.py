@@ -26,8 +26,8 @@ from hudi_ops.engine.protocol import Engine
 from hudi_ops.read.plan import Opened
 from hudi_ops.services.base.result import PlanResult
 from hudi_ops.services.compaction.result import CompactResult
-from hudi_ops.services.create.adopt import Adoption, adopt_table
-from hudi_ops.services.create.adoption import Adopter, Terms
+from hudi_ops.services.create.adopt import AdoptionResult, adopt_table
+from hudi_ops.services.create.adoption import Adoption, AdoptionOptions
 from hudi_ops.services.create.create import create_table
 from hudi_ops.services.create.definition import Definition
 from hudi_ops.services.create.protect_lock import protect_lock
@@ -59,22 +59,22 @@ class Table(ReadApi, IngestApi):
     def __init__(
         self,
         ctx: TableContext,
-        terms: Terms | None = None,
+        adoption: AdoptionOptions | None = None,
         conflicts: ConflictSettings | None = None,
         log_format: LogFormat = "parquet",
         file_sizes: FileSizes | None = None,
         metadata_compact_after: int = METADATA_COMPACT_AFTER,
     ) -> None:
-        self._adopter = Adopter(ctx, terms or Terms())
+        self._adoption = Adoption(ctx, adoption or AdoptionOptions())
         session = Session(
             ctx,
-            self._adopter,
+            self._adoption,
             conflicts or ConflictSettings(),
             checked_format(log_format),
             file_sizes or FileSizes(),
             metadata_compact_after,
         )
-        super().__init__(session, self._adopter.terms.timezone)
+        super().__init__(session, self._adoption.options.timezone)
         self._ctx = self._session.ctx
         self.compaction = CompactionApi(self._session)
         self.metadata = IndexApi(self._session)
@@ -171,15 +171,19 @@ class Table(ReadApi, IngestApi):
 
     @classmethod
     def _with(cls, ctx: TableContext, options: WriterOptions) -> Self:
-        terms = Terms()
+        adoption = AdoptionOptions()
         if isinstance(options, OpenOptions):
             index = index_kind(options.index) if options.index is not None else None
-            terms = Terms(options.buckets, options.hash_fields, options.timezone, options.services_only, index)
+            adoption = AdoptionOptions(
+                options.buckets, options.hash_fields, options.timezone, options.services_only, index
+            )
         return cls(
-            ctx, terms, options.conflicts, options.log_format, options.file_sizes, options.metadata_compact_after
+            ctx, adoption, options.conflicts, options.log_format, options.file_sizes, options.metadata_compact_after
         )
 
-    def adopt(self, *, drop_metadata_table: bool = False, dry_run: bool = False, count_keys: bool = True) -> Adoption:
+    def adopt(
+        self, *, drop_metadata_table: bool = False, dry_run: bool = False, count_keys: bool = True
+    ) -> AdoptionResult:
         """Begin the commit log of a table that Apache Hudi made; a second call changes nothing.
 
         Args:
@@ -194,7 +198,7 @@ class Table(ReadApi, IngestApi):
             Unsupported: the table cannot be written, or its metadata table has partitions that are not kept.
         """
         return adopt_table(
-            self._session, self._adopter, drop=drop_metadata_table, dry_run=dry_run, count_keys=count_keys
+            self._session, self._adoption, drop=drop_metadata_table, dry_run=dry_run, count_keys=count_keys
         )
 
     @property

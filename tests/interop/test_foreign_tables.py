@@ -211,7 +211,7 @@ def test_a_table_in_local_time(tmp_path: Path, far_away: HudiPeer, hudi_rs: Hudi
     offset = datetime.now(ZoneInfo(ZONE)).strftime("%z")
     with pytest.raises(InvalidRequest, match=re.escape(f"suggest UTC{offset[:3]}:{offset[3:]}")):
         Table.open(str(foreign.path), buckets=2).adopt()
-    with pytest.raises(InvalidRequest, match="lies in the future"):
+    with pytest.raises(InvalidRequest, match="is in the future"):
         Table.open(str(foreign.path), buckets=2, timezone="Pacific/Honolulu").adopt()
     table = Table.open(str(foreign.path), buckets=2, timezone=ZONE)
     foreign.play(table, hudi_rs)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from hudi_ops.commit.ledger import FOLDER as LEDGERS
 from hudi_ops.formats import properties
-from hudi_ops.services.create.adoption import Terms
+from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.table.table import Table
@@ -25,7 +25,7 @@ METADATA = ".hoodie/metadata"
 METADATA_FILES = tuple(
     f"{METADATA}/{name}" for name in (".hoodie/hoodie.properties", "column_stats/a", "files/b", "files/c")
 )
-TERMS = Terms(buckets=2)
+TERMS = AdoptionOptions(buckets=2)
 
 
 def make_foreign(storage: MemoryStorage, *, with_metadata_table: bool = False) -> MemoryStorage:
@@ -62,7 +62,7 @@ def set_properties(storage: Storage, values: Mapping[str, str]) -> None:
     storage.put(PROPERTIES, properties.dumps({**read_properties(storage), **values}, comment="Updated", now_ms=0))
 
 
-def opened(storage: Storage, clock, actor: str, terms: Terms = TERMS) -> Table:
+def opened(storage: Storage, clock, actor: str, terms: AdoptionOptions = TERMS) -> Table:
     """The table in a simulated process."""
     return Table(simulated_context(storage, clock, actor), terms)
 

@@ -9,7 +9,7 @@ import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Conflict, Corrupt, InvalidRequest, Unsupported
-from hudi_ops.services.create.adoption import Terms
+from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.services.create.create import create_table
 from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
@@ -138,7 +138,7 @@ def test_two_adopters_who_disagree(made: MemoryStorage) -> None:
     clock, storage = ManualClock(NOW_MS), make_foreign(made)
     opened(storage, clock, "emptier", TERMS).ingest(rows(*[(f"k{i}", f"p{i % 2}", 0, 9, True) for i in range(8)]))
     storage = make_foreign(storage)
-    plan = Meanwhile("put_if_absent:", lambda: opened(storage, clock, "other", Terms(buckets=4)).adopt())
+    plan = Meanwhile("put_if_absent:", lambda: opened(storage, clock, "other", AdoptionOptions(buckets=4)).adopt())
     with pytest.raises(InvalidRequest, match="says buckets 4, the call says 2"):
         opened(FaultyStorage(storage, plan), clock, "writer").ingest(SECOND)
     assert plan.moved
@@ -147,13 +147,19 @@ def test_two_adopters_who_disagree(made: MemoryStorage) -> None:
     assert (log.head, log.properties.facts.buckets) == (0, 4)
     with pytest.raises(InvalidRequest, match="says buckets 4, the call says 2"):
         opened(storage, clock, "third").ingest(SECOND)
-    opened(storage, clock, "fourth", Terms()).ingest(SECOND)
+    opened(storage, clock, "fourth", AdoptionOptions()).ingest(SECOND)
 
 
 @pytest.mark.parametrize(
-    "terms", [Terms(), Terms(buckets=3), Terms(buckets=2, timezone="Europe/Berlin"), Terms(2, ("part",))]
+    "terms",
+    [
+        AdoptionOptions(),
+        AdoptionOptions(buckets=3),
+        AdoptionOptions(buckets=2, timezone="Europe/Berlin"),
+        AdoptionOptions(2, ("part",)),
+    ],
 )
-def test_what_is_refused_changes_nothing(foreign: MemoryStorage, terms: Terms) -> None:
+def test_what_is_refused_changes_nothing(foreign: MemoryStorage, terms: AdoptionOptions) -> None:
     before, clock = snapshot(foreign), ManualClock(NOW_MS)
     for call in (
         lambda table: table.adopt(),
@@ -169,7 +175,7 @@ def test_what_is_refused_changes_nothing(foreign: MemoryStorage, terms: Terms) -
 
 def test_the_number_of_buckets_is_proposed(foreign: MemoryStorage) -> None:
     with pytest.raises(InvalidRequest, match="which fit 2 buckets") as caught:
-        opened(foreign, ManualClock(NOW_MS), "writer", Terms()).adopt()
+        opened(foreign, ManualClock(NOW_MS), "writer", AdoptionOptions()).adopt()
     assert caught.value.details["counts"] == [2]
     assert "--buckets 2" in str(caught.value)
 
@@ -244,7 +250,7 @@ def test_head_is_found_when_all_our_commits_are_archived(foreign: MemoryStorage)
         if not info.name.startswith(LATER):
             foreign.delete(info.path)
     clock.advance_ms(2 * 86_400_000)
-    again = opened(foreign, clock, "second", Terms())
+    again = opened(foreign, clock, "second", AdoptionOptions())
     again.ingest(rows(("z", "p1", 1, 9, None)))
     log = load_log(foreign, None)
     assert log is not None
@@ -294,7 +300,7 @@ def test_a_table_whose_first_write_is_under_way_is_waited_for(foreign: MemorySto
         if info.name.endswith(".commit"):
             foreign.delete(info.path)
     before = snapshot(foreign)
-    with pytest.raises(Busy, match="first write is under way"):
+    with pytest.raises(Busy, match="first write is pending"):
         opened(foreign, ManualClock(NOW_MS), "writer").adopt()
     assert snapshot(foreign) == before
 
@@ -317,9 +323,9 @@ SOME = rows(*[(f"k{n}", "p0", n, 1, None) for n in range(20)])
 
 def test_rows_are_routed_by_the_facts_of_whoever_adopted_the_table(empty: MemoryStorage) -> None:
     clock = ManualClock(NOW_MS)
-    other = opened(empty, clock, "other", Terms(buckets=4, hash_fields=("id",)))
+    other = opened(empty, clock, "other", AdoptionOptions(buckets=4, hash_fields=("id",)))
     plan = Meanwhile("put_if_absent:.hoodie/.commit_log/0", lambda: other.ingest(SOME))
-    opened(FaultyStorage(empty, plan), clock, "writer", Terms(buckets=4)).ingest(SOME)
+    opened(FaultyStorage(empty, plan), clock, "writer", AdoptionOptions(buckets=4)).ingest(SOME)
     assert plan.moved
     assert visible(empty, clock) == {f"k{n}": n for n in range(20)}
     assert verify_table(empty, deep=True, clock=clock).findings == ()
@@ -330,13 +336,13 @@ def test_a_program_that_counts_buckets_otherwise_is_found_out_by_its_files(empty
     other = make_foreign(empty)
 
     def write() -> None:
-        opened(other, clock, "other", Terms(buckets=8)).ingest(SOME)
+        opened(other, clock, "other", AdoptionOptions(buckets=8)).ingest(SOME)
         for path, body in snapshot(make_foreign(other)).items():
             empty.put(path, body)
 
     plan = Meanwhile("put_if_absent:.hoodie/.commit_log/0", write)
     with pytest.raises(Unsupported, match="of a bucket that a table of 4 buckets does not have"):
-        opened(FaultyStorage(empty, plan), clock, "writer", Terms(buckets=4)).ingest(SOME)
+        opened(FaultyStorage(empty, plan), clock, "writer", AdoptionOptions(buckets=4)).ingest(SOME)
     assert visible(empty, clock) == {f"k{n}": n for n in range(20)}
     assert not load_timeline(empty, load_config(empty)).pending
 
@@ -352,7 +358,7 @@ def test_a_first_write_that_begins_while_we_adopt_is_not_shown_too_early(empty: 
 
     plan = Meanwhile(point, begin)
     with pytest.raises(Busy, match="a foreign writer began the table's first write"):
-        opened(FaultyStorage(empty, plan), clock, "writer", Terms(buckets=4)).ingest(SOME)
+        opened(FaultyStorage(empty, plan), clock, "writer", AdoptionOptions(buckets=4)).ingest(SOME)
     assert plan.moved
     timeline = load_timeline(empty, load_config(empty))
     assert not timeline.completed_writes

@@ -1,14 +1,14 @@
-"""Adoption of a foreign table: begins its commit log and changes nothing else."""
+"""Adopt a table of Apache Hudi: begin its commit log, and change nothing else."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable, without_metadata_table
-from hudi_ops.services.create.adoption import Adopter
+from hudi_ops.services.base.result import Result
+from hudi_ops.services.create.adoption import Adoption
 from hudi_ops.services.indexing.drop import drop_metadata_table
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.settings.settings_check import logged_config, parsed_config
@@ -17,12 +17,12 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Adoption:
-    """What an adoption did, or with `dry_run` would do.
+class AdoptionResult(Result):
+    """Result of an adoption, or of its dry run.
 
-    `adopted` is False when the table had a commit log already. Counts of files and keys are those that the number of buckets was
-    checked against; `dropped` names the partitions of the metadata table that went. `doubled_keys` counts record keys that lie in
-    more than one file group; None: they were not counted.
+    `adopted` is False if the table had a commit log. The number of buckets was checked against `checked_files` and `checked_keys`;
+    `dropped` names dropped partitions of the metadata table. `doubled_keys` counts record keys in more than one file group; None:
+    they were not counted.
     """
 
     table: str
@@ -39,27 +39,23 @@ class Adoption:
     dry_run: bool
     doubled_keys: int | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
-
 
 def adopt_table(
-    session: Session, adopter: Adopter, *, drop: bool = False, dry_run: bool = False, count_keys: bool = True
-) -> Adoption:
-    """Begin the commit log of a table, or find it begun; running it again changes nothing.
+    session: Session, adoption: Adoption, *, drop: bool = False, dry_run: bool = False, count_keys: bool = True
+) -> AdoptionResult:
+    """Begin the commit log of a table if it has none; running it again changes nothing.
 
     Args:
         session: the table.
-        adopter: the session's; it holds the caller's terms.
+        adoption: the proposer of the session, with the options of the caller.
         drop: drop the table's metadata table.
         dry_run: check everything, change nothing.
-        count_keys: read the keys of all files where buckets do not say where a key lies, and count those in several file groups.
+        count_keys: in a table without buckets, read the keys of all files, and count those in several file groups.
 
     Raises:
-        InvalidRequest: buckets, hash fields or time zone are missing or wrong, or differ from what the log says.
+        InvalidRequest: buckets, hash fields or time zone are missing or wrong, or differ from the commit log.
         Unsupported: the table cannot be written.
-        Busy: the lock was not to be had, or the table's first write is under way.
+        Busy: the lock is held, or the table's first write is pending.
         Conflict: the metadata table is being built again.
         Corrupt: the table's properties contradict its commit log.
     """
@@ -73,7 +69,7 @@ def adopt_table(
     entry = log.properties if log is not None else None
     dropped = config.metadata_partitions + config.metadata_partitions_inflight if drop else ()
     if entry is None:
-        adopter.counts_keys = count_keys
+        adoption.counts_keys = count_keys
         entry = session.loader.propose(wanted, load_timeline(ctx.storage, config))
         if not dry_run:
             session.loader.seed(entry)
@@ -82,8 +78,8 @@ def adopt_table(
             logger.info("adopted %s at %s: %s", config.name, ctx.storage.uri, entry.facts)
     if drop and not dry_run:
         dropped = drop_metadata_table(session)
-    files, keys = adopter.checked
-    return Adoption(
+    files, keys = adoption.checked
+    return AdoptionResult(
         table=config.name,
         path=ctx.storage.uri,
         adopted=log is None,

@@ -1,8 +1,7 @@
-"""Checks of a foreign table before adoption, and the first entry of its commit log.
+"""Check a table that Apache Hudi made, and propose slot 0 of its commit log.
 
-Everything is checked before the first byte is written: settings, the time zone, and the bucket index against the keys in the
-files. The entry keeps facts, and the settings that the file is held against; none is ever folded onto the file, which Apache Hudi
-goes on changing.
+Settings, time zone, and the bucket index against the keys in the files are checked before the first byte is written. The entry
+keeps facts, and settings for later comparison; none is ever written to the properties file, which Apache Hudi goes on changing.
 """
 
 from __future__ import annotations
@@ -41,21 +40,21 @@ from hudi_ops.view.schema import table_schema
 from hudi_ops.view.slices import Slice, list_table, visible_slices
 
 _OTHER_INDEXES = (".hoodie/.bucket_index", ".hoodie/.hashing_meta")
-"""Where Apache Hudi keeps what the simple bucket index does not have: hash rings, and rules for single partitions."""
+"""Folders that the simple bucket index does not have: hash rings, and rules for single partitions."""
 
 _NAME_THE_INDEX = (
     "pass the index (`hudi-ops adopt TABLE --index simple`, bloom or record_index), as in hoodie.index.type of the table's other "
-    "writers: with Spark SIMPLE where they do not set it. With a global one, `hudi-ops adopt TABLE --services-only` to have it "
+    "writers: with Spark SIMPLE if they do not set it. With a global one, run `hudi-ops adopt TABLE --services-only` to have it "
     "compacted"
 )
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What a caller knows of a foreign table; None where the caller says nothing.
+class AdoptionOptions:
+    """Facts of a table of Apache Hudi that the caller states; None: not stated.
 
-    `hash_fields` default to the record key's; `timezone` is needed for tables in local time only. `services_only`: the index is
-    Apache Hudi's own, so that rows are written by it alone. `index` is the one with which all its writers write.
+    `hash_fields` default to the record key's; `timezone` is needed for tables in local time only. `services_only`: only Apache Hudi
+    writes rows, with an index of its own. `index` is the index of all its writers.
     """
 
     buckets: int | None = None
@@ -66,16 +65,15 @@ class Terms:
 
 
 @dataclass
-class Adopter:
-    """Makes the first entry of a table's commit log.
+class Adoption:
+    """Proposes the first entry of a table's commit log.
 
-    `checked` counts the files and keys that the last proposal was checked with.
-
-    `counts_keys`: read the keys of all files, and count those that lie in more than one file group.
+    `checked` counts the files and keys that the last proposal was checked against. `counts_keys`: read the keys of all files, and
+    count those in more than one file group.
     """
 
     ctx: TableContext
-    terms: Terms = Terms()
+    options: AdoptionOptions = AdoptionOptions()
     checked: tuple[int, int] = (0, 0)
     counts_keys: bool = False
     _doubled: int | None = None
@@ -84,13 +82,13 @@ class Adopter:
         """Return the entry for slot 0.
 
         Raises:
-            Unsupported: the table needs what is not written yet, or its index cannot be reproduced.
+            Unsupported: the table cannot be written, or its index cannot be reproduced.
             InvalidRequest: the number of buckets, the hash fields or the time zone is missing or wrong.
-            Busy: the table's first write is under way.
+            Busy: the table's first write is pending.
         """
         refuse_unwritable(config)
         _refuse_first_write(config, timeline)
-        facts = _of_services(config) if self.terms.services_only else self._facts(config, timeline, commits)
+        facts = _of_services(config) if self.options.services_only else self._facts(config, timeline, commits)
         zone = self._zone(config)
         self._refuse_future(config, timeline, zone)
         table_id = self.ctx.ids.new_id()
@@ -106,29 +104,29 @@ class Adopter:
         )
 
     def accept(self, config: TableConfig, facts: TableFacts) -> None:
-        """Compare what the caller said with what the log says.
+        """Compare the facts of the caller with those of the commit log.
 
         Raises:
             InvalidRequest: they differ.
         """
         zone = facts.timezone if config.is_in_local_time else "UTC"
-        for option, said, found in (
-            ("index", self.terms.index, facts.index),
-            ("buckets", self.terms.buckets, facts.buckets),
-            ("hash_fields", self.terms.hash_fields, facts.hash_fields),
-            ("timezone", self.terms.timezone, zone),
+        for option, stated, found in (
+            ("index", self.options.index, facts.index),
+            ("buckets", self.options.buckets, facts.buckets),
+            ("hash_fields", self.options.hash_fields, facts.hash_fields),
+            ("timezone", self.options.timezone, zone),
         ):
-            if said is not None and said != found:
+            if stated is not None and stated != found:
                 raise InvalidRequest(
-                    f"the table's commit log says {option} {_text(found)}, the call says {_text(said)}",
+                    f"the table's commit log says {option} {_text(found)}, the call says {_text(stated)}",
                     table=config.name,
                     expected=_text(found),
-                    found=_text(said),
+                    found=_text(stated),
                     next_step=f"leave {option} out, or correct it; it was decided when the table was made or adopted",
                 )
 
     def _zone(self, config: TableConfig) -> str:
-        given = self.terms.timezone
+        given = self.options.timezone
         if not config.is_in_local_time:
             if given not in {None, "UTC"}:
                 raise InvalidRequest(
@@ -138,7 +136,7 @@ class Adopter:
         if given is None:
             evidence = zone_evidence(self.ctx.storage, config)
             raise InvalidRequest(
-                "the table's instants are in the local time of its writers, and its settings do not say which zone that is",
+                "the table's instants are in the local time of its writers, and its settings do not name the zone",
                 table=config.name,
                 expected="a time zone",
                 found=f"hoodie.table.timeline.timezone is not UTC; {evidence}",
@@ -154,7 +152,7 @@ class Adopter:
         now_ms = self.ctx.clock.now_ms()
         if config.is_in_local_time and newest and ahead_ms(newest, now_ms, zone) > CLOCK_AHEAD_MS_MAX:
             raise InvalidRequest(
-                f"in time zone {zone} the table's newest instant lies in the future",
+                f"in time zone {zone} the table's newest instant is in the future",
                 table=config.name,
                 instant=newest,
                 expected=f"at or before {instant_of_ms(now_ms, zone)}",
@@ -169,7 +167,7 @@ class Adopter:
             return self._bucket_facts(config, timeline, commits, slices)
         refuse_index(index, config.populate_meta_fields, config.name)
         self._refuse_other_index(config, [])
-        files = [one.base for one in slices if one.base is not None]
+        files = [slice_.base for slice_ in slices if slice_.base is not None]
         chosen = chosen_groups({(file.partition_path, number): file for number, file in enumerate(files)})
         fields = config.record_key_fields
         samples, encodes = self._samples(config, timeline, commits, fields, chosen)
@@ -184,22 +182,22 @@ class Adopter:
         return TableFacts(index=index, buckets=0, hash_fields=fields, encodes_key_names=encodes)
 
     def _index(self, config: TableConfig, slices: Sequence[Slice]) -> IndexKind:
-        """Return the caller's index, or else the bucket index if file group names show it.
+        """Return the index that the caller names, or the bucket index if file groups show it.
 
-        A record index in the metadata table shows nothing: any writer may keep one, and look keys up elsewhere.
+        A record index in the metadata table proves nothing: any writer may keep one, and use another index.
 
         Raises:
-            InvalidRequest: the names show no bucket index, or the caller contradicts itself.
+            InvalidRequest: names show no index, or the caller's facts contradict each other.
         """
-        given = self.terms.index
-        if given not in {None, "simple_bucket"} and (self.terms.buckets or self.terms.hash_fields):
+        given = self.options.index
+        if given not in {None, "simple_bucket"} and (self.options.buckets or self.options.hash_fields):
             raise InvalidRequest(
                 f"the index {given} has neither buckets nor hash fields",
                 table=config.name,
-                expected="index bucket, or none of the two",
+                expected="index bucket, or neither of the two",
                 found=f"index {given} with buckets or hash fields",
             )
-        other = next((one for one in slices if not _is_of_bucket(one)), None)
+        other = next((slice_ for slice_ in slices if not _is_of_bucket(slice_)), None)
         if given not in {None, "simple_bucket"} and slices and other is None:
             raise InvalidRequest(
                 f"the table's file groups are named for buckets: its index is not {given}",
@@ -210,16 +208,16 @@ class Adopter:
             )
         if given is not None:
             return given
-        if other is None or self.terms.buckets is not None or self.terms.hash_fields is not None:
+        if other is None or self.options.buckets is not None or self.options.hash_fields is not None:
             return "simple_bucket"
         self._refuse_other_index(config, [])
         raise InvalidRequest(
-            "Apache Hudi made this table and does not store its index, with which every writer must find every key",
+            "Apache Hudi made this table and does not store its index, which all its writers must share",
             table=config.name,
             expected="an index: bloom, simple or record_index",
             found=f"file group {other.file_id}, which is no bucket's: the index is bloom, simple, record_index or a global one"
             + (
-                ", and the record index that is there does not say which"
+                ", and the existing record index does not say which"
                 if "record_index" in config.metadata_partitions
                 else ""
             ),
@@ -229,10 +227,10 @@ class Adopter:
     def _bucket_facts(
         self, config: TableConfig, timeline: Timeline, commits: CommitReader, slices: Sequence[Slice]
     ) -> TableFacts:
-        given = self.terms.buckets
+        given = self.options.buckets
         if given is not None and not 1 <= given <= BUCKETS_MAX:
             raise InvalidRequest(f"{given} buckets are not possible", table=config.name, expected=f"1 to {BUCKETS_MAX}")
-        fields = self.terms.hash_fields or config.record_key_fields
+        fields = self.options.hash_fields or config.record_key_fields
         unknown = [field for field in fields if field not in config.record_key_fields]
         if unknown:
             raise InvalidRequest(
@@ -242,8 +240,8 @@ class Adopter:
                 found=unknown[0],
                 field=unknown[0],
             )
-        files = [one.base for one in slices if one.base is not None]
-        self._refuse_other_index(config, [*files, *(log for one in slices for log in one.logs)])
+        files = [slice_.base for slice_ in slices if slice_.base is not None]
+        self._refuse_other_index(config, [*files, *(log for slice_ in slices for log in slice_.logs)])
         chosen = chosen_groups(groups_by_bucket(files, config.name))
         samples, encodes = self._samples(config, timeline, commits, fields, chosen)
         self.checked = (len(samples), sum(len(sample.keys) for sample in samples))
@@ -264,12 +262,10 @@ class Adopter:
         fields: tuple[str, ...],
         chosen: Sequence[tuple[int, DataFile]],
     ) -> tuple[list[KeySample], bool | None]:
-        """Return sampled keys of file groups, and whether keys name their fields.
-
-        None: as the table's settings say.
+        """Return keys of file groups, and whether they name their fields; None: as in the settings.
 
         Raises:
-            Unsupported: keys that this library would write otherwise.
+            Unsupported: keys that this library would write differently.
         """
         if not chosen:
             return [], None
@@ -277,7 +273,7 @@ class Adopter:
         try:
             return self._read(config, schema, chosen, TableFacts(buckets=1, hash_fields=fields)), None
         except Unsupported as error:
-            # Releases differ in what the complex generator makes of one field, and no property says which one it was.
+            # Releases differ in the keys that the complex generator makes of one field, and no property names the release.
             if len(config.record_key_fields) > 1 or "record_key" not in error.details:
                 raise
             other = not config.encodes_key_names
@@ -297,7 +293,7 @@ class Adopter:
             )
             for bucket, file in chosen
         ]
-        # Keys of some rows a file: starting executors would take longer.
+        # Keys of a few rows of each file: starting executors would take longer.
         try:
             return self.ctx.local_engine.map(sample_keys, tasks)
         except (Unsupported, InvalidRequest) as error:
@@ -308,7 +304,7 @@ class Adopter:
         other = next((file for file in files if bucket_of(file.file_id) is None), None)
         if held or other is not None:
             raise Unsupported(
-                "the table's index cannot be reproduced: Apache Hudi would not find what we write, nor we what it wrote",
+                "the table's index cannot be reproduced: Apache Hudi would not find our rows, nor we its rows",
                 table=config.name,
                 expected="Apache Hudi's simple bucket index: file ids that begin with the bucket in eight digits",
                 found=f"{held}, of a consistent or partition-level bucket index"
@@ -323,22 +319,25 @@ class Adopter:
 
 
 def _of_services(config: TableConfig) -> TableFacts:
-    """Facts of a table whose rows Apache Hudi alone writes."""
+    """Return the facts of a table whose rows only Apache Hudi writes."""
     return TableFacts(index="other", buckets=0, hash_fields=config.record_key_fields)
 
 
-def _is_of_bucket(one: Slice) -> bool:
-    """Return whether a file id begins with a bucket number; of random ids one in forty does."""
-    bucket = bucket_of(one.file_id)
+def _is_of_bucket(slice_: Slice) -> bool:
+    """Return whether a name begins with a bucket's number.
+
+    One of forty random names begins with digits, but hardly any with a number below `BUCKETS_MAX`.
+    """
+    bucket = bucket_of(slice_.file_id)
     return bucket is not None and bucket < BUCKETS_MAX
 
 
 def _refuse_first_write(config: TableConfig, timeline: Timeline) -> None:
-    # Our empty first commit would be the timeline's start, and readers that list take files older than it for rows.
-    pending = next((one for one in timeline.pending if one.is_write), None)
+    # Our empty first commit would be the timeline's start, and readers that list files take older ones for committed.
+    pending = next((instant for instant in timeline.pending if instant.is_write), None)
     if pending is not None and not timeline.completed_writes:
         raise Busy(
-            "the table's first write is under way",
+            "the table's first write is pending",
             table=config.name,
             instant=pending.time,
             expected="a completed write, or none at all",

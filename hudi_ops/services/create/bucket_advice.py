@@ -1,4 +1,4 @@
-"""Advice on the number of buckets of a foreign table, from the keys in its files."""
+"""Errors for a missing or wrong number of buckets, with the numbers that fit the keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hudi_ops.index.bucket_fit import KeySample, Misfit, fitting_counts, other_h
 def count_missing(
     config: TableConfig, samples: Sequence[KeySample], fields: tuple[str, ...], counts: Sequence[int]
 ) -> InvalidRequest | Unsupported:
-    """Return the error for a missing number of buckets: names the number that fits, if any."""
+    """Return the error for a missing number; it names the number that fits, if there is one."""
     if len(counts) != 1 and samples and (other := other_hash_fields(samples, config.record_key_fields, fields)):
         fields, counts = other[0], [other[1]]
     if not counts and any(len(sample.keys) for sample in samples):
@@ -34,7 +34,7 @@ def count_missing(
 def does_not_fit(
     config: TableConfig, samples: Sequence[KeySample], fields: tuple[str, ...], given: int, misfit: Misfit | None
 ) -> InvalidRequest | Unsupported:
-    """Return the error for a number of buckets that does not fit."""
+    """Return the error for a number that does not fit."""
     counts = fitting_counts(samples, fields)
     other = other_hash_fields(samples, config.record_key_fields, fields) if not counts else None
     if not counts and other is None:
@@ -47,15 +47,15 @@ def does_not_fit(
             table=config.name,
             expected=f"buckets 0 to {given - 1}",
             found=str(top.bucket),
-            next_step=f"pass what the keys fit: {advice}",
+            next_step=f"pass values that fit the keys: {advice}",
             file=top.file.path,
         )
     return InvalidRequest(
-        f"{misfit.file.path}: key {misfit.key} does not lie where {given} buckets by {', '.join(fields)} would have it",
+        f"{misfit.file.path}: key {misfit.key} is in another bucket than {given} buckets by {', '.join(fields)} give",
         table=config.name,
         expected=f"bucket {misfit.expected}",
         found=f"bucket {misfit.bucket}",
-        next_step=f"pass what the keys fit: {advice}",
+        next_step=f"pass values that fit the keys: {advice}",
         file=misfit.file.path,
         record_key=misfit.key,
         bucket=misfit.expected,
@@ -64,8 +64,8 @@ def does_not_fit(
 
 def _nothing_fits(config: TableConfig, samples: Sequence[KeySample], fields: Sequence[str]) -> Unsupported:
     partitions = sorted({sample.file.partition_path for sample in samples})
-    parts = [[one for one in samples if one.file.partition_path == path] for path in partitions]
-    alone = all(fitting_counts(part, fields) for part in parts if any(len(one.keys) for one in part))
+    parts = [[sample for sample in samples if sample.file.partition_path == path] for path in partitions]
+    alone = all(fitting_counts(part, fields) for part in parts if any(len(sample.keys) for sample in part))
     return Unsupported(
         f"no number of buckets fits the keys of the table's files, hashed by {', '.join(fields)}",
         table=config.name,

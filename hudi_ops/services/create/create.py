@@ -1,7 +1,7 @@
-"""Creation of a table: one slot holds all of it; properties and an empty commit follow.
+"""Create a table: put slot 0, then the properties file, then an empty first commit.
 
-The empty commit keeps a completed write on the timeline before any pending one: readers that list take files older than the
-timeline's start for rows (docs/format.md §9.1).
+The empty commit keeps a completed write on the timeline before any pending one: readers that list files take those older than the
+timeline's start for committed (docs/format.md §9.1).
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ logger = logging.getLogger(__name__)
 
 
 def create_table(session: Session, definition: Definition) -> bool:
-    """Make the table, or finish what an earlier call with the same definition began.
+    """Create the table, or finish an earlier call with the same definition.
 
     Returns:
-        False when the table was there already, made from the same definition.
+        False if the table existed, made from the same definition.
 
     Raises:
-        InvalidRequest: the definition cannot be a table, or another table lies there.
+        InvalidRequest: the definition cannot be a table, or the path holds another table.
     """
     schema = check_definition(definition)
     columns = json.dumps(to_avro(schema, definition.name), separators=(",", ":"))
@@ -71,7 +71,7 @@ def create_table(session: Session, definition: Definition) -> bool:
     first = read_slot(ctx.storage, 0)
     if first is None:
         if _is_table(ctx.storage):
-            raise InvalidRequest(**_already(session, "a table that another program made"))
+            raise InvalidRequest(**_already(session, "a table of Apache Hudi"))
         table_id = ctx.ids.new_id()
         entry = Properties(
             table_id=table_id,
@@ -88,7 +88,7 @@ def create_table(session: Session, definition: Definition) -> bool:
         raise InvalidRequest(**_already(session, "a table with another definition"))
     existed = _is_table(ctx.storage)
     if not existed:
-        # Before the properties name it, and as the slot says: a repeated call after a crash puts the same files.
+        # Before the properties name it, and with the slot's time: a repetition after a crash puts the same files.
         _begin_metadata(ctx.storage, config, definition, schema, first.at_ms)
         log = Log(first.table_id, base=0, entries=(first,), properties_slot=0, properties=first)
         apply_properties(ctx, log, 0, first=True)
@@ -156,7 +156,7 @@ def check_definition(definition: Definition) -> pa.Schema:
             raise InvalidRequest(f"a {role} column is named twice", found=", ".join(fields))
     if definition.ordering and pa.types.is_nested(schema.field(definition.ordering).type):
         raise Unsupported(f"column {definition.ordering} cannot order rows", found="a nested type")
-    # The kernels know which types can be keys; asking them with no rows keeps that in one place.
+    # The kernels know which types can be keys; a call without rows keeps that in one place.
     record_keys(schema.empty_table(), KeySpec(definition.record_key, len(definition.record_key) > 1))
     spec = PartitionSpec(definition.partition_by, definition.hive_style, definition.url_encode, definition.time)
     partition_paths(schema.empty_table(), spec)
@@ -164,10 +164,10 @@ def check_definition(definition: Definition) -> pa.Schema:
 
 
 def _check_kind(definition: Definition) -> None:
-    """Refuse a definition whose version, type, key generator and meta columns do not agree.
+    """Check version, table type, key generator and meta columns against each other.
 
     Raises:
-        InvalidRequest: an unknown value, or a key generator that does not go with the fields.
+        InvalidRequest: an unknown value, or a key generator that does not fit the fields.
         Unsupported: a table that Apache Hudi itself could not read.
     """
     refuse_index(definition.index, definition.meta_fields, definition.name)
@@ -177,7 +177,7 @@ def _check_kind(definition: Definition) -> None:
             "the key generator timestamp and its settings go together",
             expected="both, or neither",
             found=f"key generator {definition.key_generator}, {'no ' if definition.time is None else ''}time settings",
-            next_step="say how the partition column is to be read and printed, or choose another key generator",
+            next_step="pass the input and output format of the partition column, or choose another key generator",
         )
     if definition.time is not None:
         check_time_partition(definition.time)
@@ -211,5 +211,5 @@ def _already(session: Session, what: str) -> dict[str, str]:
         "what": f"{session.ctx.storage.uri} already holds {what}",
         "expected": "a path without a table",
         "found": what,
-        "next_step": "choose another path, or open the table that is there (`hudi-ops show`)",
+        "next_step": "choose another path, or open the existing table (`hudi-ops show`)",
     }

@@ -14,7 +14,7 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.formats.properties import table_checksum
 from hudi_ops.services.create.definition import Definition
 
-# Version 8 says how rows are merged three times over, and Apache Hudi checks that the three agree (docs/format.md §1.5).
+# Version 8 names the merge mode in three properties, and Apache Hudi checks that they agree (docs/format.md §1.5).
 _MERGE_OF_VERSION_8 = {
     "EVENT_TIME_ORDERING": {
         "hoodie.compaction.payload.class": "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
@@ -30,10 +30,7 @@ _MERGE_OF_VERSION_8 = {
 def new_table_properties(definition: Definition, key_generator: str, create_schema: str) -> dict[str, str]:
     """Return every property of a new table (docs/format.md §1.5).
 
-    Args:
-        definition: of the table.
-        key_generator: value of `hoodie.table.keygenerator.type`.
-        create_schema: Avro JSON without meta columns.
+    `key_generator` is `hoodie.table.keygenerator.type`; `create_schema` is Avro JSON without meta columns.
 
     Raises:
         InvalidRequest: a name that not every reader could open.

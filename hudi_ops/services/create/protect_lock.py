@@ -1,4 +1,7 @@
-"""Protection of a table's lock: only clients with the configured credentials can delete it."""
+"""Restrict a table's lock to clients with the configured credentials.
+
+Other clients then cannot delete a lock that is held.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,7 @@ from hudi_ops.errors import InvalidRequest, Unsupported
 
 
 def protect_lock(session: Session) -> str:
-    """Set the access list of the node under which the table's lock nodes lie.
-
-    Args:
-        session: the table.
-
-    Returns:
-        The lock's address.
+    """Set the access list of the parent of the lock nodes, and return the lock's address.
 
     Raises:
         InvalidRequest: no credentials are configured; or Apache Hudi's writers would be kept from the lock.
@@ -34,10 +31,10 @@ def protect_lock(session: Session) -> str:
     state = session.loader.load()
     if not lock.shares_credentials and has_foreign_writers(session.ctx.storage, session.commits, state):
         raise InvalidRequest(
-            "writers of Apache Hudi share this table: without our credentials they could not take its lock any more",
+            "foreign writers share this table: without our credentials they could no longer take its lock",
             table=state.config.name,
             expected="a table that only hudi-ops writes, or `shares_credentials: true`",
-            found="a table that was adopted, or that another program writes",
+            found="a table that was adopted, or that a foreign writer writes",
             next_step="give them the same credentials, then declare `shares_credentials: true` under `zookeeper` in tables.yaml",
         )
     lock.protect()

@@ -1,4 +1,4 @@
-"""Evidence of the time zone of a table's instants, from the change times of their files.
+"""Infer the time zone of a table's instants from the change times of files, as a hint.
 
 A completed file is put right after its completion time was taken, so that the difference between that time, read as UTC, and the
 file's change time is the UTC offset of its writer. Copying a table resets change times, and several zones share an offset.
@@ -7,12 +7,13 @@ file's change time is the UTC offset of its writer. Copying a table resets chang
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 from zoneinfo import available_timezones
 
 from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.services.base.result import Result
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.log.commit_log import read_slot
 from hudi_ops.timeline.names import ms_of_instant, parse_file_name
@@ -22,24 +23,24 @@ FILES_MAX = 40
 """Completed files that are compared, spread over the timeline."""
 LATE_MS_MAX = 60_000
 EARLY_MS_MAX = 2_000
-"""How much later than its completion time a file may change, and how much earlier by a storage's clock that is behind."""
+"""Limits of a file's change time after its completion time, and before it if the storage's clock is behind."""
 SURE_FILES = 5
-"""Files that agree, from which on the confidence is called high."""
+"""Number of agreeing files from which the confidence is high."""
 NAMES_SHOWN = 4
 
 _REGIONS = ("Africa", "America", "Asia", "Atlantic", "Australia", "Europe", "Indian", "Pacific")
 
 
 @dataclass(frozen=True)
-class ZoneEvidence:
-    """What the change times of completed files say of the time zone of a table's instants.
+class ZoneEvidence(Result):
+    """Time zones that fit the change times of a table's completed files.
 
     Attributes:
-        compared: how many files were compared.
-        agreeing: how many of them fit the candidates.
-        offsets: UTC offsets that were seen among them, as `+05:30`.
-        candidates: zones of the IANA data base that fit as many files as any zone does.
-        confidence: `high`, `low`, or `none` where the candidates are not to be relied on at all.
+        compared: number of files compared.
+        agreeing: number of them that fit the candidates.
+        offsets: UTC offsets of these, as `+05:30`.
+        candidates: zones of the IANA data base that fit the most files.
+        confidence: `high`, `low`, or `none` if there are no reliable candidates.
     """
 
     compared: int = 0
@@ -50,12 +51,8 @@ class ZoneEvidence:
 
     @property
     def example(self) -> str:
-        """A zone to show people how one is written: the first candidate, if there is one to rely on."""
+        """Return a zone as an example of its spelling: the first candidate, if there is one."""
         return self.candidates[0] if self.candidates else "Europe/Berlin"
-
-    def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
 
     def __str__(self) -> str:
         if self.confidence == "none":
@@ -72,10 +69,9 @@ class ZoneEvidence:
 
 
 def missing_zone(storage: Storage) -> ZoneEvidence | None:
-    """Return evidence for a missing time zone; None if none is missing.
+    """Return the evidence for a table that needs a time zone; else None.
 
-    Args:
-        storage: the table.
+    It is in local time, and has no commit log.
     """
     config = load_config(storage)
     if not config.is_in_local_time or read_slot(storage, 0) is not None:
@@ -84,11 +80,9 @@ def missing_zone(storage: Storage) -> ZoneEvidence | None:
 
 
 def zone_evidence(storage: Storage, config: TableConfig) -> ZoneEvidence:
-    """Compare completion times of a table's files with their change times; one listing.
+    """Compare completion times of a table's files with their change times, by one listing.
 
-    Args:
-        storage: the table.
-        config: its settings. Timeline layout 1 keeps no completion times, and gives no evidence.
+    Timeline layout 1 keeps no completion times, and gives no evidence.
     """
     completed = sorted(
         (file.completion_time, info.modified_ms)
@@ -97,7 +91,7 @@ def zone_evidence(storage: Storage, config: TableConfig) -> ZoneEvidence:
     )
     step = -(-len(completed) // FILES_MAX) or 1
     chosen = completed[::-step]
-    fits = {zone: [at for at, one in enumerate(chosen) if _fits(*one, zone)] for zone in _zones()}
+    fits = {zone: [at for at, times in enumerate(chosen) if _fits(*times, zone)] for zone in _zones()}
     most = max(map(len, fits.values()), default=0)
     if 2 * most <= len(chosen):
         return ZoneEvidence(compared=len(chosen))
@@ -120,7 +114,7 @@ def _fits(time: str, modified_ms: int, zone: str) -> bool:
 
 
 def _rank(zone: str) -> tuple[bool, bool, str]:
-    """UTC first, then by name; Europe's zones before the many others that share their offsets."""
+    """Return the sort key: UTC first, then Europe's zones before others with their offsets."""
     return zone != "UTC", not zone.startswith("Europe/"), zone
 
 

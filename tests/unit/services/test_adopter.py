@@ -13,7 +13,7 @@ from hudi_ops import Table
 from hudi_ops.clock import SystemClock
 from hudi_ops.config.table import IndexKind, TableConfig
 from hudi_ops.errors import Corrupt, HudiOpsError, InvalidRequest, Unsupported
-from hudi_ops.services.create.adoption import Terms
+from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.clock import ManualClock
@@ -52,7 +52,7 @@ def copy_of(root: Path) -> MemoryStorage:
     return storage
 
 
-def opened(storage: MemoryStorage, terms: Terms) -> Table:
+def opened(storage: MemoryStorage, terms: AdoptionOptions) -> Table:
     return Table(simulated_context(storage, SystemClock(), "writer"), terms)
 
 
@@ -77,7 +77,7 @@ def test_what_adopting_a_fixture_answers(name: str, hudi_fixtures: Callable[[str
     storage = copy_of(hudi_fixtures(name))
     before = snapshot(storage)
     with pytest.raises(kind) as caught:
-        opened(storage, Terms()).adopt()
+        opened(storage, AdoptionOptions()).adopt()
     assert said in str(caught.value)
     assert snapshot(storage) == before
 
@@ -97,7 +97,7 @@ def test_a_table_whose_index_is_asked_takes_rows_once_the_index_is_named(
 ) -> None:
     storage = copy_of(hudi_fixtures(name))
     is_local = TableConfig.from_properties(read_properties(storage)).is_in_local_time
-    table = opened(storage, Terms(index=index, timezone="UTC" if is_local else None))
+    table = opened(storage, AdoptionOptions(index=index, timezone="UTC" if is_local else None))
     adoption = table.adopt()
     assert (adoption.index, adoption.buckets) == (index, 0)
     assert adoption.checked_keys > 0
@@ -116,7 +116,7 @@ def test_a_table_whose_index_is_asked_takes_rows_once_the_index_is_named(
         )
     )
     with pytest.raises(InvalidRequest, match=f"says index {index}, the call says simple_bucket"):
-        opened(storage, Terms(index="simple_bucket", buckets=4)).adopt()
+        opened(storage, AdoptionOptions(index="simple_bucket", buckets=4)).adopt()
 
 
 @pytest.mark.parametrize("index", ["simple", "record_index"])
@@ -125,43 +125,43 @@ def test_a_table_with_a_record_index_has_the_index_that_is_named(
 ) -> None:
     storage = copy_of(hudi_fixtures("v9_record_index_bloom_filters"))
     with pytest.raises(InvalidRequest, match="does not store its index") as caught:
-        opened(storage, Terms(timezone="UTC")).adopt()
+        opened(storage, AdoptionOptions(timezone="UTC")).adopt()
     assert "--index simple" in caught.value.next_step
     assert "record_index" in caught.value.next_step
-    assert opened(storage, Terms(index=index, timezone="UTC")).adopt().index == index
+    assert opened(storage, AdoptionOptions(index=index, timezone="UTC")).adopt().index == index
 
 
 def test_the_index_must_be_one_that_the_files_can_have(hudi_fixtures: Callable[[str], Path]) -> None:
     bucketed = copy_of(hudi_fixtures("v9_bucket_simple"))
     with pytest.raises(InvalidRequest, match="named for buckets: its index is not bloom"):
-        opened(bucketed, Terms(index="bloom", timezone="UTC")).adopt()
+        opened(bucketed, AdoptionOptions(index="bloom", timezone="UTC")).adopt()
     other = copy_of(hudi_fixtures("v9_txns_nonpart_nometa_mor"))
     with pytest.raises(Unsupported, match="of another index"):
-        opened(other, Terms(index="simple_bucket", buckets=4, timezone="UTC")).adopt()
+        opened(other, AdoptionOptions(index="simple_bucket", buckets=4, timezone="UTC")).adopt()
     with pytest.raises(InvalidRequest, match="has neither buckets nor hash fields"):
-        opened(other, Terms(index="bloom", buckets=4, timezone="UTC")).adopt()
+        opened(other, AdoptionOptions(index="bloom", buckets=4, timezone="UTC")).adopt()
 
 
 def test_a_table_in_local_time_keeps_its_zone(hudi_fixtures: Callable[[str], Path]) -> None:
     storage = copy_of(hudi_fixtures("v9_bucket_simple"))
-    with pytest.raises(InvalidRequest, match="do not say which zone that is"):
-        opened(storage, Terms(buckets=4)).adopt()
+    with pytest.raises(InvalidRequest, match="do not name the zone"):
+        opened(storage, AdoptionOptions(buckets=4)).adopt()
     for zone in ("Nowhere", ""):
         with pytest.raises(InvalidRequest, match="not a time zone"):
-            opened(storage, Terms(buckets=4, timezone=zone)).adopt()
-    assert opened(storage, Terms(buckets=4, timezone="Asia/Tokyo")).adopt().timezone == "Asia/Tokyo"
+            opened(storage, AdoptionOptions(buckets=4, timezone=zone)).adopt()
+    assert opened(storage, AdoptionOptions(buckets=4, timezone="Asia/Tokyo")).adopt().timezone == "Asia/Tokyo"
     first = read_slot(storage, 0)
     assert first is not None
     assert first.facts.timezone == "Asia/Tokyo"  # type: ignore[union-attr]
-    assert not opened(storage, Terms()).adopt().adopted
+    assert not opened(storage, AdoptionOptions()).adopt().adopted
     with pytest.raises(InvalidRequest, match="says timezone Asia/Tokyo, the call says UTC"):
-        opened(storage, Terms(timezone="UTC")).adopt()
+        opened(storage, AdoptionOptions(timezone="UTC")).adopt()
 
 
 def test_instants_of_ours_are_in_the_tables_zone(theirs: MemoryStorage) -> None:
     set_properties(theirs, {"hoodie.table.timeline.timezone": "LOCAL"})
     clock = ManualClock(SystemClock().now_ms() + 3_600_000)
-    table = Table(simulated_context(theirs, clock, "writer"), Terms(buckets=3, timezone="Asia/Kolkata"))
+    table = Table(simulated_context(theirs, clock, "writer"), AdoptionOptions(buckets=3, timezone="Asia/Kolkata"))
     rows = pa.table({"id": ["new"], "site": ["a"], "shop": ["x"], "ts": [2]}, schema=SCHEMA)
     result = table.ingest(rows)
     assert result.instant is not None
@@ -178,18 +178,18 @@ def test_instants_of_ours_are_in_the_tables_zone(theirs: MemoryStorage) -> None:
 def test_keys_without_their_field_s_name_are_recognised(theirs: MemoryStorage) -> None:
     """Of one field the complex generator of version 9 writes `id:k1`, that of release 1.0 the bare value."""
     set_properties(theirs, {"hoodie.table.version": "8", "hoodie.table.precombine.field": "ts"})
-    done = opened(theirs, Terms(buckets=3)).adopt()
+    done = opened(theirs, AdoptionOptions(buckets=3)).adopt()
     assert done.checked_keys == 60
     assert read_slot(theirs, 0).facts.encodes_key_names is True  # type: ignore[union-attr]
     rows = pa.table({"id": ["k0", "new"], "site": ["a", "a"], "shop": ["x", "x"], "ts": [2, 2]}, schema=SCHEMA)
-    result = opened(theirs, Terms()).ingest(rows)
+    result = opened(theirs, AdoptionOptions()).ingest(rows)
     assert (result.updated, result.inserted) == (1, 1)
 
 
 def test_partition_paths_that_are_made_otherwise_are_refused(theirs: MemoryStorage) -> None:
     set_properties(theirs, {"hoodie.datasource.write.hive_style_partitioning": "false"})
     with pytest.raises(Unsupported, match="partition path that this library would write otherwise"):
-        opened(theirs, Terms(buckets=3)).adopt()
+        opened(theirs, AdoptionOptions(buckets=3)).adopt()
 
 
 def test_two_groups_of_one_bucket_are_refused(theirs: MemoryStorage) -> None:
@@ -205,4 +205,4 @@ def test_two_groups_of_one_bucket_are_refused(theirs: MemoryStorage) -> None:
     stats = (*metadata.stats, replace(named, path=twin, file_id=twin.rpartition("/")[2].partition("_")[0]))
     theirs.put(commit, replace(metadata, stats=stats).to_bytes())
     with pytest.raises(Corrupt, match="bucket index"):
-        opened(theirs, Terms(buckets=3)).adopt()
+        opened(theirs, AdoptionOptions(buckets=3)).adopt()

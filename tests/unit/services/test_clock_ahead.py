@@ -13,7 +13,7 @@ from hudi_ops.concurrency.lock.in_process import InProcessLock
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.context import TableContext
 from hudi_ops.errors import InvalidRequest, Unavailable
-from hudi_ops.services.create.adoption import Terms
+from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import FileInfo
@@ -184,7 +184,7 @@ def test_a_future_instant_is_not_followed_beside_apache_hudi(root: Path) -> None
         storage.put(info.path, LocalStorage(root).get(info.path))
     storage = make_foreign(storage)
     ahead = ManualClock(SystemClock().now_ms() + 400 * DAY_MS)
-    terms, accepting = Terms(buckets=1), ConflictSettings(accept_future_instants=True)
+    terms, accepting = AdoptionOptions(buckets=1), ConflictSettings(accept_future_instants=True)
     Table(TableContext(storage=storage, locks=InProcessLock("t"), clock=ahead), terms).ingest(ROWS)
     before = {info.path for info in storage.list()}
     with pytest.raises(InvalidRequest, match="on a table with foreign writers"):

@@ -11,7 +11,7 @@ from hudi_ops.clock import SystemClock
 from hudi_ops.concurrency.lock.in_process import InProcessLock
 from hudi_ops.context import TableContext
 from hudi_ops.errors import InvalidRequest, Unsupported
-from hudi_ops.services.create.adoption import Terms
+from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
@@ -51,10 +51,10 @@ def test_a_lock_of_our_own_table_is_protected(ours: MemoryStorage) -> None:
 
 def test_a_lock_that_apache_hudi_takes_is_protected_only_if_it_has_the_credentials(ours: MemoryStorage) -> None:
     lock = GuardedLock("t")
-    table = Table(TableContext(storage=make_foreign(ours), locks=lock), Terms(buckets=1))
+    table = Table(TableContext(storage=make_foreign(ours), locks=lock), AdoptionOptions(buckets=1))
     table.ingest(ROWS)
     assert lock.has_foreign_writers is True
-    with pytest.raises(InvalidRequest, match="writers of Apache Hudi share this table"):
+    with pytest.raises(InvalidRequest, match="foreign writers share this table"):
         table.protect_lock()
     assert not lock.is_protected
     lock.shares_credentials = True

@@ -13,7 +13,7 @@ from hudi_ops import Table
 from hudi_ops.cli.main import main
 from hudi_ops.clock import SystemClock
 from hudi_ops.errors import Unsupported
-from hudi_ops.services.create.adoption import Terms
+from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.services.inspect.summary import describe_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.open import open_storage
@@ -68,7 +68,7 @@ def test_every_door_gives_the_same_answer(
     answers = set()
     for door in doors:
         with pytest.raises(Unsupported, match=said) as caught:
-            door(Table(simulated_context(storage, SystemClock(), "writer"), Terms(buckets=1)))
+            door(Table(simulated_context(storage, SystemClock(), "writer"), AdoptionOptions(buckets=1)))
         answers.add(str(caught.value))
     assert len(answers) == 1
     assert snapshot(storage) == before
@@ -82,6 +82,6 @@ def test_the_choice_about_a_metadata_table_is_spelt_out(theirs: MemoryStorage) -
     storage = theirs.copy()
     set_properties(storage, {"hoodie.table.metadata.partitions": "files,expr_index_ts"})
     with pytest.raises(Unsupported) as caught:
-        Table(simulated_context(storage, SystemClock(), "writer"), Terms(buckets=1)).ingest(ROWS)
+        Table(simulated_context(storage, SystemClock(), "writer"), AdoptionOptions(buckets=1)).ingest(ROWS)
     for word in ("(expr_index_ts)", "metadata drop TABLE expr_index_ts", "--drop-metadata-table", "Apache Hudi alone"):
         assert word in str(caught.value)
