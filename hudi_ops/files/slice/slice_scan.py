@@ -94,7 +94,7 @@ class SliceTask:
         instants: BlockInstants,
         schema: pa.Schema | None = None,
     ) -> SliceTask:
-        """Return the task that reads all rows of a slice; columns are those of `schema`, or of the keys."""
+        """Return the task that reads all rows of a slice: columns of `schema`, or of the keys."""
         base, wanted = slice_.base, rules.key_columns if schema is None else schema
         return SliceTask(
             storage,
