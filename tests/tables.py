@@ -1,14 +1,89 @@
-"""Builders of rows and tables that tests share."""
+"""Builders that tests share: rows, tables in memory of each kind, a process's table, and the rows that it shows by key."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
 import pyarrow as pa
 
-VERSIONED = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64()), ("ts", pa.int64())])
+from hudi_ops.clock import Clock
+from hudi_ops.services.create.adoption import AdoptionOptions
+from hudi_ops.services.create.create import create_table
+from hudi_ops.services.create.definition import Definition
+from hudi_ops.storage.memory import MemoryStorage
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.table.table import Table
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.simulated import simulated_context
+
+START_MS = 1_900_000_000_000
+NOW_MS = START_MS + 60_000
+"""When processes begin: a minute after a table was made, so that no instant of theirs meets one of its."""
+TIMELINE = ".hoodie/timeline"
+
+SCHEMA = pa.schema([
+    ("id", pa.string()),
+    ("part", pa.string()),
+    ("value", pa.int64()),
+    ("ts", pa.int64()),
+    ("_hoodie_is_deleted", pa.bool_()),
+])
+PLAIN_SCHEMA = pa.schema([SCHEMA.field(name) for name in ("id", "part", "value")])
+"""Without ordering and deletes."""
+VERSIONED = pa.schema([SCHEMA.field(name) for name in ("id", "part", "value", "ts")])
+
+DEFINITION = Definition("crash", SCHEMA, ("id",), ("part",), "ts", buckets=2)
+MERGE_ON_READ = replace(DEFINITION, table_type="MERGE_ON_READ")
+WITH_METADATA = replace(DEFINITION, metadata=True)
+LOGGED_WITH_METADATA = replace(WITH_METADATA, table_type="MERGE_ON_READ")
+BY_RECORD_INDEX = replace(WITH_METADATA, index="record_index")
+
+
+def of_schema(schema: pa.Schema, values: Iterable[tuple[Any, ...]]) -> pa.Table:
+    """Rows whose values are in the order of a schema."""
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in values], schema=schema)
+
+
+def rows(*values: tuple[str, str, int | None, int, bool | None]) -> pa.Table:
+    """Rows of `SCHEMA`: key, partition, value, time, and whether they delete."""
+    return of_schema(SCHEMA, values)
+
+
+def plain_rows(*values: tuple[str, str, int]) -> pa.Table:
+    """Rows of `PLAIN_SCHEMA`: key, partition, value."""
+    return of_schema(PLAIN_SCHEMA, values)
 
 
 def versioned(first: int, last: int, version: int) -> pa.Table:
-    """Rows `k<first>` to `k<last - 1>` of one partition, whose values and ordering values follow from the version."""
-    numbers = range(first, last)
-    columns = [[f"k{n:02d}" for n in numbers], ["p0"] * len(numbers), [n * version for n in numbers]]
-    return pa.table([*map(pa.array, columns), pa.array([version] * len(numbers))], schema=VERSIONED)
+    """Rows `k<first>` to `k<last - 1>` of one partition, whose values and times follow from the version."""
+    return of_schema(VERSIONED, [(f"k{n:02d}", "p0", n * version, version) for n in range(first, last)])
+
+
+def table_of(storage: Storage, clock: Clock, actor: str, *terms: AdoptionOptions, **settings: Any) -> Table:
+    """The table in a simulated process."""
+    return Table(simulated_context(storage, clock, actor), *terms, **settings)
+
+
+def made(
+    definition: Definition = DEFINITION, *batches: pa.Table, clock: ManualClock | None = None, after: int | None = None
+) -> MemoryStorage:
+    """A table in memory after its first ingests; `after` so many deltas its metadata table is compacted."""
+    clock = clock or ManualClock(START_MS, tick_ms=1)
+    storage = MemoryStorage(definition.name, clock)
+    table = table_of(storage, clock, "creator")
+    if after is not None:
+        table._session.metadata_compact_after = after
+    create_table(table._session, definition)
+    for batch in batches:
+        table.ingest(batch)
+    return storage
+
+
+def by_key(table: Table, **query: Any) -> dict[str, int]:
+    """The values that a table shows, by key; no key twice."""
+    found = table.read(["id", "value"], **query)
+    keys = found["id"].to_pylist()
+    assert len(set(keys)) == len(keys), sorted(keys)
+    return dict(zip(keys, found["value"].to_pylist(), strict=True))

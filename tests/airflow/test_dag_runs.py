@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,30 +10,9 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.airflow.dag_runs import airflow, last_result
+
 TRIPS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "ts": [1, 1, 1], "fare": [1.0, 2.0, 3.0]})
-
-
-def airflow(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        **os.environ,
-        "AIRFLOW_HOME": str(home),
-        "HUDI_OPS_VENV": str(Path(sys.executable).parent.parent),
-        "HUDI_OPS_SPARK_MASTER": "local[2]",
-        "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    }
-    return subprocess.run(
-        [str(ROOT / "bin" / "airflow"), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=500,
-        env=environment,
-    )
-
-
-def last_result(output: str) -> dict:
-    start = output.rindex('{"app":')
-    return json.JSONDecoder().raw_decode(output, start)[0]
 
 
 @pytest.fixture

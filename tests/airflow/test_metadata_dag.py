@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import ParamValidationError
 
 from hudi_ops.config.doors import add_arguments, request_of
 from hudi_ops.config.requests import IndexRequest
-from tests.airflow.test_dag_runs import airflow, last_result
+from tests.airflow.dag_runs import airflow, last_result
 
 TRIPS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "ts": [1, 1, 1], "fare": [1.0, 2.0, 3.0]})
 

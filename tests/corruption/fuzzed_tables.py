@@ -16,12 +16,12 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
-from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.verify import verify_table
+from tests.fault_plans import DiesBefore
+from tests.tables import START_MS, table_of
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "apache-hudi-tables"
-START_MS = 1_900_000_000_000
 SCHEMA = pa.schema([
     ("id", pa.string()), ("part", pa.string()), ("n", pa.int64()), ("price", pa.decimal128(12, 2)),
     ("seen", pa.timestamp("us", "UTC")), ("tags", pa.list_(pa.string())),
@@ -38,14 +38,14 @@ def rows(first: int, count: int) -> pa.Table:
 
 
 def table_on(storage: Storage, at_ms: int = START_MS + 600_000, actor: str = "reader") -> Table:
-    return Table(simulated_context(storage, ManualClock(at_ms), actor))
+    return table_of(storage, ManualClock(at_ms), actor)
 
 
 def ours(table_type: str, log_format: str = "parquet") -> MemoryStorage:
     """A table of ours: writes, a ledger, all indexes, and a writer that died between its data files and its decision."""
     clock = ManualClock(START_MS)
     storage = MemoryStorage("fuzzed", clock)
-    table = Table(simulated_context(storage, clock, "writer"), log_format=log_format)
+    table = table_of(storage, clock, "writer", log_format=log_format)
     definition = Definition("fuzzed", SCHEMA, ("id",), ("part",), "n", table_type=table_type, buckets=1)
     create_table(table._session, definition)
     for number in range(3):
@@ -60,15 +60,10 @@ def ours(table_type: str, log_format: str = "parquet") -> MemoryStorage:
 def with_dead_writer(storage: MemoryStorage) -> MemoryStorage:
     """The same with a writer that died before its decision: lease, requested, inflight, markers, data files."""
     with contextlib.suppress(Crash):
-        table_on(FaultyStorage(storage, DiesBefore()), START_MS + 300_000, "dead").ingest(rows(20, 4))
+        table_on(
+            FaultyStorage(storage, DiesBefore("put_if_absent:.hoodie/.commit_log/0")), START_MS + 300_000, "dead"
+        ).ingest(rows(20, 4))
     return storage
-
-
-class DiesBefore:
-    """A process that dies before it claims a slot."""
-
-    def fault_at(self, number: int, point: str) -> Fault | None:
-        return Fault.CRASH_BEFORE if "put_if_absent:.hoodie/.commit_log/0" in point else None
 
 
 def fixture(name: str) -> MemoryStorage:

@@ -14,6 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hudi_ops import Table
+from hudi_ops.errors import InvalidRequest, Unsupported
+
 META_COLUMNS = (
     "_hoodie_commit_time",
     "_hoodie_commit_seqno",
@@ -169,3 +172,10 @@ def _difference(left: pa.Table, right: pa.Table, only_left: list[Any], only_righ
 
 def _show(names: list[str], row: tuple[Any, ...]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in zip(names, row, strict=True))
+
+
+def found_or_refused(table: Table, begin: str, end: str | None) -> pa.Table | str:
+    try:
+        return table.changes(begin, end).to_arrow()
+    except (InvalidRequest, Unsupported) as error:
+        return str(error)

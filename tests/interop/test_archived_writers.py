@@ -22,9 +22,9 @@ from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.verify import verify_table
+from tests.fault_plans import Meanwhile
 from tests.interop.apache_hudi import BELIEVED, WITHOUT_METADATA, HudiPeer
 from tests.interop.compare import assert_same_rows
-from tests.protocol.test_strangers import Meanwhile
 
 HudiRsReader = Callable[..., pa.Table]
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from tests.interop.compare import assert_same_rows
+from tests.interop.covering import AXES, Choice, perform, possible_pairwise
 from tests.interop.expected import completed_instants
 from tests.interop.table_shapes import ShapedTable, rows
-from tests.interop.test_covering_set import AXES, Choice, perform, possible_pairwise
 
 COUNT = 12
 ENGINE = tuple(AXES).index("engine")

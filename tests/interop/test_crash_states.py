@@ -17,14 +17,13 @@ import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
-from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import BELIEVED, WITHOUT_METADATA, HudiPeer
 from tests.interop.compare import assert_same_rows
-from tests.protocol.crash_table import FIRST, NEW, START_MS, make_base, rows, unaccounted, visible
+from tests.protocol.crash_table import FIRST, NEW, make_base, unaccounted, visible
+from tests.tables import START_MS, rows, table_of
 
 HudiRsReader = Callable[..., pa.Table]
 
@@ -99,7 +98,7 @@ def point_of(history: list[str], pattern: str, which: int) -> int:
 
 def ingest(storage: FaultyStorage | MemoryStorage, source: Path, clock: ManualClock, actor: str) -> None:
     with contextlib.suppress(Crash):
-        Table(simulated_context(storage, clock, actor)).ingest_folder(str(source))
+        table_of(storage, clock, actor).ingest_folder(str(source))
 
 
 def crash_after(state: MemoryStorage, source: Path, clock: ManualClock, actor: str, pattern: str, which: int) -> str:

@@ -15,10 +15,10 @@ from hudi_ops.context import Owner
 from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.timeline.names import instant_of_ms, ms_of_instant
+from tests.fault_plans import DiesBefore
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.dead_writes import LAZY, kill_newest, plain_line, timeline
 from tests.interop.game import Script
-from tests.protocol.dead_writers import DiesBefore
 from tests.tables import VERSIONED
 
 LINES: dict[str, Callable[[str], bytes]] = {

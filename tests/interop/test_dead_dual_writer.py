@@ -15,8 +15,8 @@ from hudi_ops import Table
 from hudi_ops.files.names import parse_data_file
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.dead_writes import kill_newest, newest_write, timeline
+from tests.tables import VERSIONED as SCHEMA
 
-SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64()), ("ts", pa.int64())])
 KEYS = 60
 CLUSTERING = "org.apache.hudi.client.clustering"
 RESIZING = {

@@ -21,11 +21,12 @@ from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.timeline.log.commit_log import load_log
 from hudi_ops.timeline.log.entries import Cancel, Void
 from hudi_ops.verify import verify_table
+from tests.fault_plans import DiesBefore
 from tests.interop.apache_hudi import HudiPeer, HudiPeerError
 from tests.interop.compare import assert_same_rows
 from tests.interop.dead_writes import LAZY, timeline
+from tests.tables import VERSIONED as SCHEMA
 
-SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64()), ("ts", pa.int64())])
 MANY = 100_000
 DEADLINE_S = 240.0
 
@@ -100,17 +101,11 @@ def die_in(
     work: Callable[[Table], object] | None = None,
 ) -> str:
     """Let a process of ours that is gone die at an operation; returns the pending write."""
-
-    class Dies:
-        left = which
-
-        def fault_at(self, number: int, at: str) -> Fault | None:
-            self.left -= point in at
-            return crash if point in at and self.left == 0 else None
-
     context = Table.open(str(path)).context
     gone = replace(Owner.of_this_process(), started="1")
-    table = Table(replace(context, storage=FaultyStorage(open_storage(str(path)), Dies()), owner=gone))
+    table = Table(
+        replace(context, storage=FaultyStorage(open_storage(str(path)), DiesBefore(point, which, crash)), owner=gone)
+    )
     with contextlib.suppress(Crash):
         table.ingest(rows(10, 30, 3)) if work is None else work(table)
     found = [one.time for one in timeline(path).pending if one.is_write]

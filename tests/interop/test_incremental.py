@@ -14,15 +14,15 @@ import pytest
 from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 
 from hudi_ops import Table
-from hudi_ops.errors import InvalidRequest, Unsupported
+from hudi_ops.errors import Unsupported
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.instant import Instant
 from tests.interop.apache_hudi import HudiPeer, HudiPeerError
-from tests.interop.compare import assert_same_rows
+from tests.interop.compare import assert_same_rows, found_or_refused
 from tests.interop.expected import CLEANED, COPY_ON_WRITE, MERGE_ON_READ, some
 from tests.protocol.crash_table import make_base
-from tests.protocol.test_changes_order import WORKING, overtaken
+from tests.protocol.overtaken_writers import WORKING, overtaken
 
 HudiFixtures = Callable[[str], Path]
 Reader = Callable[[Path, str, str | None], pa.Table]
@@ -108,13 +108,6 @@ def assert_equal(path: Path, read: Reader, pairs: Sequence[tuple[str, str | None
         except AssertionError as error:
             raise AssertionError(f"({begin}, {end}]: {error}") from error
         yield found.num_rows
-
-
-def found_or_refused(table: Table, begin: str, end: str | None) -> pa.Table | str:
-    try:
-        return table.changes(begin, end).to_arrow()
-    except (InvalidRequest, Unsupported) as error:
-        return str(error)
 
 
 def test_ours_equal_the_hudi_package(ours: Path) -> None:

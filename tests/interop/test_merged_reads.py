@@ -21,11 +21,10 @@ from hudi_ops.config.columns import IS_DELETED
 from hudi_ops.formats.log.deletes import Deletes
 from hudi_ops.timeline.active import load_timeline
 from tests.interop.apache_hudi import HudiPeer
-from tests.interop.compare import assert_same_rows
+from tests.interop.compare import assert_same_rows, found_or_refused
 from tests.interop.conftest import HudiRsReader
 from tests.interop.expected import CLEANED, MERGE_ON_READ, some
 from tests.interop.hand_written_logs import append_log
-from tests.interop.test_incremental import found_or_refused
 
 LONG_AGO = "20000101000000000"
 SCHEMA = pa.schema([

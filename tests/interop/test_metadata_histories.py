@@ -29,9 +29,9 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from tests.interop.apache_hudi import BELIEVED, WITHOUT_METADATA, HudiPeer
 from tests.interop.compare import assert_same_rows
-from tests.property.test_metadata_histories import PARTITIONS, Step, do
-from tests.protocol.crash_table import DEFINITION, START_MS
+from tests.property.metadata_history import PARTITIONS, Step, do
 from tests.protocol.metadata_table import faults_of, read_rows, table_of
+from tests.tables import DEFINITION, START_MS
 
 SEED = int(os.environ.get("HUDI_OPS_SEED", "0"))
 SEEDS = range(SEED, SEED + (12 if os.environ.get("HUDI_OPS_SOAK") else 1))

@@ -19,10 +19,10 @@ from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.compare import assert_same_rows
 from tests.interop.expected import completed_instants, readable_instants, some
+from tests.tables import VERSIONED as SCHEMA
 
 HudiRsReader = Callable[..., pa.Table]
 Row = tuple[str, str]
-SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64()), ("ts", pa.int64())])
 BUCKETS = 2
 REPLACING = {"insert_overwrite", "insert_overwrite_table", "delete_partition", "truncate"}
 

@@ -22,7 +22,7 @@ from hudi_ops.config.table import TABLE_TYPES, WRITABLE_VERSIONS
 from hudi_ops.services.write.operations import DELETE_PARTITION, INGESTING, TRUNCATE
 from hudi_ops.testing.faults import Fault
 from tests.interop import test_ping_pong, test_table_shapes
-from tests.interop.test_covering_set import AS_OF, AXES, CHOICES, covering, is_possible
+from tests.interop.covering import AS_OF, AXES, CHOICES, covering, is_possible
 from tests.protocol import (
     test_compaction_crashes,
     test_holes,

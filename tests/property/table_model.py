@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,13 +16,19 @@ from hypothesis import strategies as st
 
 from hudi_ops.config.table import IndexKind
 from hudi_ops.config.write_settings import FileSizes
+from hudi_ops.context import TableContext
+from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.create.create import create_table
 from hudi_ops.services.create.definition import Definition
 from hudi_ops.services.write.ingest import IngestResult
 from hudi_ops.services.write.remove import RemovalResult
+from hudi_ops.storage.open import open_storage
 from hudi_ops.table.table import Table
+from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.verify import verify_table
+from tests.tables import START_MS
 
 Row = dict[str, Any]
 Identity = tuple[Any, ...]
@@ -298,3 +305,13 @@ STEPS = st.lists(
     min_size=1,
     max_size=6,
 )
+
+
+def new_table(folder: Path, engine: Engine) -> Table:
+    """A table on disk, since executors are other processes; ids and clock are those of every other such table."""
+    clock = ManualClock(START_MS, tick_ms=1)
+    simulated = simulated_context(open_storage(str(folder)), clock, "writer")
+    context = TableContext(
+        simulated.storage, simulated.locks, clock, engine, simulated.ids, simulated.owner, simulated.beats
+    )
+    return Table(context)

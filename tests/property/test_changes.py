@@ -12,12 +12,10 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.active import load_timeline
 from tests.bounds import examples
 from tests.property.table_model import SHAPES, STEPS, Shape, Step, play
-
-START_MS = 1_900_000_000_000
+from tests.tables import START_MS, table_of
 
 
 def as_rows(table: pa.Table) -> dict[Any, dict[str, Any]]:
@@ -31,7 +29,7 @@ def as_rows(table: pa.Table) -> dict[Any, dict[str, Any]]:
 @given(shape=SHAPES, steps=STEPS)
 def test_between_two_completions_come_the_rows_of_those_writes(shape: Shape, steps: list[Step]) -> None:
     clock = ManualClock(START_MS, tick_ms=1)
-    table = Table(simulated_context(MemoryStorage("model", clock), clock, "writer"))
+    table = table_of(MemoryStorage("model", clock), clock, "writer")
     shape.create(table)
     play(table, shape, steps)  # which also shows that reads as of each instant are right
     writes = load_timeline(table.context.storage, table.config).completed_writes
@@ -48,7 +46,7 @@ def test_between_two_completions_come_the_rows_of_those_writes(shape: Shape, ste
 @given(shape=SHAPES, steps=STEPS)
 def test_increments_from_the_earliest_give_the_whole(shape: Shape, steps: list[Step]) -> None:
     clock = ManualClock(START_MS, tick_ms=1)
-    table = Table(simulated_context(MemoryStorage("model", clock), clock, "writer"))
+    table = table_of(MemoryStorage("model", clock), clock, "writer")
     shape.create(table)
     held: dict[Any, dict[str, Any]] = {}
     checkpoint: str | None = None

@@ -20,7 +20,7 @@ from hudi_ops.read.plan import Opened
 from hudi_ops.table.table import Table
 from tests.bounds import examples
 from tests.interop.compare import assert_same_rows
-from tests.property.test_pruning import COLUMNS, CONDITIONS, SCHEMA, rows_of
+from tests.property.conditions import COLUMNS, CONDITIONS, SCHEMA, rows_of
 from tests.unit.metadata.made_metadata import make_metadata, name_partitions, say_index
 
 FILES = MetadataPartition.FILES

@@ -17,12 +17,11 @@ from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.verify import verify_table
 from tests.bounds import examples
 from tests.property.table_model import SCHEMA, SMALL_FILES, Shape, Step, TableModel, observed
+from tests.tables import START_MS, table_of
 
-START_MS = 1_900_000_000_000
 SHAPES = st.builds(
     Shape,
     keys=st.just(("id",)),
@@ -87,7 +86,7 @@ BACK_ELSEWHERE = [
 @given(shape=SHAPES, steps=STEPS)
 def test_nothing_is_lost_and_nothing_doubled(shape: Shape, steps: list[Step]) -> None:
     clock = ManualClock(START_MS, tick_ms=1)
-    table = Table(simulated_context(MemoryStorage("model", clock), clock, "writer"))
+    table = table_of(MemoryStorage("model", clock), clock, "writer")
     definition = Definition("model", SCHEMA, shape.keys, shape.partitions, None, "MERGE_ON_READ", index=shape.index)
     create_table(table._session, replace(definition, buckets=1))
     table._session.file_sizes = shape.file_sizes

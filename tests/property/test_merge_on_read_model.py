@@ -10,14 +10,11 @@ from hypothesis import given, settings
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
-from hudi_ops.testing.simulated import simulated_context
 from tests.bounds import examples
 from tests.property.merge_on_read_model import SHAPES, STEPS, Shape, Step, play
-
-START_MS = 1_900_000_000_000
+from tests.tables import START_MS, table_of
 
 
 @settings(max_examples=examples(80, 1_000))
@@ -25,7 +22,7 @@ START_MS = 1_900_000_000_000
 def test_a_table_shows_what_the_model_shows(shape: Shape, steps: list[Step]) -> None:
     clock = ManualClock(START_MS, tick_ms=1)
     storage = MemoryStorage("model", clock)
-    table = Table(simulated_context(storage, clock, "writer"), log_format=shape.log_format)  # type: ignore[arg-type]
+    table = table_of(storage, clock, "writer", log_format=shape.log_format)  # type: ignore[arg-type]
     create_table(table._session, shape.definition())
 
     def die(rows: pa.Table) -> None:
@@ -33,13 +30,13 @@ def test_a_table_shows_what_the_model_shows(shape: Shape, steps: list[Step]) -> 
         for number in range(1, 200):
             faulty = FaultyStorage(storage.copy(clock), FaultPlan.at(number, Fault.CRASH_AFTER), only_mutations=True)
             with contextlib.suppress(Crash):
-                Table(simulated_context(faulty, clock, "dead")).ingest(rows)
+                table_of(faulty, clock, "dead").ingest(rows)
             if not faulty.fired or ("put:" in faulty.fired[0] and ".hoodie" not in faulty.fired[0]):
                 break
         faulty = FaultyStorage(storage, FaultPlan.at(number, Fault.CRASH_AFTER), only_mutations=True)
         if number > 1:
             with contextlib.suppress(Crash):
-                Table(simulated_context(faulty, clock, "dead")).ingest(rows)
+                table_of(faulty, clock, "dead").ingest(rows)
         clock.advance_ms(EXPIRY_MS + 1_000)
 
     play(table, shape, steps, "local", die)

@@ -14,8 +14,7 @@ from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.spark import SparkEngine
 from hudi_ops.services.create.create import create_table
 from tests.property.merge_on_read_model import SHAPES, STEPS, Shape, Step, play
-from tests.property.table_model import files_of
-from tests.property.test_table_model_spark import new_table
+from tests.property.table_model import files_of, new_table
 from tests.spark_session import local_spark_engine
 
 SHAPE = Shape(("part",), "ts", 2)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,11 +13,10 @@ from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from tests.bounds import examples
-from tests.protocol.crash_table import DEFINITION, SCHEMA, START_MS
+from tests.property.metadata_history import PARTITIONS, do
 from tests.protocol.metadata_table import faults_of, read_rows, table_of
+from tests.tables import DEFINITION, START_MS
 
-Step = tuple[str, Any]
-PARTITIONS = ("files", "column_stats", "partition_stats", "bloom_filters", "record_index")
 KEYS = st.integers(0, 11)
 BATCHES = st.lists(
     st.tuples(KEYS, st.integers(0, 99), st.booleans()), min_size=1, max_size=6, unique_by=lambda one: one[0]
@@ -30,45 +27,6 @@ STEPS = st.one_of(
     st.tuples(st.just("drop"), st.sampled_from([None, ["record_index"], ["bloom_filters"]])),
     st.tuples(st.sampled_from(["compact", "delete_partition", "compact_metadata"]), st.none()),
 )
-
-
-def rows_of(batch, ts: int) -> pa.Table:
-    return pa.Table.from_pylist(
-        [
-            {"id": f"k{key}", "part": f"p{key % 3}", "value": value, "ts": ts, "_hoodie_is_deleted": gone or None}
-            for key, value, gone in batch
-        ],
-        schema=SCHEMA,
-    )
-
-
-def do(table, model: dict[str, int], step, ts: int) -> None:
-    """One step, on the table and on a dict."""
-    kind, what = step
-    if kind in {"upsert", "insert_overwrite", "delete"}:
-        gone = {f"k{key}" for key, _, is_gone in what if is_gone or kind == "delete"}
-        if kind == "insert_overwrite":
-            touched = {key % 3 for key, _, _ in what}
-            for key in [key for key in model if int(key[1:]) % 3 in touched]:
-                del model[key]
-        for key, value, _ in what:
-            model[f"k{key}"] = value
-        for key in gone:
-            model.pop(key, None)
-        table.ingest(rows_of(what, ts), kind)
-    elif kind == "build":
-        table.build_metadata(what)
-    elif kind == "drop":
-        held = {one.name for one in table.metadata().partitions}
-        table.drop_metadata(None if what is None else [name for name in what if name in held])
-    elif kind == "compact_metadata":
-        table.compact_metadata()
-    elif kind == "delete_partition" and any(int(key[1:]) % 3 == 0 for key in model):
-        table.delete_partition(["part=p0"])
-        for key in [key for key in model if int(key[1:]) % 3 == 0]:
-            del model[key]
-    elif kind == "compact" and table.config.table_type == "MERGE_ON_READ":
-        table.compact()
 
 
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])

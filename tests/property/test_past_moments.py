@@ -18,10 +18,10 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.verify import verify_table
 from tests.bounds import bound
 from tests.protocol.archived_history import archive
-from tests.protocol.cleaning import TIMELINE, Told, clean
-from tests.protocol.crash_table import DEFINITION, START_MS, rows
+from tests.protocol.cleaning import Told, clean
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.metadata_table import table_of
+from tests.tables import DEFINITION, START_MS, TIMELINE, rows
 
 Moments = dict[str, dict[str, int]]
 SEEDS = range(bound(6, 12, 60))

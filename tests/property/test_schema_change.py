@@ -18,10 +18,9 @@ from hudi_ops.services.create.create import create_table
 from hudi_ops.services.create.definition import Definition
 from hudi_ops.sources.schema_change import merge_schemas, schema_changes
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.simulated import simulated_context
 from tests.bounds import examples
+from tests.tables import table_of
 
 FLAT = st.sampled_from([
     pa.bool_(), pa.int8(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.binary(),
@@ -129,7 +128,7 @@ TYPES = {"int": pa.int32(), "long": pa.int64(), "double": pa.float64(), "text": 
 @settings(max_examples=examples(60), deadline=None)
 @given(STEPS)
 def test_a_table_that_changes_keeps_every_row(steps: list[tuple[dict[str, str], list[tuple[int, int | None]]]]) -> None:
-    table = Table(simulated_context(MemoryStorage(), ManualClock(1_800_000_000_000), "one"))
+    table = table_of(MemoryStorage(), ManualClock(1_800_000_000_000), "one")
     create_table(table._session, Definition("t", pa.schema([("id", pa.int32())]), ("id",), buckets=2))
     model: dict[int, dict[str, Any]] = {}
     for columns, rows in steps:

@@ -5,18 +5,15 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.simulated import simulated_context
 from tests.bounds import examples
 from tests.property.table_model import LOCATED_SHAPES, SHAPES, STEPS, Shape, Step, play
-
-START_MS = 1_900_000_000_000
+from tests.tables import START_MS, table_of
 
 
 def holds(shape: Shape, steps: list[Step]) -> None:
     clock = ManualClock(START_MS, tick_ms=1)
-    table = Table(simulated_context(MemoryStorage("model", clock), clock, "writer"))
+    table = table_of(MemoryStorage("model", clock), clock, "writer")
     shape.create(table)
     play(table, shape, steps)
 

@@ -10,18 +10,21 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.engine.protocol import Engine
 from hudi_ops.engine.spark import SparkEngine
-from hudi_ops.storage.open import open_storage
-from hudi_ops.table.table import Table
-from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.simulated import simulated_context
-from tests.property.table_model import LOCATED_SHAPES, SHAPES, SMALL_FILES, STEPS, Shape, Step, files_of, play
+from tests.property.table_model import (
+    LOCATED_SHAPES,
+    SHAPES,
+    SMALL_FILES,
+    STEPS,
+    Shape,
+    Step,
+    files_of,
+    new_table,
+    play,
+)
 from tests.spark_session import local_spark_engine
 
-START_MS = 1_900_000_000_000
 SHAPE = Shape(("id", "n"), ("part",), "ts", 2)
 LIVE = (("a", 0, "x", 1, 1, 1, None), ("b", 0, "y/z", 1, 2, 1, None), ("c:1", 1, None, 1, 3, 1, None))
 # Each kind of step once, whatever the random sequences hold.
@@ -47,16 +50,6 @@ STORY = [
 def spark_engine() -> Iterator[SparkEngine]:
     with local_spark_engine("table-model") as engine:
         yield engine
-
-
-def new_table(folder: Path, engine: Engine) -> Table:
-    """A table on disk, since executors are other processes; ids and clock are those of every other such table."""
-    clock = ManualClock(START_MS, tick_ms=1)
-    simulated = simulated_context(open_storage(str(folder)), clock, "writer")
-    context = TableContext(
-        simulated.storage, simulated.locks, clock, engine, simulated.ids, simulated.owner, simulated.beats
-    )
-    return Table(context)
 
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])

@@ -16,12 +16,12 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.instant import Instant
-from tests.protocol.crash_table import DEFINITION, FIRST, START_MS, rows
+from tests.fault_plans import Meanwhile
+from tests.protocol.crash_table import FIRST
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.metadata_table import table_of
-from tests.protocol.test_strangers import Meanwhile
+from tests.tables import DEFINITION, START_MS, TIMELINE, rows
 
-TIMELINE = ".hoodie/timeline"
 PLAIN = replace(DEFINITION, table_type="MERGE_ON_READ", partition_by=(), buckets=1)
 MODEL = {f"k{i}": i for i in range(8)} | {"k0": 99, "k1": 11, "k2": 22}
 

@@ -10,10 +10,10 @@ from hudi_ops.formats.timeline.timeline_schemas import CLEAN_METADATA, CLEANER_P
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.names import instant_of_ms
+from tests.tables import TIMELINE
 
 Told = Literal["deleted", "failed", "planned", "pending"]
 """How a clean names what it removed: as deleted; as failed, since it was gone; only as to be deleted; or in its plan alone."""
-TIMELINE = ".hoodie/timeline"
 
 
 def clean(

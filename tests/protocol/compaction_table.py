@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyarrow as pa
 
 from hudi_ops.files.log.merge_rules import MergeRules
@@ -11,16 +9,13 @@ from hudi_ops.files.log.visible_blocks import BlockInstants
 from hudi_ops.files.slice.file_scan import FileScan, FileTask
 from hudi_ops.files.slice.slice_scan import SliceScan, SliceTask
 from hudi_ops.services.base.slices import live_slices
-from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.view.schema import table_schema
-from tests.protocol.crash_table import DEFINITION, FIRST, START_MS, rows
+from tests.protocol.crash_table import FIRST
+from tests.tables import MERGE_ON_READ, made, rows, table_of
 
-MERGE_ON_READ = replace(DEFINITION, table_type="MERGE_ON_READ")
 # Updates, a late row that loses, a delete, a new key; then a second layer on one group, and a group with log files alone cannot be.
 SECOND = rows(
     ("k0", "p0", 100, 2, None),
@@ -36,20 +31,9 @@ del MODEL["k2"]
 AFTER_FOURTH = {key: value for key, value in MODEL.items() if key != "k3"} | {"k6": 66, "k1": 11}
 
 
-def table_of(storage: Storage, clock: ManualClock, actor: str) -> Table:
-    """A process's table."""
-    return Table(simulated_context(storage, clock, actor))
-
-
 def make_logged(definition=MERGE_ON_READ, *batches: pa.Table) -> MemoryStorage:
     """The table after its first ingests: base files, and log files upon some of them."""
-    clock = ManualClock(START_MS, tick_ms=1)
-    storage = MemoryStorage("compacted", clock)
-    table = table_of(storage, clock, "creator")
-    create_table(table._session, definition)
-    for batch in batches or (FIRST, SECOND, THIRD):
-        table.ingest(batch)
-    return storage
+    return made(definition, *(batches or (FIRST, SECOND, THIRD)))
 
 
 def merged(storage: Storage, clock: ManualClock) -> dict[str, int]:

@@ -20,32 +20,18 @@ from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER
 from hudi_ops.metadata.writer.begin import PROPERTIES_PATH
 from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.log.cancelled import MARKS
 from hudi_ops.timeline.log.commit_log import load_log
 from hudi_ops.timeline.log.entries import Cancel, Complete, Plan
 from hudi_ops.timeline.state import CommitReader, StateLoader
 from hudi_ops.verify import verify_table
+from tests.tables import DEFINITION, START_MS, by_key, rows, table_of
 
-START_MS = 1_900_000_000_000
 _LONG_AFTER_MS = START_MS + 30 * 24 * 3600 * 1000
-SCHEMA = pa.schema([
-    pa.field("id", pa.string()),
-    pa.field("part", pa.string()),
-    pa.field("value", pa.int64()),
-    pa.field("ts", pa.int64()),
-    pa.field("_hoodie_is_deleted", pa.bool_()),
-])  # fmt: skip
-DEFINITION = Definition("crash", SCHEMA, ("id",), ("part",), "ts", buckets=2)
-
-
-def rows(*values: tuple[str, str, int, int, bool | None]) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(SCHEMA.names, one, strict=True)) for one in values], schema=SCHEMA)
 
 
 FIRST = rows(*[(f"k{i}", f"p{i % 2}", i, 1, None) for i in range(8)])
@@ -158,7 +144,7 @@ def make_base(
     """The table after its first ingest; the second one's file lies in `source`."""
     clock = ManualClock(START_MS)
     storage = MemoryStorage("crash", clock)
-    table = Table(simulated_context(storage, clock, "creator"))
+    table = table_of(storage, clock, "creator")
     create_table(table._session, replace(DEFINITION, table_type=table_type, index=index, metadata=metadata))
     source.mkdir(parents=True, exist_ok=True)
     pq.write_table(FIRST, source / "1.parquet")
@@ -171,9 +157,7 @@ def make_base(
 
 def visible(storage: MemoryStorage, clock: ManualClock) -> dict[str, int]:
     """Rows as a reader sees them, by key; no key twice."""
-    table = Table(simulated_context(storage, clock, "reader")).read(["id", "value"])
-    assert len(set(table["id"].to_pylist())) == table.num_rows
-    return dict(zip(table["id"].to_pylist(), table["value"].to_pylist(), strict=True))
+    return by_key(table_of(storage, clock, "reader"))
 
 
 def unaccounted(storage: Storage) -> list[str]:
@@ -187,7 +171,7 @@ def unaccounted(storage: Storage) -> list[str]:
     twin = MemoryStorage("twin")
     for info in storage.list():
         twin.put(info.path, storage.get(info.path))
-    recover(Table(simulated_context(twin, ManualClock(_LONG_AFTER_MS), "sweeper"))._session)
+    recover(table_of(twin, ManualClock(_LONG_AFTER_MS), "sweeper")._session)
     noted = notes_of(storage.list_folder(MARKERS).folders)
     strange = [path for path in left if path.removeprefix(f"{MARKERS}/")[:17] not in noted]
     return strange + _unaccounted(twin)

@@ -3,75 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from pathlib import Path
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
-from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.timeline.settings.properties_file import load_config
-from tests.protocol.crash_table import START_MS, make_base
+from tests.fault_plans import DiesBefore
+from tests.protocol.crash_table import make_base
+from tests.tables import NOW_MS, table_of
 
-NOW_MS = START_MS + 60_000
 LATER_MS = EXPIRY_MS + 1_000
-
-
-class Moves:
-    """A fault plan without faults: before operations that are chosen, somebody else makes a move, once."""
-
-    def __init__(self, chosen: Callable[[int, str], bool], move: Callable[[], None]) -> None:
-        self._chosen = chosen
-        self._move = move
-        self.moved_at = ""
-
-    @classmethod
-    def at(cls, number: int, move: Callable[[], None]) -> Moves:
-        return cls(lambda found, _: found == number, move)
-
-    @classmethod
-    def before(cls, point: str, move: Callable[[], None]) -> Moves:
-        return cls(lambda _, found: point in found, move)
-
-    def fault_at(self, number: int, point: str) -> Fault | None:
-        if not self.moved_at and self._chosen(number, point):
-            self.moved_at = point
-            self._move()
-        return None
-
-
-class DiesBefore:
-    """A fault plan: the process ends right before its first operation at a point."""
-
-    def __init__(self, point: str) -> None:
-        self._point = point
-
-    def fault_at(self, number: int, point: str) -> Fault | None:
-        return Fault.CRASH_BEFORE if self._point in point else None
-
-
-class DiesBehind:
-    """A fault plan: the process ends right before an operation at the second point that comes after one at the first."""
-
-    def __init__(self, first: str, second: str) -> None:
-        self._points = [first, second]
-
-    def fault_at(self, number: int, point: str) -> Fault | None:
-        if self._points[0] in point:
-            if len(self._points) == 1:
-                return Fault.CRASH_BEFORE
-            del self._points[0]
-        return None
-
-
-def table_of(storage: Storage, clock: ManualClock, actor: str) -> Table:
-    """The table in a simulated process."""
-    return Table(simulated_context(storage, clock, actor))
 
 
 def make_dead(source: Path, point: str = "put_if_absent:.hoodie/.commit_log/0") -> tuple[MemoryStorage, str]:

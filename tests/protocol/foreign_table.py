@@ -10,17 +10,19 @@ from dataclasses import replace
 
 from hudi_ops.commit.ledger import FOLDER as LEDGERS
 from hudi_ops.formats import properties
+from hudi_ops.formats.avro import container as avro
+from hudi_ops.formats.timeline.service_schemas import ROLLBACK_PLAN
+from hudi_ops.formats.timeline.timeline_schemas import REQUESTED_REPLACE_METADATA
 from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.table.table import Table
-from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG
 from hudi_ops.timeline.settings.properties_file import read_properties
+from tests.tables import TIMELINE, table_of
 
 PROPERTIES = ".hoodie/hoodie.properties"
-TIMELINE = ".hoodie/timeline"
 METADATA = ".hoodie/metadata"
 METADATA_FILES = tuple(
     f"{METADATA}/{name}" for name in (".hoodie/hoodie.properties", "column_stats/a", "files/b", "files/c")
@@ -64,9 +66,26 @@ def set_properties(storage: Storage, values: Mapping[str, str]) -> None:
 
 def opened(storage: Storage, clock, actor: str, terms: AdoptionOptions = TERMS) -> Table:
     """The table in a simulated process."""
-    return Table(simulated_context(storage, clock, actor), terms)
+    return table_of(storage, clock, actor, terms)
 
 
 def snapshot(storage: MemoryStorage) -> dict[str, bytes]:
     """Every byte of the table."""
     return {info.path: storage.get(info.path) for info in storage.list()}
+
+
+def rollback_plan(target: str) -> bytes:
+    plan = {"instantToRollback": {"commitTime": target, "action": "commit"}, "RollbackRequests": [], "version": 1}
+    return avro.write_one(ROLLBACK_PLAN, plan)
+
+
+def clustering_plan(partition: str, file_id: str) -> bytes:
+    one = {"dataFilePath": "", "deltaFilePaths": [], "fileId": file_id, "partitionPath": partition, "version": 1}
+    plan = {"inputGroups": [{"slices": [one], "metrics": {}, "numOutputFileGroups": 1, "version": 1}], "version": 1}
+    return avro.write_one(
+        REQUESTED_REPLACE_METADATA, {"operationType": "CLUSTER", "clusteringPlan": plan, "version": 1}
+    )
+
+
+def group_of(storage: MemoryStorage, partition: str) -> str:
+    return next(i.name.partition("_")[0] for i in storage.list(partition) if i.name.endswith(".parquet"))

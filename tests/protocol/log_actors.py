@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+from hudi_ops.commit.archive_boundary import HistoryFile
 from hudi_ops.commit.complete import complete_write
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
@@ -27,7 +28,7 @@ from hudi_ops.timeline.log.commit_log import Log, load_log
 from hudi_ops.timeline.log.entries import Complete, Entry, Properties
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState
-from tests.protocol.crash_table import DEFINITION, START_MS
+from tests.tables import DEFINITION, START_MS
 
 GROUP = "00000000-0000-0000-0000-000000000000-0"
 OTHER_GROUP = "00000001-0000-0000-0000-000000000000-0"
@@ -148,3 +149,10 @@ def decided_only(storage: MemoryStorage, clock: ManualClock, *stats: WriteStat) 
     assert isinstance(entry, Complete)
     assert timeline_of(storage).find(entry.instant).is_completed is False  # type: ignore[union-attr]
     return entry
+
+
+def oldest(storage: MemoryStorage, count: int = 2) -> tuple[str, HistoryFile]:
+    times = [one.time for one in timeline_of(storage).completed_writes][:count]
+    kept = HistoryFile(".hoodie/timeline/history/some_file.parquet", frozenset(times))
+    storage.put(kept.path, b"history")
+    return max(times), kept

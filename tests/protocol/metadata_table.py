@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -11,18 +10,16 @@ from hudi_ops.config.table import PROPERTIES_PATH
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.records.partitions import FOLDER
-from hudi_ops.services.create.create import create_table
 from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.verify import Finding, verify_table
-from tests.protocol.crash_table import DEFINITION, FIRST, SECOND, START_MS, rows
+from tests import tables
+from tests.protocol.crash_table import FIRST, SECOND
+from tests.tables import WITH_METADATA, by_key, made, rows
 
-WITH_METADATA = replace(DEFINITION, metadata=True)
-LOGGED_WITH_METADATA = replace(WITH_METADATA, table_type="MERGE_ON_READ")
 THIRD = rows(("k4", "p0", 44, 3, None), ("k0", "p0", 101, 3, None), ("n3", "p1", 9, 3, None))
 LATER = rows(("k6", "p0", 66, 4, None), ("n4", "p3", 4, 4, None))
 NEVER = 1 << 30
@@ -31,7 +28,7 @@ NEVER = 1 << 30
 
 def table_of(storage: Storage, clock: ManualClock, actor: str, after: int = NEVER) -> Table:
     """A process's table."""
-    table = Table(simulated_context(storage, clock, actor))
+    table = tables.table_of(storage, clock, actor)
     table._session.metadata_compact_after = after
     return table
 
@@ -40,20 +37,12 @@ def make_table(
     definition: Definition = WITH_METADATA, batches: Sequence[pa.Table] = (FIRST, SECOND, THIRD), after: int = NEVER
 ) -> MemoryStorage:
     """The table after its first ingests."""
-    clock = ManualClock(START_MS, tick_ms=1)
-    storage = MemoryStorage("with metadata", clock)
-    table = table_of(storage, clock, "creator", after)
-    create_table(table._session, definition)
-    for batch in batches:
-        table.ingest(batch)
-    return storage
+    return made(definition, *batches, after=after)
 
 
 def read_rows(storage: Storage, clock: ManualClock) -> dict[str, int]:
     """Rows as a reader sees them, by key; no key twice."""
-    found = table_of(storage, clock, "reader").read(["id", "value"])
-    assert len(set(found["id"].to_pylist())) == found.num_rows
-    return dict(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
+    return by_key(table_of(storage, clock, "reader"))
 
 
 def faults_of(storage: Storage, clock: ManualClock) -> list[Finding]:

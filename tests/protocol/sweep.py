@@ -23,9 +23,8 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from tests.bounds import SOAK
-from tests.protocol.crash_table import START_MS
+from tests.tables import NOW_MS
 
-NOW_MS = START_MS + 60_000
 CRASHES = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
 ERRORS = [fault for fault in Fault if fault not in CRASHES]
 _CHANGES = ("put:", "put_if_absent:", "delete:")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,45 +12,31 @@ from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.services.create.create import create_table
 from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
-from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.log.commit_log import load_log, read_slot, slot_path
 from hudi_ops.timeline.log.entries import Properties
 from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
-from tests.protocol.crash_table import NEW, OLD, SCHEMA, SECOND, START_MS, assert_whole, make_base, rows, visible
+from tests.bounds import SOAK
+from tests.fault_plans import Meanwhile
+from tests.protocol.crash_table import NEW, OLD, SECOND, assert_whole, make_base, visible
 from tests.protocol.foreign_table import (
     METADATA,
     METADATA_FILES,
     TERMS,
-    TIMELINE,
     build_metadata_table,
     make_foreign,
     opened,
     snapshot,
 )
-from tests.protocol.sweep import CRASHES, NOW_MS, SOAK, fault_sweep
+from tests.protocol.sweep import CRASHES, fault_sweep
+from tests.tables import NOW_MS, SCHEMA, START_MS, TIMELINE, rows, table_of
 
 LATER = instant_of_ms(NOW_MS + 86_400_000)
 WAYS = [fault for fault in Fault if fault is not Fault.LANDS_LATER]
-
-
-class Meanwhile:
-    """Before the first operation at a point, somebody else makes a move."""
-
-    def __init__(self, point: str, move: Callable[[], object]) -> None:
-        self._point, self._move = point, move
-        self.moved = False
-
-    def fault_at(self, number: int, point: str) -> Fault | None:
-        if not self.moved and self._point in point:
-            self.moved = True
-            self._move()
-        return None
 
 
 @pytest.fixture(scope="module")
@@ -310,7 +295,7 @@ def empty() -> MemoryStorage:
     """A table that Apache Hudi has made and not written to yet; its key has two fields."""
     clock = ManualClock(START_MS)
     storage = MemoryStorage("empty", clock)
-    create_table(Table(simulated_context(storage, clock, "creator"))._session, EMPTY)
+    create_table(table_of(storage, clock, "creator")._session, EMPTY)
     found = make_foreign(storage)
     for info in found.list(TIMELINE):
         found.delete(info.path)

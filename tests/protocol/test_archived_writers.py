@@ -12,25 +12,24 @@ import pytest
 from hudi_ops.errors import Corrupt
 from hudi_ops.read.plan import plan_read, request_of
 from hudi_ops.read.scan import Scan
-from hudi_ops.services.create.create import create_table
 from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.verify import Finding, verify_table
-from tests.protocol.archived_history import MODEL, PLAIN, TIMELINE, archive, archived, made
-from tests.protocol.crash_table import FIRST, START_MS, rows
+from tests import tables
+from tests.protocol.archived_history import MODEL, PLAIN, archive, archived, made
+from tests.protocol.crash_table import FIRST
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.metadata_table import table_of
+from tests.tables import START_MS, TIMELINE, by_key, rows
 
 WITH_METADATA = replace(PLAIN, metadata=True)
 BOTH = pytest.mark.parametrize("definition", [PLAIN, WITH_METADATA], ids=["listed", "metadata"])
 
 
 def shown(storage: MemoryStorage, clock: ManualClock, listing: str = "auto") -> dict[str, int]:
-    found = table_of(storage, clock, "reader").read(["id", "value"], listing=listing)
-    assert found.num_rows == len(set(found["id"].to_pylist()))
-    return dict(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
+    return by_key(table_of(storage, clock, "reader"), listing=listing)
 
 
 def errors_of(storage: MemoryStorage, clock: ManualClock) -> list[Finding]:
@@ -66,10 +65,8 @@ def test_what_completed_before_the_compaction_stays_below_it() -> None:
     """The first log file was merged; if it were read once more, the update that came later would be lost."""
     definition = replace(PLAIN, ordering=None)
     clock = ManualClock(START_MS, tick_ms=1)
-    storage = MemoryStorage("merged", clock)
+    storage = tables.made(definition, FIRST, clock=clock)
     table = table_of(storage, clock, "creator")
-    create_table(table._session, definition)
-    table.ingest(FIRST)
     table.ingest(rows(("k0", "p0", 50, 2, None)))
     table.ingest(rows(("k0", "p0", None, 2, True)))
     table.compact()

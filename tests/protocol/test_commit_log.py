@@ -25,7 +25,6 @@ from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.log.commit_log import Log, slot_path
 from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Plan, Properties, Takeover
 from hudi_ops.verify import verify_table
-from tests.protocol.crash_table import START_MS
 from tests.protocol.log_actors import (
     bare_table,
     commit,
@@ -36,7 +35,8 @@ from tests.protocol.log_actors import (
     timeline_of,
     whole_log,
 )
-from tests.protocol.sweep import CRASHES, ERRORS, NOW_MS, fault_sweep
+from tests.protocol.sweep import CRASHES, ERRORS, fault_sweep
+from tests.tables import NOW_MS, START_MS
 
 KEY = "hoodie.table.some.setting"
 

@@ -16,7 +16,7 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.log.entries import Cancel, Complete
 from hudi_ops.timeline.settings.properties_file import FOLDED_KEY, write_properties
-from tests.protocol.crash_table import START_MS
+from tests.fault_plans import Meanwhile
 from tests.protocol.log_actors import (
     bare_table,
     commit,
@@ -27,10 +27,7 @@ from tests.protocol.log_actors import (
     timeline_of,
     whole_log,
 )
-from tests.protocol.test_strangers import Meanwhile
-
-NOW_MS = START_MS + 60_000
-TIMELINE = ".hoodie/timeline"
+from tests.tables import NOW_MS
 
 
 def test_a_sleepers_old_file_is_mended_by_whoever_loads_next() -> None:

@@ -23,7 +23,8 @@ from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.log.entries import Complete, Properties, Takeover, Void
 from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.timeline.settings.properties_file import FOLDED_KEY
-from tests.protocol.crash_table import START_MS
+from tests.fault_plans import Meanwhile
+from tests.protocol.foreign_table import rollback_plan
 from tests.protocol.log_actors import (
     GROUP,
     OTHER_GROUP,
@@ -39,10 +40,8 @@ from tests.protocol.log_actors import (
     timeline_of,
     whole_log,
 )
-from tests.protocol.test_strangers import Meanwhile, rollback_plan
+from tests.tables import NOW_MS, START_MS, TIMELINE
 
-NOW_MS = START_MS + 60_000
-TIMELINE = ".hoodie/timeline"
 THREADS, EACH = 8, 50
 DELTAS_EACH = 10
 

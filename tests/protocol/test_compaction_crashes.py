@@ -19,10 +19,11 @@ from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.timeline.names import State
 from hudi_ops.verify import verify_table
 from tests.bounds import SOAK
-from tests.protocol.compaction_table import AFTER_FOURTH, FOURTH, MODEL, log_files, make_logged, merged, table_of
+from tests.protocol.compaction_table import AFTER_FOURTH, FOURTH, MODEL, log_files, make_logged, merged
 from tests.protocol.crash_table import unaccounted
 from tests.protocol.log_actors import timeline_of
-from tests.protocol.sweep import CRASHES, ERRORS, NOW_MS, fault_sweep
+from tests.protocol.sweep import CRASHES, ERRORS, fault_sweep
+from tests.tables import NOW_MS, table_of
 
 PHASES = {"plan": (30, 5), "execute": (60, 14), "run": (85, 19)}
 """Storage operations of each, at least, and how many of them change something: a sweep that visits fewer has gone blind."""

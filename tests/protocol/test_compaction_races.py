@@ -22,21 +22,12 @@ from hudi_ops.timeline.content.plan_bytes import encode_compaction
 from hudi_ops.timeline.content.plans import CompactionPlan, read_plan
 from hudi_ops.timeline.names import State, completed_name, inflight_name, instant_of_ms, requested_name
 from hudi_ops.verify import verify_table
-from tests.protocol.compaction_table import (
-    AFTER_FOURTH,
-    FOURTH,
-    MERGE_ON_READ,
-    MODEL,
-    log_files,
-    make_logged,
-    merged,
-    table_of,
-)
-from tests.protocol.crash_table import FIRST, START_MS, rows, unaccounted
+from tests.fault_plans import Meanwhile
+from tests.protocol.compaction_table import AFTER_FOURTH, FOURTH, MODEL, log_files, make_logged, merged
+from tests.protocol.crash_table import FIRST, unaccounted
 from tests.protocol.log_actors import timeline_of
-from tests.protocol.test_strangers import Meanwhile
+from tests.tables import MERGE_ON_READ, NOW_MS, rows, table_of
 
-NOW_MS = START_MS + 60_000
 LOCK_FREE_POINT = "list_folder:part=p1"
 """Within planning: its state is read by then, its slot not yet claimed."""
 

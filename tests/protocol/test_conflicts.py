@@ -5,7 +5,6 @@ Each is played on one storage with several processes; `Meanwhile` lets one of th
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,53 +18,26 @@ from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.conflicts import Contender
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
-from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.errors import Busy, Cancelled, Conflict, HudiOpsError
-from hudi_ops.services.write.batch import Batch
-from hudi_ops.services.write.ingest import ingest
-from hudi_ops.services.write.operations import (
-    DELETE_PARTITION,
-    INSERT_OVERWRITE,
-    UPSERT,
-    WriteOperation,
-    parse_operation,
-)
+from hudi_ops.services.write.operations import DELETE_PARTITION, INSERT_OVERWRITE, UPSERT, WriteOperation
 from hudi_ops.services.write.remove import remove
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.storage.protocol import Storage
 from hudi_ops.table.table import Table
-from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
-from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.log.commit_log import load_log, slot_path
-from hudi_ops.timeline.log.entries import Cancel, Plan, encode_entry
+from hudi_ops.timeline.log.entries import Plan, encode_entry
 from hudi_ops.timeline.names import instant_of_ms
-from tests.protocol.crash_table import OLD, make_base, rows, unaccounted, visible
-from tests.protocol.test_strangers import NOW_MS, TIMELINE, Meanwhile, clustering_plan, group_of
-
-P0 = rows(("k0", "p0", 100, 5, None))
-P0_TOO = rows(("k0", "p0", 200, 6, None))
-P1 = rows(("k1", "p1", 101, 5, None))
-AT_DATA = "put:part="
+from tests.fault_plans import Meanwhile
+from tests.protocol.crash_table import OLD, make_base, unaccounted
+from tests.protocol.foreign_table import clustering_plan, group_of
+from tests.protocol.one_attempt import AT_DATA, P0, P0_TOO, P1, cancels, now, once, paused, process
+from tests.tables import NOW_MS, TIMELINE, rows
 
 
 @pytest.fixture
 def storage(tmp_path: Path) -> MemoryStorage:
     return make_base(tmp_path / "source", None)
-
-
-def process(storage: Storage, actor: str, at_ms: int = NOW_MS, **conflicts: object) -> Table:
-    """A table in a process of its own."""
-    settings = ConflictSettings(**conflicts)
-    return Table(simulated_context(storage, ManualClock(at_ms, tick_ms=1), actor), conflicts=settings)
-
-
-def once(table: Table, data: pa.Table, operation: str = "upsert") -> str:
-    """One attempt; returns its instant."""
-    return str(
-        ingest(table._session, Batch(parse_operation(operation), rows=data), table.context.engine, "", 0.0).instant
-    )
 
 
 def overtaken(
@@ -80,30 +52,6 @@ def overtaken(
     finally:
         assert plan.moved
     return None
-
-
-def paused(
-    storage: MemoryStorage, data: pa.Table, at: str = AT_DATA, at_ms: int = NOW_MS, actor: str = "paused"
-) -> str:
-    """A writer that stopped in the middle and may still wake up: its lease has not expired. Returns its instant."""
-
-    class Stops:
-        def fault_at(self, number: int, point: str) -> Fault | None:
-            return Fault.CRASH_BEFORE if point.startswith(at) else None
-
-    with contextlib.suppress(Crash):
-        once(process(FaultyStorage(storage, Stops()), actor, at_ms), data)
-    return max(i.name[:17] for i in storage.list(TIMELINE) if i.name.endswith(".commit.requested"))
-
-
-def now(storage: MemoryStorage) -> dict[str, int]:
-    return visible(storage, ManualClock(NOW_MS + 60_000))
-
-
-def cancels(storage: MemoryStorage) -> int:
-    log = load_log(storage, None)
-    assert log is not None
-    return sum(isinstance(entry, Cancel) for _, entry in log.since(-1))
 
 
 # (1) ---------------------------------------------------------------------------------------------------------------------------

@@ -17,13 +17,13 @@ import pytest
 
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
-from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
-from tests.protocol.crash_table import DEFINITION, START_MS, rows
+from tests.fault_plans import Meanwhile
+from tests.tables import DEFINITION, START_MS, made, rows, table_of
 
 KINDS = {
     r"get:\.hoodie/hoodie\.properties": "properties",
@@ -75,14 +75,7 @@ def batch(partitions: int, value: int = 0, key: str = "k"):
 @pytest.fixture(scope="module", params=SIZES, ids=lambda size: f"{size[0]}-partitions-{size[1]}-commits")
 def base(request: pytest.FixtureRequest) -> tuple[MemoryStorage, int]:
     partitions, commits = request.param
-    clock = ManualClock(START_MS, tick_ms=1)
-    storage = MemoryStorage("section", clock)
-    table = Table(simulated_context(storage, clock, "creator"))
-    create_table(table._session, DEFINITION)
-    table.ingest(batch(partitions))
-    for value in range(commits - 1):
-        table.ingest(batch(1, value))
-    return storage, partitions
+    return made(DEFINITION, batch(partitions), *(batch(1, value) for value in range(commits - 1))), partitions
 
 
 @contextmanager
@@ -130,7 +123,7 @@ def test_undoing_takes_as_many_calls_whatever_the_table(base: tuple[MemoryStorag
 
     dead = FaultyStorage(storage, DiesAtTheSlot())
     with contextlib.suppress(Crash):
-        Table(simulated_context(dead, ManualClock(START_MS + 600_000, tick_ms=1), "dead")).ingest(batch(partitions, 5))
+        table_of(dead, ManualClock(START_MS + 600_000, tick_ms=1), "dead").ingest(batch(partitions, 5))
     with writer(storage, "second", START_MS + 600_000 + 2 * EXPIRY_MS) as (table, locks):
         assert recover(table._session), "nothing was rolled back"
     cancel, begun, rollback = locks.sections
@@ -143,24 +136,14 @@ def test_undoing_takes_as_many_calls_whatever_the_table(base: tuple[MemoryStorag
 
 @pytest.mark.parametrize("others", [1, 5])
 def test_each_completion_meanwhile_adds_two_reads(others: int) -> None:
-    clock = ManualClock(START_MS, tick_ms=1)
-    storage = MemoryStorage("section", clock)
-    maker = Table(simulated_context(storage, clock, "creator"))
-    create_table(maker._session, DEFINITION)
-    maker.ingest(batch(2))
+    storage = made(DEFINITION, batch(2))
 
-    class Meanwhile:
-        moved = False
+    def move() -> None:
+        for value in range(others):
+            other.ingest(rows(("k1", "p1", value, 2, None)))
 
-        def fault_at(self, number: int, point: str) -> Fault | None:
-            if not self.moved and point.startswith("put:part=p0"):
-                self.moved = True
-                for value in range(others):
-                    other.ingest(rows(("k1", "p1", value, 2, None)))
-            return None
-
-    other = Table(simulated_context(storage, ManualClock(START_MS + 600_000, tick_ms=1), "other"))
-    faulty = FaultyStorage(storage, Meanwhile())
+    other = table_of(storage, ManualClock(START_MS + 600_000, tick_ms=1), "other")
+    faulty = FaultyStorage(storage, Meanwhile("^put:part=p0", move))
     ctx = simulated_context(faulty, ManualClock(START_MS + 599_000, tick_ms=1), "writer")
     locks = Watched(ctx.locks, faulty)
     Table(replace(ctx, locks=locks)).ingest(batch(1, 7))

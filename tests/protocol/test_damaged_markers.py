@@ -18,17 +18,10 @@ from hudi_ops.timeline.content.plans import RollbackPlan, read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, instant_of_ms
 from hudi_ops.verify import verify_table
+from tests.fault_plans import DiesBefore
 from tests.protocol.crash_table import NEW, OLD, SECOND, make_base, unaccounted, visible
-from tests.protocol.dead_writers import (
-    LATER_MS,
-    NOW_MS,
-    DiesBefore,
-    kill_foreign,
-    late_clock,
-    rollbacks,
-    table_of,
-    timeline,
-)
+from tests.protocol.dead_writers import LATER_MS, kill_foreign, late_clock, rollbacks, timeline
+from tests.tables import NOW_MS, table_of
 
 INSTANT = instant_of_ms(NOW_MS)
 NAME = f"00000000-1111-2222-3333-444444444444-0_0-5-9_{INSTANT}.parquet"

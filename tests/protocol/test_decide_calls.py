@@ -11,11 +11,10 @@ from hudi_ops.concurrency.transaction import Decided, Prepare
 from hudi_ops.services.write.batch import Batch
 from hudi_ops.services.write.ingest import ingest
 from hudi_ops.services.write.operations import parse_operation
-from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
-from hudi_ops.testing.simulated import simulated_context
-from tests.protocol.crash_table import SECOND, START_MS, make_base
+from tests.protocol.crash_table import SECOND, make_base
+from tests.tables import START_MS, table_of
 
 CALLS_MAX = 8
 """Settings, log, timeline; payload, slot; timeline; completed file; log."""
@@ -26,7 +25,7 @@ CALLS_OF_OPENING_MAX = 7
 
 def test_a_one_row_commit_decides_in_few_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = FaultyStorage(make_base(tmp_path / "source"))
-    table = Table(simulated_context(storage, ManualClock(START_MS + 60_000, tick_ms=1), "writer"))
+    table = table_of(storage, ManualClock(START_MS + 60_000, tick_ms=1), "writer")
     inside: list[str] = []
     decide = Session.decide
 
@@ -47,7 +46,7 @@ def test_a_one_row_commit_decides_in_few_calls(tmp_path: Path, monkeypatch: pyte
 def test_a_table_that_stays_open_commits_in_few_calls(tmp_path: Path) -> None:
     """Nobody else writes: what the last commit left is what the next one sets out from."""
     storage = FaultyStorage(make_base(tmp_path / "source"))
-    table = Table(simulated_context(storage, ManualClock(START_MS + 60_000, tick_ms=1), "writer"))
+    table = table_of(storage, ManualClock(START_MS + 60_000, tick_ms=1), "writer")
     taken = []
     for number in range(4):
         before = storage.operations

@@ -21,11 +21,11 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
-from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.names import instant_of_ms
-from tests.protocol.crash_table import OLD, make_base, rows, unaccounted
-from tests.protocol.test_conflicts import AT_DATA, P0, P0_TOO, P1, cancels, now, once, paused, process
-from tests.protocol.test_strangers import NOW_MS, TIMELINE, Meanwhile
+from tests.fault_plans import Meanwhile
+from tests.protocol.crash_table import OLD, make_base, unaccounted
+from tests.protocol.one_attempt import AT_DATA, P0, P0_TOO, P1, cancels, now, once, paused, process
+from tests.tables import NOW_MS, TIMELINE, rows, table_of
 
 OF_P0 = UPSERT.intent([("part=p0", "00000000")])
 
@@ -76,7 +76,7 @@ def test_an_older_live_writer_is_waited_for(storage: MemoryStorage) -> None:
                 if self.looks == 1:
                     storage.delete(f".hoodie/.heartbeat/{older}")
 
-    table = Table(simulated_context(FaultyStorage(storage, Wakes()), clock, "younger"))
+    table = table_of(FaultyStorage(storage, Wakes()), clock, "younger")
     result = table.ingest(P0_TOO)
     assert 1 < clock.monotonic_s() < 1 + 3 * POLL_MAX_S
     assert result.instant is not None
@@ -209,7 +209,7 @@ def test_long_work_stops_between_two_tasks(storage: MemoryStorage) -> None:
         clock.sleep_s(INTERVAL_S)
 
     faulty = FaultyStorage(storage, Meanwhile(AT_DATA, move))
-    table = Table(simulated_context(faulty, clock, "long"))
+    table = table_of(faulty, clock, "long")
     with pytest.raises(Conflict) as caught:
         once(table, pa.concat_tables([P0, P1]))
     assert caught.value.details["early"] is True

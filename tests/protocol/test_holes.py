@@ -36,14 +36,7 @@ from tests.protocol.scenarios.cases import Case, beside_hudi, mixed_table, of_jo
 from tests.protocol.scenarios.check import Oracle
 from tests.protocol.scenarios.hudi import Hudi, HudiClusters
 from tests.protocol.scenarios.services import Archives, Plans
-from tests.protocol.scenarios.worlds import (
-    ALSO_A,
-    ALSO_B,
-    REWRITE_A,
-    REWRITE_B,
-    UPSERT_A,
-    UPSERT_B,
-)
+from tests.protocol.scenarios.worlds import ALSO_A, ALSO_B, REWRITE_A, REWRITE_B, UPSERT_A, UPSERT_B
 from tests.protocol.suite import Proof, Suite, Switch
 
 CRASH = frozenset({Fault.CRASH_AFTER})

@@ -23,10 +23,8 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
-from hudi_ops.testing.simulated import simulated_context
 from tests.bounds import SOAK
 from tests.protocol.crash_table import (
-    DEFINITION,
     FIRST,
     JOBS,
     LOCATED_JOBS,
@@ -40,7 +38,8 @@ from tests.protocol.crash_table import (
     unaccounted,
     visible,
 )
-from tests.protocol.sweep import CRASHES, NOW_MS, fault_sweep
+from tests.protocol.sweep import CRASHES, fault_sweep
+from tests.tables import DEFINITION, NOW_MS, table_of
 
 RECOVERED = {"upsert", "insert_overwrite", "truncate"}
 """One of each kind: commits, replace commits with files and without. The soak takes all operations."""
@@ -65,7 +64,7 @@ def source(tmp_path: Path) -> Path:
 
 def first(job: Job, source: Path, actor: str = "writer") -> Callable[[FaultyStorage, ManualClock], bool]:
     """The process that goes wrong."""
-    return lambda storage, clock: job.run(Table(simulated_context(storage, clock, actor)), source)
+    return lambda storage, clock: job.run(table_of(storage, clock, actor), source)
 
 
 def finish(storage: MemoryStorage, source: Path, clock: ManualClock, actor: str, story: str, job: Job) -> None:
@@ -73,10 +72,10 @@ def finish(storage: MemoryStorage, source: Path, clock: ManualClock, actor: str,
     seen = visible(storage.copy(), clock)
     assert seen in (OLD, job.new), f"{story}: a reader saw {seen}"
     clock.advance_ms(EXPIRY_MS + 1_000)
-    done = job.run(Table(simulated_context(storage, clock, actor)), source)
+    done = job.run(table_of(storage, clock, actor), source)
     if job.rows is None and not done:
         # A call that finds nothing to remove may be refused before it looks for leftovers: any write clears them.
-        Table(simulated_context(storage, clock, actor)).ingest_folder(str(source))
+        table_of(storage, clock, actor).ingest_folder(str(source))
     # What a reader saw stays: what had become visible is not done twice.
     assert seen == OLD or not done, f"{story}: done twice"
     assert_whole(storage, clock, job.new, story)
@@ -123,7 +122,7 @@ def test_crash_again_at_every_operation_of_the_recovery(source: Path, fault: Fau
 @pytest.mark.parametrize("fault", CRASHES)
 def test_crash_at_every_operation_of_create(fault: Fault) -> None:
     def run(storage: FaultyStorage, clock: ManualClock) -> None:
-        create_table(Table(simulated_context(storage, clock, "creator"))._session, DEFINITION)
+        create_table(table_of(storage, clock, "creator")._session, DEFINITION)
 
     for left in fault_sweep(lambda clock: MemoryStorage("create", clock), run, fault, "a creation", points=15, step=1):
         table = Table(left.resume())

@@ -25,22 +25,13 @@ from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unavailab
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.names import instant_of_ms
+from tests.protocol.foreign_table import clustering_plan, group_of
 from tests.protocol.scenarios.actors import Landed, Recovers, Writes
 from tests.protocol.scenarios.between import clock_of, context, disturbed, outcome_of
 from tests.protocol.scenarios.check import Oracle, Outcome, session_of
 from tests.protocol.scenarios.hudi import Hudi
-from tests.protocol.scenarios.worlds import (
-    ALSO_A,
-    DROP_A,
-    LATER,
-    NOW_MS,
-    OVERWRITE_A,
-    UPSERT_A,
-    UPSERT_B,
-    Job,
-    small_table,
-)
-from tests.protocol.test_strangers import TIMELINE, clustering_plan, group_of
+from tests.protocol.scenarios.worlds import ALSO_A, DROP_A, LATER, OVERWRITE_A, UPSERT_A, UPSERT_B, Job, small_table
+from tests.tables import NOW_MS, TIMELINE
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = "tests/zookeeper/test_lock.py"

@@ -22,11 +22,11 @@ from hudi_ops.services.metadata_table.compact import compact_metadata
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.view.file_group import DataFile
-from tests.protocol.crash_table import DEFINITION, FIRST, START_MS, rows
+from tests.protocol.crash_table import FIRST
 from tests.protocol.log_actors import timeline_of
-from tests.protocol.metadata_table import LATER, LOGGED_WITH_METADATA, THIRD, faults_of, make_table, read_rows, table_of
+from tests.protocol.metadata_table import LATER, THIRD, faults_of, make_table, read_rows, table_of
+from tests.tables import DEFINITION, LOGGED_WITH_METADATA, NOW_MS, rows
 
-NOW_MS = START_MS + 60_000
 TIME = "20301122100000000"
 SMALL = 300
 EVERY = tuple(MetadataPartition)

@@ -21,10 +21,12 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.log.entries import Void
 from hudi_ops.timeline.names import completed_name
-from tests.protocol.crash_table import START_MS
+from tests.fault_plans import Meanwhile
+from tests.protocol.foreign_table import rollback_plan
 from tests.protocol.log_actors import (
     bare_table,
     commit,
+    oldest,
     properties_of,
     session_of,
     set_property,
@@ -32,11 +34,7 @@ from tests.protocol.log_actors import (
     timeline_of,
     whole_log,
 )
-from tests.protocol.test_plans_and_takeovers import oldest
-from tests.protocol.test_strangers import Meanwhile, rollback_plan
-
-NOW_MS = START_MS + 60_000
-TIMELINE = ".hoodie/timeline"
+from tests.tables import NOW_MS, TIMELINE
 
 
 class AtCompletion:

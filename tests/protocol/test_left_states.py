@@ -41,7 +41,6 @@ from tests.protocol.scenarios.worlds import (
     DEFINITION,
     DROP_A,
     HELD,
-    NOW_MS,
     OVERWRITE_A,
     REWRITE_A,
     UPSERT_A,
@@ -50,8 +49,8 @@ from tests.protocol.scenarios.worlds import (
     at,
     small_table,
 )
+from tests.tables import NOW_MS, TIMELINE
 
-TIMELINE = ".hoodie/timeline"
 ALSO_WIDER = UPSERT_B.rows.append_column("extra", pa.array([7], pa.int64()))
 UNAPPLIED = r"put_if_absent:.hoodie/timeline/\d+_"
 

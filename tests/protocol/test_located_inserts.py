@@ -31,8 +31,9 @@ from hudi_ops.testing.simulation import RunRecord, Simulation, explore
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import LOOKED_KEY
 from hudi_ops.verify import verify_table
-from tests.protocol.crash_table import OLD, START_MS, make_base, rows, visible
-from tests.protocol.test_strangers import NOW_MS, TIMELINE, Meanwhile
+from tests.fault_plans import Meanwhile
+from tests.protocol.crash_table import OLD, make_base, visible
+from tests.tables import NOW_MS, START_MS, TIMELINE, rows
 
 NEW_GROUPS = FileSizes(small_bytes=0)
 AT_DATA = "put:part="

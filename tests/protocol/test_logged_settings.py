@@ -17,18 +17,17 @@ from hudi_ops.services.create.create import create_table
 from hudi_ops.services.recovery.properties import PropertiesRepair
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
-from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.log.commit_log import load_log, read_slot, slot_path
 from hudi_ops.timeline.log.entries import Properties, encode_entry
 from hudi_ops.timeline.settings.properties_file import FOLDED_KEY, read_properties
 from hudi_ops.verify import verify_table
-from tests.protocol.crash_table import DEFINITION, FIRST, NEW, OLD, SECOND, START_MS, make_base, visible
+from tests.fault_plans import Meanwhile
+from tests.protocol.crash_table import FIRST, NEW, OLD, SECOND, make_base, visible
 from tests.protocol.foreign_table import PROPERTIES, make_foreign, opened, set_properties
 from tests.protocol.sweep import fault_sweep
-from tests.protocol.test_adoption import Meanwhile
+from tests.tables import DEFINITION, START_MS, table_of
 
 CLOCK = ManualClock(START_MS + 60_000)
 BACKUP = f"{PROPERTIES}.backup"
@@ -163,7 +162,7 @@ def test_names_and_versions_follow_the_file(storage: MemoryStorage) -> None:
     storage.put(PROPERTIES, properties.dumps(values, comment="Edited", now_ms=0))
     write(storage)
     assert visible(storage, CLOCK) == NEW
-    assert Table(simulated_context(storage, CLOCK, "reader")).config.name == "renamed"
+    assert table_of(storage, CLOCK, "reader").config.name == "renamed"
 
 
 def test_a_renamed_table_is_whole(storage: MemoryStorage) -> None:

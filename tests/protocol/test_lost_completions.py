@@ -27,10 +27,11 @@ from hudi_ops.timeline.log.entries import Complete, Void, encode_entry
 from hudi_ops.timeline.names import State, inflight_name, instant_of_ms, requested_name
 from hudi_ops.verify import verify_table
 from tests.protocol.archived_history import archive, put_history
-from tests.protocol.cleaning import TIMELINE, clean
-from tests.protocol.crash_table import DEFINITION, START_MS, rows
+from tests.protocol.cleaning import clean
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.metadata_table import table_of
+from tests.tables import DEFINITION, START_MS, TIMELINE, rows
+from tests.tables import by_key as shown
 
 KINDS = pytest.mark.parametrize(
     ("kind", "metadata"), [("COPY_ON_WRITE", False), ("MERGE_ON_READ", False), ("MERGE_ON_READ", True)]
@@ -100,12 +101,6 @@ class Made:
             assert caught.value.instant == instant.time
         assert not self.is_completed(instant)
         assert len([i for i in self.storage.list(".hoodie/.commit_log") if i.name.endswith(".json")]) == slots
-
-
-def shown(table: Table) -> Model:
-    found = table.read(["id", "value"])
-    assert found.num_rows == len(set(found["id"].to_pylist()))
-    return dict(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
 
 
 @KINDS

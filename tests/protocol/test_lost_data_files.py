@@ -24,11 +24,12 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG_FOLDER
 from hudi_ops.timeline.log.commit_log import slot_path
+from tests.fault_plans import Meanwhile
 from tests.protocol.cleaning import clean
-from tests.protocol.crash_table import DEFINITION, START_MS, rows
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.metadata_table import table_of
-from tests.protocol.test_strangers import Meanwhile
+from tests.tables import DEFINITION, START_MS, rows
+from tests.tables import by_key as values
 
 KINDS = pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 Model = dict[str, int]
@@ -81,12 +82,6 @@ class Made:
             found |= {path for path in (getattr(task, "path", None), getattr(task, "base", None)) if path}
             found |= {path for path, _ in getattr(task, "logs", ())}
         return found
-
-
-def values(table: Table, **query: object) -> Model:
-    found = table.read(["id", "value"], **query)
-    assert found.num_rows == len(set(found["id"].to_pylist()))
-    return dict(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
 
 
 @KINDS

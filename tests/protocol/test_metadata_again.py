@@ -19,11 +19,12 @@ from hudi_ops.testing.faults import Fault
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.content.archived import ArchivedTimes
 from hudi_ops.timeline.settings.properties_file import load_config
-from tests.protocol.metadata_table import LATER, WITH_METADATA, faults_of, make_table, read_rows, table_of
-from tests.protocol.sweep import CRASHES, NOW_MS, SOAK, fault_sweep
+from tests.bounds import SOAK
+from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
+from tests.protocol.sweep import CRASHES, fault_sweep
+from tests.tables import BY_RECORD_INDEX, NOW_MS, WITH_METADATA
 
 EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_index")
-BY_RECORD_INDEX = replace(WITH_METADATA, index="record_index")
 AFTER = {"k6": 66, "n4": 4}
 
 

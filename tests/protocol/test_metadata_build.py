@@ -15,10 +15,10 @@ from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault
 from hudi_ops.timeline.settings.properties_file import load_config
-from tests.protocol.compaction_table import MERGE_ON_READ
-from tests.protocol.crash_table import DEFINITION, START_MS
-from tests.protocol.metadata_table import LATER, WITH_METADATA, faults_of, make_table, read_rows, table_of
-from tests.protocol.sweep import CRASHES, ERRORS, NOW_MS, SOAK, fault_sweep
+from tests.bounds import SOAK
+from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
+from tests.protocol.sweep import CRASHES, ERRORS, fault_sweep
+from tests.tables import DEFINITION, MERGE_ON_READ, NOW_MS, START_MS, WITH_METADATA
 
 EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_index")
 ERROR_POINTS = 5

@@ -17,12 +17,12 @@ from hudi_ops.services.metadata_table import compact as metadata_compact
 from hudi_ops.services.metadata_table.compact import KEPT_MS, compact_metadata
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
-from tests.protocol.crash_table import FIRST, SECOND, START_MS
+from tests.bounds import SOAK
+from tests.fault_plans import Meanwhile
+from tests.protocol.crash_table import FIRST, SECOND
 from tests.protocol.metadata_table import (
     LATER,
-    LOGGED_WITH_METADATA,
     THIRD,
-    WITH_METADATA,
     faults_of,
     make_table,
     metadata_files,
@@ -30,8 +30,8 @@ from tests.protocol.metadata_table import (
     table_of,
     uncounted_bases,
 )
-from tests.protocol.sweep import CRASHES, ERRORS, NOW_MS, SOAK, fault_sweep
-from tests.protocol.test_strangers import Meanwhile
+from tests.protocol.sweep import CRASHES, ERRORS, fault_sweep
+from tests.tables import LOGGED_WITH_METADATA, NOW_MS, START_MS, WITH_METADATA
 
 DEFINITIONS = [WITH_METADATA, LOGGED_WITH_METADATA]
 

@@ -17,9 +17,10 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
-from tests.protocol.crash_table import DEFINITION
+from tests.bounds import SOAK
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
-from tests.protocol.sweep import CRASHES, NOW_MS, SOAK, fault_sweep
+from tests.protocol.sweep import CRASHES, fault_sweep
+from tests.tables import DEFINITION, NOW_MS
 
 EVERY = ("bloom_filters", "column_stats", "files", "partition_stats", "record_index")
 

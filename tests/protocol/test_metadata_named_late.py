@@ -25,10 +25,10 @@ from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG
 from hudi_ops.timeline.settings.properties_file import FOLDED_KEY, load_config, read_properties, write_properties
-from tests.protocol.crash_table import DEFINITION, rows
 from tests.protocol.foreign_table import set_properties
-from tests.protocol.metadata_table import LATER, WITH_METADATA, faults_of, make_table, read_rows, table_of
-from tests.protocol.sweep import CRASHES, NOW_MS, fault_sweep
+from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
+from tests.protocol.sweep import CRASHES, fault_sweep
+from tests.tables import DEFINITION, NOW_MS, WITH_METADATA, rows
 
 THEIRS = rows(("theirs", "p0", 5, 9, None))
 DEFAULT = ("column_stats", "files", "partition_stats")

@@ -29,10 +29,11 @@ from hudi_ops.timeline.content.archived import ArchivedTimes
 from hudi_ops.timeline.log.entries import Void
 from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.timeline.settings.properties_file import load_config
-from tests.protocol.crash_table import DEFINITION, FIRST, START_MS, rows
+from tests.fault_plans import Meanwhile
+from tests.protocol.crash_table import FIRST
 from tests.protocol.foreign_table import set_properties
-from tests.protocol.metadata_table import LOGGED_WITH_METADATA, WITH_METADATA, faults_of, make_table, table_of
-from tests.protocol.test_strangers import Meanwhile
+from tests.protocol.metadata_table import faults_of, make_table, table_of
+from tests.tables import DEFINITION, LOGGED_WITH_METADATA, START_MS, WITH_METADATA, rows
 
 NOW = START_MS + 60_000
 MINE = rows(("mine0", "p0", 1, 9, None), ("mine7", "p7", 2, 9, None))

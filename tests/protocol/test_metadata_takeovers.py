@@ -18,16 +18,11 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault
 from hudi_ops.timeline.names import inflight_name, instant_of_ms, ms_of_instant
 from hudi_ops.view.slices import list_table, visible_slices
+from tests.bounds import SOAK
 from tests.protocol.log_actors import timeline_of
-from tests.protocol.metadata_table import (
-    LOGGED_WITH_METADATA,
-    faults_of,
-    make_table,
-    metadata_files,
-    read_rows,
-    table_of,
-)
-from tests.protocol.sweep import NOW_MS, SOAK, fault_sweep
+from tests.protocol.metadata_table import faults_of, make_table, metadata_files, read_rows, table_of
+from tests.protocol.sweep import fault_sweep
+from tests.tables import LOGGED_WITH_METADATA, NOW_MS
 
 STAGES = "3-41-97"
 """In names of Apache Hudi's: the number of a stage is above any epoch of ours."""

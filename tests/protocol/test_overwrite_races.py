@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,14 +24,14 @@ from hudi_ops.services.write.remove import remove
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.faults import Fault, FaultyStorage
-from hudi_ops.testing.simulated import simulated_context
+from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
-from tests.protocol.crash_table import DEFINITION, OLD, START_MS, make_base, rows, unaccounted, visible
+from tests.fault_plans import Meanwhile
+from tests.protocol.crash_table import OLD, make_base, unaccounted, visible
+from tests.tables import DEFINITION, NOW_MS, rows, table_of
 
-NOW_MS = START_MS + 60_000
 Rows = dict[str, int]
 
 
@@ -113,21 +113,6 @@ ALL = SAME + OTHER
 BOTH_ORDERS = list(dict.fromkeys(pair for one, two in ALL for pair in ((one, two), (two, one))))
 
 
-class Before:
-    """A fault plan without faults: somebody else's whole write comes before one operation."""
-
-    def __init__(self, number: int, move: Callable[[], None]) -> None:
-        self._number = number
-        self._move = move
-        self.point = ""
-
-    def fault_at(self, number: int, point: str) -> Fault | None:
-        if number == self._number:
-            self.point = point
-            self._move()
-        return None
-
-
 def run_again_on_conflict(writer: Writer, table: Table) -> tuple[str, int]:
     """As `Table` does it; returns the instant, and how many conflicts there were."""
     for conflicts in itertools.count():
@@ -169,21 +154,21 @@ def test_one_writer_between_any_two_steps_of_the_other(tmp_path: Path, outer: Wr
         def move(
             storage: MemoryStorage = storage, clock: ManualClock = clock, writers: dict[str, Writer] = writers
         ) -> None:
-            instant, conflicts = run_again_on_conflict(inner, Table(simulated_context(storage, clock, "inner")))
+            instant, conflicts = run_again_on_conflict(inner, table_of(storage, clock, "inner"))
             assert conflicts == 0, "nobody overtakes the inner writer"
             writers[instant] = inner
 
-        plan = Before(number, move)
-        table = Table(simulated_context(FaultyStorage(storage, plan), clock, "outer"))
+        plan = Meanwhile.at(number, move)
+        table = table_of(FaultyStorage(storage, plan), clock, "outer")
         instant, conflicts = run_again_on_conflict(outer, table)
         writers[instant] = outer
-        if not plan.point:
+        if not plan.moved_at:
             break
         overtaken += conflicts
-        assert conflicts == 0 or pair in SAME, f"{plan.point}: they have nothing to do with each other"
-        assert visible(storage, clock) == in_order_of_completion(storage, writers), plan.point
-        assert unaccounted(storage) == [], plan.point
-        assert verify_table(storage, deep=True, clock=clock).findings == (), plan.point
+        assert conflicts == 0 or pair in SAME, f"{plan.moved_at}: they have nothing to do with each other"
+        assert visible(storage, clock) == in_order_of_completion(storage, writers), plan.moved_at
+        assert unaccounted(storage) == [], plan.moved_at
+        assert verify_table(storage, deep=True, clock=clock).findings == (), plan.moved_at
     assert number > 24
     if pair in SAME:
         assert overtaken > (10 if SOAK else 3), (

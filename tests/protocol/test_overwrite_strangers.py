@@ -20,8 +20,10 @@ from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.names import instant_of_ms
-from tests.protocol.crash_table import OF_P0, OLD, make_base, rows, visible
-from tests.protocol.test_strangers import NOW_MS, TIMELINE, Meanwhile, clustering_plan, group_of
+from tests.fault_plans import Meanwhile
+from tests.protocol.crash_table import OF_P0, OLD, make_base, visible
+from tests.protocol.foreign_table import clustering_plan, group_of
+from tests.tables import NOW_MS, TIMELINE, rows, table_of
 
 P1 = rows(("k1", "p1", 10, 5, None))
 NEW_P1 = {**OF_P0, "k1": 10}
@@ -35,7 +37,7 @@ def storage(tmp_path: Path) -> MemoryStorage:
 def attempt(storage: MemoryStorage, operation: WriteOperation, point: str, move: object) -> HudiOpsError | None:
     """One attempt on partition p1 with a move in the middle; returns its error."""
     plan = Meanwhile(point, move)  # type: ignore[arg-type]
-    table = Table(simulated_context(FaultyStorage(storage, plan), ManualClock(NOW_MS), "writer"))
+    table = table_of(FaultyStorage(storage, plan), ManualClock(NOW_MS), "writer")
     try:
         if operation.kernel is None:
             remove(table._session, operation, ["part=p1"], 0.0)

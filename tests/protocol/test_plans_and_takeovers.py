@@ -16,12 +16,11 @@ from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Cancelled, Conflict
 from hudi_ops.services.base import publish as plans
 from hudi_ops.services.base.publish import publish_plan
-from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.log.entries import Plan
 from hudi_ops.timeline.names import instant_of_ms
-from tests.protocol.crash_table import START_MS
+from tests.fault_plans import Meanwhile
 from tests.protocol.log_actors import (
     GROUP,
     bare_table,
@@ -29,16 +28,14 @@ from tests.protocol.log_actors import (
     decided_only,
     draft,
     finish,
+    oldest,
     plan,
     session_of,
     stat,
     timeline_of,
     whole_log,
 )
-from tests.protocol.test_strangers import Meanwhile
-
-NOW_MS = START_MS + 60_000
-TIMELINE = ".hoodie/timeline"
+from tests.tables import NOW_MS, TIMELINE
 
 
 def test_who_was_taken_over_cannot_complete(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,13 +133,6 @@ def test_a_plan_is_validated_where_it_is_decided(guard: str, monkeypatch: pytest
     assert publish_plan(session, "clustering", draft(session, partition="part=p1")).slot > 0, "elsewhere it may be"
     monkeypatch.setattr(plans, guard, lambda session, draft, state: None)
     assert publish_plan(session, "clustering", made).slot > 0, "without its guard it is planned"
-
-
-def oldest(storage: MemoryStorage, count: int = 2) -> tuple[str, HistoryFile]:
-    times = [one.time for one in timeline_of(storage).completed_writes][:count]
-    kept = HistoryFile(".hoodie/timeline/history/some_file.parquet", frozenset(times))
-    storage.put(kept.path, b"history")
-    return max(times), kept
 
 
 def test_nothing_is_archived_past_something_pending(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from hudi_ops.table.table import Table
 from hudi_ops.testing.faults import Fault
-from hudi_ops.testing.simulated import simulated_context
 from tests.protocol.crash_table import NEW, OLD, SECOND, assert_whole, make_base, visible
 from tests.protocol.sweep import CRASHES, fault_sweep
+from tests.tables import table_of
 
 
 @pytest.mark.parametrize("fault", CRASHES)
@@ -24,7 +24,7 @@ def test_a_corrected_file_is_taken_exactly_once(tmp_path: Path, fault: Fault) ->
     os.utime(source / "1.parquet", (1_700_000_000, 1_700_000_000))
 
     def run(storage, clock):
-        assert Table(simulated_context(storage, clock, "writer")).ingest_folder(str(source), retake=["1.parquet"]).files
+        assert table_of(storage, clock, "writer").ingest_folder(str(source), retake=["1.parquet"]).files
 
     for left in fault_sweep(base, run, fault, "an ingest that takes a file again", points=43):
         assert (seen := visible(left.storage.copy(), left.clock)) in (OLD, NEW), left.story

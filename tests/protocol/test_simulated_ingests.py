@@ -14,14 +14,14 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.marks import refuse_unreached
 from hudi_ops.testing.simulation import RunRecord, Simulation, explore, replay
 from hudi_ops.verify import verify_table
-from tests.protocol.compaction_table import make_logged
-from tests.protocol.crash_table import DEFINITION, FIRST, OLD, START_MS, rows, visible
+from tests.protocol.crash_table import FIRST, OLD, visible
 from tests.protocol.suite import Suite
+from tests.tables import DEFINITION, START_MS, made, rows
 
 
 @cache
 def base() -> MemoryStorage:
-    return make_logged(DEFINITION, FIRST)
+    return made(DEFINITION, FIRST)
 
 
 @dataclass(frozen=True)

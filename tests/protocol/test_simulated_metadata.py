@@ -25,15 +25,7 @@ from tests.bounds import SOAK
 from tests.protocol.scenarios.actors import Writes
 from tests.protocol.scenarios.cases import Case, of_jobs
 from tests.protocol.scenarios.check import Oracle
-from tests.protocol.scenarios.worlds import (
-    ALSO_A,
-    DELETE_A,
-    DROP_A,
-    OVERWRITE_A,
-    UPSERT_A,
-    UPSERT_B,
-    indexed_table,
-)
+from tests.protocol.scenarios.worlds import ALSO_A, DELETE_A, DROP_A, OVERWRITE_A, UPSERT_A, UPSERT_B, indexed_table
 from tests.protocol.suite import Proof, Suite, drawn, explored, fresh
 
 

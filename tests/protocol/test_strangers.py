@@ -15,9 +15,6 @@ import pytest
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH
 from hudi_ops.errors import Busy, Conflict, HudiOpsError
-from hudi_ops.formats.avro import container as avro
-from hudi_ops.formats.timeline.service_schemas import ROLLBACK_PLAN
-from hudi_ops.formats.timeline.timeline_schemas import REQUESTED_REPLACE_METADATA
 from hudi_ops.services.create.create import create_table
 from hudi_ops.services.write.batch import Batch
 from hudi_ops.services.write.ingest import ingest
@@ -26,30 +23,16 @@ from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
-from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.names import instant_of_ms
-from tests.protocol.crash_table import DEFINITION, FIRST, NEW, OLD, SECOND, make_base, unaccounted, visible
-from tests.protocol.sweep import NOW_MS, fault_sweep
+from tests.fault_plans import Meanwhile
+from tests.protocol.crash_table import FIRST, NEW, OLD, SECOND, make_base, unaccounted, visible
+from tests.protocol.foreign_table import clustering_plan, group_of, rollback_plan
+from tests.protocol.sweep import fault_sweep
+from tests.tables import DEFINITION, NOW_MS, TIMELINE, table_of
 
-TIMELINE = ".hoodie/timeline"
 FLOORS = {Fault.ERROR_BEFORE: 42, Fault.ERROR_AFTER: 15, Fault.EXISTS_THOUGH_ABSENT: 5, Fault.EXISTS_BY_ITSELF: 5}
 """Operations of one ingest that can go wrong in each way, at least: a test that visits fewer has gone blind."""
-
-
-class Meanwhile:
-    """A fault plan without faults: before the first operation at a point, somebody else makes a move."""
-
-    def __init__(self, point: str, move: Callable[[], None]) -> None:
-        self._point = point
-        self._move = move
-        self.moved = False
-
-    def fault_at(self, number: int, point: str) -> Fault | None:
-        if not self.moved and self._point in point:
-            self.moved = True
-            self._move()
-        return None
 
 
 @pytest.fixture
@@ -65,7 +48,7 @@ def storage(source: Path) -> MemoryStorage:
 def attempt_once(storage: MemoryStorage, point: str, move: Callable[[], None]) -> tuple[HudiOpsError | None, bool]:
     """One attempt of the second ingest, not tried again; returns its error, and whether the move was made."""
     plan = Meanwhile(point, move)
-    table = Table(simulated_context(FaultyStorage(storage, plan), ManualClock(NOW_MS), "writer"))
+    table = table_of(FaultyStorage(storage, plan), ManualClock(NOW_MS), "writer")
     try:
         ingest(table._session, Batch(parse_operation("upsert"), rows=SECOND), table.context.engine, "", 0.0)
     except HudiOpsError as error:
@@ -78,23 +61,6 @@ def our_instant(storage: MemoryStorage) -> str:
         i.name for i in storage.list(TIMELINE) if i.name.endswith(".inflight") and i.name[:17] >= instant_of_ms(NOW_MS)
     ]
     return name[:17]
-
-
-def rollback_plan(target: str) -> bytes:
-    plan = {"instantToRollback": {"commitTime": target, "action": "commit"}, "RollbackRequests": [], "version": 1}
-    return avro.write_one(ROLLBACK_PLAN, plan)
-
-
-def clustering_plan(partition: str, file_id: str) -> bytes:
-    one = {"dataFilePath": "", "deltaFilePaths": [], "fileId": file_id, "partitionPath": partition, "version": 1}
-    plan = {"inputGroups": [{"slices": [one], "metrics": {}, "numOutputFileGroups": 1, "version": 1}], "version": 1}
-    return avro.write_one(
-        REQUESTED_REPLACE_METADATA, {"operationType": "CLUSTER", "clusteringPlan": plan, "version": 1}
-    )
-
-
-def group_of(storage: MemoryStorage, partition: str) -> str:
-    return next(i.name.partition("_")[0] for i in storage.list(partition) if i.name.endswith(".parquet"))
 
 
 @pytest.mark.parametrize("point", ["put:part=", "put:.hoodie/.commit_log/payload", "put_if_absent:.hoodie/.commit_log"])
@@ -153,13 +119,13 @@ def crashed(storage: MemoryStorage, source: Path, at: str) -> str:
 
     with contextlib.suppress(Crash):
         faulty = FaultyStorage(storage, DiesAt())
-        Table(simulated_context(faulty, ManualClock(NOW_MS), "dead")).ingest_folder(str(source))
+        table_of(faulty, ManualClock(NOW_MS), "dead").ingest_folder(str(source))
     return our_instant(storage)
 
 
 def later_table(storage: MemoryStorage, by_ms: int = EXPIRY_MS + 1_000) -> tuple[Table, ManualClock]:
     clock = ManualClock(NOW_MS + by_ms)
-    return Table(simulated_context(storage, clock, "second")), clock
+    return table_of(storage, clock, "second"), clock
 
 
 def test_a_rollback_that_hudi_began_is_left_to_it(storage: MemoryStorage, source: Path) -> None:
@@ -213,7 +179,7 @@ def test_the_heartbeat_of_a_writer_that_took_the_same_millisecond_stays(storage:
         storage.put(f"{TIMELINE}/{lease.name}.inflight", b"")
 
     moves = Meanwhile(f"put_if_absent:{TIMELINE}", takes_it_too)
-    table = Table(simulated_context(FaultyStorage(storage, moves), ManualClock(NOW_MS, tick_ms=1), "ours"))
+    table = table_of(FaultyStorage(storage, moves), ManualClock(NOW_MS, tick_ms=1), "ours")
     done = table.ingest(SECOND.slice(0, 1))
     assert done.instant not in taken
     assert [info.name for info in storage.list(".hoodie/.heartbeat")] == taken
@@ -221,12 +187,12 @@ def test_the_heartbeat_of_a_writer_that_took_the_same_millisecond_stays(storage:
 
 
 def test_a_table_made_anew_is_noticed(storage: MemoryStorage) -> None:
-    stale = Table(simulated_context(storage, ManualClock(NOW_MS), "stale"))
+    stale = table_of(storage, ManualClock(NOW_MS), "stale")
     stale.ingest(SECOND.slice(0, 1))
     for info in storage.list():
         storage.delete(info.path)
     clock = ManualClock(NOW_MS + 1_000)
-    create_table(Table(simulated_context(storage, clock, "another"))._session, DEFINITION)
+    create_table(table_of(storage, clock, "another")._session, DEFINITION)
     stale.context.clock.sleep_s(10)
     stale.ingest(FIRST)  # the first try meets another table id, and the next one starts from the new table
     assert visible(storage, clock) == OLD
@@ -260,7 +226,7 @@ def test_an_error_at_every_storage_operation_is_old_or_new_and_can_be_run_again(
     storage: MemoryStorage, source: Path, fault: Fault
 ) -> None:
     def run(storage: FaultyStorage, clock: ManualClock) -> None:
-        Table(simulated_context(storage, clock, "writer")).ingest_folder(str(source))
+        table_of(storage, clock, "writer").ingest_folder(str(source))
 
     for left in fault_sweep(storage, run, fault, "an ingest", points=FLOORS[fault], runs=FLOORS[fault], step=1):
         seen = visible(left.storage.copy(), left.clock)

@@ -10,8 +10,8 @@ from hudi_ops.errors import AlreadyExists, Busy, NotFound, OutcomeUnknown, Unava
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.choices import FaultMenu
 from hudi_ops.testing.simulation import RunRecord, Simulation
+from tests.tables import START_MS
 
-START_MS = 1_900_000_000_000
 Run = Callable[[TableContext], object]
 
 

@@ -1,13 +1,22 @@
 """A door before a server that passes requests on, except as its rule says: a store without conditions, a lost reply."""
 
+from __future__ import annotations
+
 import http.client
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
+
+import obstore
+import pytest
+
+from hudi_ops.storage import bucket
+from hudi_ops.storage.object_store import ObjectStorage
 
 CONDITION = "if-none-match"
 
@@ -89,3 +98,15 @@ def door(endpoint: str, rules: Rules) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def keys(storage: ObjectStorage) -> list[str]:
+    """All of the bucket, hidden files too."""
+    return [each["path"] for each in obstore.list(storage._client()).collect()]
+
+
+def retry_at_once(monkeypatch: pytest.MonkeyPatch, retries: int) -> None:
+    """Let the client library wait for nothing; one more lost reply than retries is a failure that reaches the caller."""
+    backoff = {"init_backoff": timedelta(milliseconds=1), "max_backoff": timedelta(milliseconds=2), "base": 2}
+    settings = {"max_retries": retries, "retry_timeout": timedelta(seconds=5), "backoff": backoff}
+    monkeypatch.setattr(bucket, "_RETRIES", settings)

@@ -21,9 +21,7 @@ from hudi_ops.storage.object_store import SMALL_FILE_SIZE_BYTES, ObjectStorage
 from hudi_ops.storage.protocol import Bytes
 from hudi_ops.verify import verify_table
 from tests.storage.conftest import Store
-from tests.storage.tampering import Rules
-from tests.storage.test_object_store import keys
-from tests.storage.test_object_store_table import retry_at_once
+from tests.storage.tampering import Rules, keys, retry_at_once
 
 SCHEMA = pa.schema([("id", pa.int64()), ("noise", pa.string())])
 STEP = 1 if os.environ.get("HUDI_OPS_SOAK") else 3

@@ -1,5 +1,7 @@
 """Goal: what is an object store's own: proof of exclusive creation, lost replies, refusals, forks, addresses, markers."""
 
+from __future__ import annotations
+
 import pickle
 import subprocess
 import sys
@@ -25,14 +27,9 @@ from hudi_ops.storage.claim import Claimed, claim
 from hudi_ops.storage.object_store import SMALL_FILE_SIZE_BYTES, ObjectStorage
 from hudi_ops.storage.open import open_storage
 from tests.storage.conftest import Store
-from tests.storage.tampering import Rules
+from tests.storage.tampering import Rules, keys
 
 Make = Callable[[], ObjectStorage]
-
-
-def keys(storage: ObjectStorage) -> list[str]:
-    """All of the bucket, hidden files too."""
-    return [each["path"] for each in obstore.list(storage._client()).collect()]
 
 
 @pytest.mark.parametrize("put", ["put", "put_if_absent"])

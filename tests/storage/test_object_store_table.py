@@ -6,13 +6,14 @@ again as its caller would, and `verify` looks at every byte. A new operation joi
 verifies after every step, and crashes every operation; over memory each is crashed in `tests/protocol`.
 """
 
+from __future__ import annotations
+
 import itertools
 import os
 import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 
 import pyarrow as pa
@@ -24,13 +25,12 @@ from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import HudiOpsError
 from hudi_ops.services.create.create import create_table
 from hudi_ops.services.create.definition import Definition
-from hudi_ops.storage import bucket
 from hudi_ops.storage.object_store import ObjectStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
-from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.verify import verify_table
-from tests.storage.tampering import Rules, door
+from tests.storage.tampering import Rules, door, retry_at_once
+from tests.tables import table_of
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("fare", pa.float64())])
 RETRIES = 6
@@ -116,7 +116,7 @@ class Sweep:
         self.expected = fares(self.writer(storage, "reader"))
 
     def writer(self, storage: object, actor: str) -> Table:
-        return Table(simulated_context(storage, self.clock, actor))  # type: ignore[arg-type]
+        return table_of(storage, self.clock, actor)  # type: ignore[arg-type]
 
     def step(self, number: int, disturb: Callable[[], Table], story: Callable[[], str]) -> None:
         """One call that is disturbed, and the same one again by another process, once the first one's lease is dead."""
@@ -156,13 +156,6 @@ class Sweep:
         """Nothing is wrong; between steps there may be what the next write clears, such as a lease whose deletion failed."""
         found = verify_table(self.storage, deep=True, clock=self.clock).findings
         assert [one for one in found if not between or one.severity != "info"] == [], story
-
-
-def retry_at_once(monkeypatch: pytest.MonkeyPatch, retries: int) -> None:
-    """Let the client library wait for nothing; one more lost reply than retries is a failure that reaches the caller."""
-    backoff = {"init_backoff": timedelta(milliseconds=1), "max_backoff": timedelta(milliseconds=2), "base": 2}
-    settings = {"max_retries": retries, "retry_timeout": timedelta(seconds=5), "backoff": backoff}
-    monkeypatch.setattr(bucket, "_RETRIES", settings)
 
 
 class LoseAt:

@@ -23,39 +23,25 @@ from hudi_ops.services.create.create import create_table
 from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
-from hudi_ops.testing.faults import Fault, FaultyStorage
+from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.testing.simulated import NoBeats
 from hudi_ops.verify import verify_table
+from tests.fault_plans import Meanwhile
+from tests.tables import PLAIN_SCHEMA as SCHEMA
+from tests.tables import by_key, plain_rows
 from tests.zookeeper.own_server import OwnServer
 
-SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64())])
 BEFORE_THE_CHECK = "put:.hoodie/.commit_log/payload/"
 AFTER_THE_CHECK = "put_if_absent:.hoodie/.commit_log/0"
 OLD = {"a1": 0, "b1": 0}
 
 
-class Meanwhile:
-    """A fault plan without faults: before the first operation at a point, somebody else makes a move."""
-
-    def __init__(self, point: str, move: Callable[[], object]) -> None:
-        self._point = point
-        self._move = move
-        self.moved = False
-
-    def fault_at(self, number: int, point: str) -> Fault | None:
-        if not self.moved and point.startswith(self._point):
-            self.moved = True
-            self._move()
-        return None
-
-
 def rows(part: str, value: int) -> pa.Table:
-    return pa.table({"id": [f"{part}1"], "part": [part], "value": [value]}, schema=SCHEMA)
+    return plain_rows((f"{part}1", part, value))
 
 
 def shown(storage: MemoryStorage) -> dict[str, int]:
-    found = Table(TableContext(storage=storage, locks=None)).read(["id", "value"])
-    return dict(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
+    return by_key(Table(TableContext(storage=storage, locks=None)))
 
 
 class Writers:
@@ -79,7 +65,7 @@ class Writers:
 
     def disturbed(self, name: str, point: str, move: Callable[[], object]) -> Table:
         ctx = self.context(name)
-        return Table(replace(ctx, storage=FaultyStorage(self.storage, Meanwhile(point, move))))
+        return Table(replace(ctx, storage=FaultyStorage(self.storage, Meanwhile(f"^{point}", move))))
 
     def remove_nodes(self, key: str) -> None:
         """As an operator may, or an expired session does: every lock that is held is lost."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from hudi_ops.files.base.base_file import WriterSettings, encode_base_file
 from hudi_ops.kernels.meta_columns import add_meta_columns, with_file_name
-from tests.protocol.scenarios.worlds import DEFINITION, SCHEMA, Rows, rows_of
+from tests.protocol.scenarios.worlds import DEFINITION, Rows, rows_of
+from tests.tables import PLAIN_SCHEMA
 
 
 def base_file(rows: Rows, partition: str, instant: str, name: str) -> bytes:
     """The bytes of a base file."""
-    plain = rows_of(dict(sorted(rows.items()))).cast(SCHEMA)
+    plain = rows_of(dict(sorted(rows.items()))).cast(PLAIN_SCHEMA)
     keys = plain["id"].combine_chunks()
     full = add_meta_columns(
         plain, keys=keys, partition_path=partition, instant=instant, file_name=name, seqno_prefix=f"{instant}_1_"

@@ -17,7 +17,8 @@ from tests.protocol.scenarios.between import context, die_at
 from tests.protocol.scenarios.check import Oracle, Outcome
 from tests.protocol.scenarios.hudi import Hudi
 from tests.protocol.scenarios.services import Executes, Plans
-from tests.protocol.scenarios.worlds import NOW_MS, REWRITE_A, Job, at, small_table
+from tests.protocol.scenarios.worlds import REWRITE_A, Job, at, small_table
+from tests.tables import NOW_MS
 
 Run = Callable[[TableContext], object]
 

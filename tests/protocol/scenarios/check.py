@@ -19,7 +19,6 @@ from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest, Unsupport
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.writer.begin import PROPERTIES_PATH as METADATA_PROPERTIES
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.log.commit_log import Log, load_log
@@ -34,6 +33,7 @@ from tests.protocol.scenarios.hudi import WRITER_KEY, Hudi, WriteConflict
 from tests.protocol.scenarios.listing_reader import listed_rows
 from tests.protocol.scenarios.services import HISTORY
 from tests.protocol.scenarios.worlds import HELD, LATER, Job, Rows, newest_ms
+from tests.tables import table_of
 
 SETTLED_MS = 7_200_000
 """After that time every lease is dead, also one that a clock an hour ahead has written."""
@@ -207,7 +207,7 @@ class Oracle:
 def rows_read(storage: MemoryStorage) -> Rows:
     """Rows as our reader sees them, by key; no key twice."""
     assert storage._clock is not None
-    table = Table(simulated_context(storage, storage._clock, "reader")).read(["id", "value"])
+    table = table_of(storage, storage._clock, "reader").read(["id", "value"])
     assert len(set(table["id"].to_pylist())) == table.num_rows
     return dict(zip(table["id"].to_pylist(), table["value"].to_pylist(), strict=True))
 

@@ -20,7 +20,8 @@ from tests.protocol.scenarios.actors import Landed, Writes
 from tests.protocol.scenarios.between import context, die_at
 from tests.protocol.scenarios.cases import EVERYTHING, Case
 from tests.protocol.scenarios.check import Oracle
-from tests.protocol.scenarios.worlds import COMPACT, NOW_MS, Job, at, logged_table
+from tests.protocol.scenarios.worlds import COMPACT, Job, at, logged_table
+from tests.tables import NOW_MS
 
 
 @dataclass(frozen=True)

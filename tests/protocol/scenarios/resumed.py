@@ -10,18 +10,17 @@ from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.context import TableContext
 from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.simulated import simulated_context
 from tests.protocol.scenarios.actors import Landed, Writes
-from tests.protocol.scenarios.worlds import DEFINITION, HELD, NOW_MS, START_MS, at, rows_of
+from tests.protocol.scenarios.worlds import DEFINITION, HELD, at, rows_of
+from tests.tables import NOW_MS, START_MS, table_of
 
 
 @cache
 def _written() -> tuple[MemoryStorage, Session]:
     clock = ManualClock(START_MS)
     storage = MemoryStorage("small", clock)
-    table = Table(simulated_context(storage, clock, "creator"))
+    table = table_of(storage, clock, "creator")
     create_table(table._session, DEFINITION)
     table.ingest(rows_of(HELD))
     return storage, table._session

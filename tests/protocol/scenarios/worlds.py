@@ -8,20 +8,13 @@ from functools import cache
 
 import pyarrow as pa
 
-from hudi_ops.services.create.create import create_table
 from hudi_ops.services.create.definition import Definition
 from hudi_ops.services.write.operations import WriteOperation, parse_operation
 from hudi_ops.storage.memory import MemoryStorage
-from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.simulated import simulated_context
+from tests.tables import NOW_MS, PLAIN_SCHEMA, START_MS, made, plain_rows, table_of
 
-START_MS = 1_900_000_000_000
-NOW_MS = START_MS + 60_000
-"""When the actors begin: a minute after the table was made, so that no instant of theirs meets one of its."""
-
-SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("part", pa.string()), pa.field("value", pa.int64())])
-DEFINITION = Definition("small", SCHEMA, ("id",), ("part",), buckets=1)
+DEFINITION = Definition("small", PLAIN_SCHEMA, ("id",), ("part",), buckets=1)
 MERGED = replace(DEFINITION, table_type="MERGE_ON_READ")
 
 Rows = dict[str, int]
@@ -89,17 +82,12 @@ LATER = Job("upsert", (("b2", 902),))
 
 def rows_of(values: Mapping[str, int]) -> pa.Table:
     """Rows by key."""
-    return pa.Table.from_pylist([{"id": key, "part": key[0], "value": value} for key, value in values.items()], SCHEMA)
+    return plain_rows(*((key, key[0], value) for key, value in values.items()))
 
 
 @cache
 def _made() -> MemoryStorage:
-    clock = ManualClock(START_MS)
-    storage = MemoryStorage("small", clock)
-    table = Table(simulated_context(storage, clock, "creator"))
-    create_table(table._session, DEFINITION)
-    table.ingest(rows_of(HELD))
-    return storage
+    return made(DEFINITION, rows_of(HELD), clock=ManualClock(START_MS))
 
 
 def small_table() -> MemoryStorage:
@@ -109,12 +97,7 @@ def small_table() -> MemoryStorage:
 
 @cache
 def _indexed() -> MemoryStorage:
-    clock = ManualClock(START_MS)
-    storage = MemoryStorage("small", clock)
-    table = Table(simulated_context(storage, clock, "creator"))
-    create_table(table._session, replace(DEFINITION, metadata=True))
-    table.ingest(rows_of(HELD))
-    return storage
+    return made(replace(DEFINITION, metadata=True), rows_of(HELD), clock=ManualClock(START_MS))
 
 
 def indexed_table() -> MemoryStorage:
@@ -125,10 +108,8 @@ def indexed_table() -> MemoryStorage:
 @cache
 def _logged() -> MemoryStorage:
     clock = ManualClock(START_MS)
-    storage = MemoryStorage("small", clock)
-    table = Table(simulated_context(storage, clock, "creator"))
-    create_table(table._session, MERGED)
-    table.ingest(rows_of({**HELD, "a1": 0, "a9": 9, "b1": 0}))
+    storage = made(MERGED, rows_of({**HELD, "a1": 0, "a9": 9, "b1": 0}), clock=clock)
+    table = table_of(storage, clock, "creator")
     clock.advance_ms(1_000)
     table.ingest(rows_of({"a1": 1, "b1": 1}))
     clock.advance_ms(1_000)

@@ -33,9 +33,10 @@ from hudi_ops.testing.steps import Event
 from hudi_ops.verify import verify_table
 from tests.protocol.crash_table import OLD, assert_whole, make_base
 from tests.protocol.log_actors import timeline_of
-from tests.protocol.sweep import CRASHES, NOW_MS, fault_sweep
+from tests.protocol.sweep import CRASHES, fault_sweep
 from tests.services.row_count.row_count import ROW_COUNT
 from tests.spark_session import local_spark_engine
+from tests.tables import NOW_MS
 
 
 def session_of(storage: Storage, clock: ManualClock, actor: str) -> Session:

@@ -21,9 +21,9 @@ from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.names import State, inflight_name, instant_of_ms, ms_of_instant, requested_name
 from hudi_ops.timeline.settings.properties_file import load_config
 from tests.protocol.archived_history import put_history
+from tests.tables import TIMELINE
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.int64()), ("city", pa.string())])
-TIMELINE = ".hoodie/timeline"
 LONG_AGO, LATER = "20200101000000000", "20990101000000000"
 THEIRS = "11111111-1111-4111-8111-111111111111-0"
 """The file group of the dead write of Apache Hudi."""

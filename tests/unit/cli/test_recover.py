@@ -16,14 +16,10 @@ from hudi_ops.commit.undo.rollback_files import plan_bytes
 from hudi_ops.concurrency.lease.lease import lease_path
 from hudi_ops.context import Owner
 from hudi_ops.storage.open import open_storage
-from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
+from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State
-
-
-class _DiesBeforeItsSlot:
-    def fault_at(self, number: int, point: str) -> Fault | None:
-        return Fault.CRASH_BEFORE if point.startswith("put_if_absent:.hoodie/.commit_log/0") else None
+from tests.fault_plans import DiesBefore
 
 
 @pytest.fixture
@@ -32,7 +28,7 @@ def dead(trips: Path) -> str:
     gone = replace(Owner.of_this_process(), started="1")
     table = Table.open(str(trips))
     rows = table.read(list(table.schema.names))
-    faulty = FaultyStorage(open_storage(str(trips)), _DiesBeforeItsSlot())
+    faulty = FaultyStorage(open_storage(str(trips)), DiesBefore("put_if_absent:.hoodie/.commit_log/0"))
     with contextlib.suppress(Crash):
         Table(replace(table.context, storage=faulty, owner=gone)).ingest(rows)
     (inflight,) = [one for one in (trips / ".hoodie/timeline").glob("*.inflight") if not _is_done(one)]

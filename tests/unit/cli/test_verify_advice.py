@@ -23,7 +23,7 @@ from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.verify import Finding, verify_table
 from tests.unit.cli.table_damages import ADVISES_OTHERS, DAMAGES, NOT_FOLLOWED, SCHEMA, nothing, rows
-from tests.unit.verify.test_every_invariant import named_in
+from tests.unit.verify.breaking import named_in
 
 STEPS_MAX = 12
 COMMAND = re.compile(r"`hudi-ops ([^`]+)`")

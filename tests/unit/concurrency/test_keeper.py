@@ -19,7 +19,7 @@ from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.log.entries import Takeover, encode_entry
-from tests.protocol.crash_table import DEFINITION, START_MS
+from tests.tables import DEFINITION, START_MS
 
 
 class Counting(MemoryStorage):

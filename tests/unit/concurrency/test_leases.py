@@ -27,9 +27,9 @@ from hudi_ops.errors import Unavailable
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
+from tests.tables import START_MS
 
 INSTANT = "20300317174640000"
-START_MS = 1_900_000_000_000
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.open import open_storage
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.log.commit_log import read_slot
 from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.timeline.settings.properties_file import read_properties
 from tests.protocol.foreign_table import make_foreign, set_properties, snapshot
+from tests.tables import table_of
 
 ANSWERS: dict[str, tuple[type[HudiOpsError], str]] = {
     "v6_nonpartitioned_mor": (Unsupported, "version is 6"),
@@ -53,7 +53,7 @@ def copy_of(root: Path) -> MemoryStorage:
 
 
 def opened(storage: MemoryStorage, terms: AdoptionOptions) -> Table:
-    return Table(simulated_context(storage, SystemClock(), "writer"), terms)
+    return table_of(storage, SystemClock(), "writer", terms)
 
 
 @pytest.fixture
@@ -161,14 +161,14 @@ def test_a_table_in_local_time_keeps_its_zone(hudi_fixtures: Callable[[str], Pat
 def test_instants_of_ours_are_in_the_tables_zone(theirs: MemoryStorage) -> None:
     set_properties(theirs, {"hoodie.table.timeline.timezone": "LOCAL"})
     clock = ManualClock(SystemClock().now_ms() + 3_600_000)
-    table = Table(simulated_context(theirs, clock, "writer"), AdoptionOptions(buckets=3, timezone="Asia/Kolkata"))
+    table = table_of(theirs, clock, "writer", AdoptionOptions(buckets=3, timezone="Asia/Kolkata"))
     rows = pa.table({"id": ["new"], "site": ["a"], "shop": ["x"], "ts": [2]}, schema=SCHEMA)
     result = table.ingest(rows)
     assert result.instant is not None
     assert instant_of_ms(clock.now_ms(), "Asia/Kolkata")[:12] == result.instant[:12]
     assert result.instant < str(result.completion_time)
     # An ISO time is a moment: the table's own zone is found in its log.
-    reader = Table(simulated_context(theirs, clock, "reader"))
+    reader = table_of(theirs, clock, "reader")
     for ms, count in ((clock.now_ms() - 1_000, 60), (clock.now_ms() + 1_000, 61)):
         at = instant_of_ms(ms)
         iso = f"{at[:4]}-{at[4:6]}-{at[6:8]}T{at[8:10]}:{at[10:12]}:{at[12:14]}.{at[14:]}Z"

@@ -18,8 +18,8 @@ from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.content.commit_metadata import WriteStat
+from tests.tables import table_of
 
 DELETED = "_hoodie_is_deleted"
 SCHEMA = pa.schema([
@@ -94,7 +94,7 @@ def test_no_base_file_is_read_for_a_log_file() -> None:
             return super().open_input(path)
 
     clock = ManualClock(1_900_000_000_000, tick_ms=1)
-    table = Table(simulated_context(Watched("t", clock), clock, "writer"))
+    table = table_of(Watched("t", clock), clock, "writer")
     create_table(table._session, Definition("t", SCHEMA, ("id",), ("p",), "ts", "MERGE_ON_READ"))
     table.ingest(rows(range(50), 1))
     opened.clear()
@@ -240,7 +240,7 @@ def test_equal_batches_give_equal_log_files() -> None:
     bodies = []
     for log_format in ("parquet", "avro", "parquet", "avro"):
         clock = ManualClock(1_900_000_000_000, tick_ms=1)
-        table = Table(simulated_context(MemoryStorage("t", clock), clock, "writer"), log_format=log_format)  # type: ignore[arg-type]
+        table = table_of(MemoryStorage("t", clock), clock, "writer", log_format=log_format)  # type: ignore[arg-type]
         create_table(table._session, Definition("t", SCHEMA, ("id",), ("p",), "ts", "MERGE_ON_READ"))
         table.ingest(rows(range(50), 1))
         table.ingest(pa.concat_tables([rows(range(10), 2), rows(range(10, 12), 2, deleted=True)]))

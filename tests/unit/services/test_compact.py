@@ -20,11 +20,9 @@ from hudi_ops.services.base.result import Progress
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.verify import verify_table
-from tests.protocol.compaction_table import MERGE_ON_READ, MODEL, log_files, make_logged, merged, table_of
-from tests.protocol.crash_table import START_MS
+from tests.protocol.compaction_table import MODEL, log_files, make_logged, merged
 from tests.protocol.log_actors import timeline_of
-
-NOW_MS = START_MS + 60_000
+from tests.tables import MERGE_ON_READ, NOW_MS, table_of
 
 
 @pytest.fixture

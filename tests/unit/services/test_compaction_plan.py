@@ -10,24 +10,17 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.choice import Candidate, Reason, measured, within
 from hudi_ops.services.base.cost import Cost, error_of
 from hudi_ops.services.compaction.choose import LeftReason
-from hudi_ops.services.compaction.cost import (
-    ARROW_PER_STORED,
-    COPIES,
-    PLAN_S,
-    SLICE_S,
-    estimate,
-)
+from hudi_ops.services.compaction.cost import ARROW_PER_STORED, COPIES, PLAN_S, SLICE_S, estimate
 from hudi_ops.services.compaction.strategies import STRATEGIES, parse_strategy
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.content.plans import CompactionPlan, decode_plan
 from hudi_ops.timeline.names import requested_name
 from hudi_ops.view.file_group import DataFile
-from tests.protocol.compaction_table import FOURTH, make_logged, table_of
-from tests.protocol.crash_table import DEFINITION, FIRST, START_MS, rows
+from tests.protocol.compaction_table import FOURTH, make_logged
+from tests.protocol.crash_table import FIRST
 from tests.protocol.log_actors import timeline_of
-
-NOW_MS = START_MS + 60_000
+from tests.tables import DEFINITION, NOW_MS, START_MS, rows, table_of
 
 
 def candidate(name: str, *log_bytes: int, base: int = 100, commits: int = 0, oldest_ms: int = 0) -> Candidate:

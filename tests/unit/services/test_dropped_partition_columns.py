@@ -22,10 +22,10 @@ from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
-from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.settings.properties_file import read_properties
 from hudi_ops.verify import verify_table
 from hudi_ops.view.partition_values import PartitionPaths
+from tests.tables import table_of
 
 CLOCK = ManualClock(1_900_000_000_000, tick_ms=1)
 DROPS = "hoodie.datasource.write.drop.partition.columns"
@@ -43,7 +43,7 @@ def make(kind: str, table_type: str, *, hive: bool = True, **more: Any) -> Table
     """An empty table that drops its partition columns, partitioned by one of a kind."""
     storage = MemoryStorage("dropped", CLOCK)
     schema = pa.schema([("part", KINDS[kind][0]), ("id", pa.string()), ("v", pa.int64()), ("ts", pa.int64())])
-    table = Table(simulated_context(storage, CLOCK, "writer"))
+    table = table_of(storage, CLOCK, "writer")
     stands_for = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
     definition = Definition(
         "dropped", schema, ("id",), ("part",), "ts", stands_for[table_type], hive_style=hive, buckets=1, **more
@@ -145,7 +145,7 @@ def test_each_operation_leaves_the_column_out_of_files(table_type: str) -> None:
 def test_levels_of_several_columns_are_told_apart() -> None:
     storage = MemoryStorage("levels", CLOCK)
     schema = pa.schema([("id", pa.string()), ("a", pa.string()), ("n", pa.int64()), ("ts", pa.int64())])
-    table = Table(simulated_context(storage, CLOCK, "writer"))
+    table = table_of(storage, CLOCK, "writer")
     create_table(table._session, Definition("levels", schema, ("id",), ("a", "n"), "ts", hive_style=False))
     drop(table)
     given = [{"id": f"k{i}", "a": a, "n": i, "ts": 1} for i, a in enumerate(["x/y", "", "z"]) if a]
@@ -159,7 +159,7 @@ def test_files_that_hold_the_column_all_the_same_are_read_by_their_path() -> Non
     """Apache Hudi's Spark source leaves the column in files of merge-on-read tables whose properties drop it."""
     storage = MemoryStorage("mixed", CLOCK)
     schema = rows("text", "0", 1, 1).schema
-    table = Table(simulated_context(storage, CLOCK, "writer"))
+    table = table_of(storage, CLOCK, "writer")
     create_table(table._session, Definition("mixed", schema, ("id",), ("part",), "ts", "MERGE_ON_READ"))
     table.ingest(rows("text", "012", 1, 1))
     table.ingest(rows("text", "12", 2, 2))
@@ -203,7 +203,7 @@ def test_a_path_that_tells_no_value_is_damage(fields: tuple[str, ...], path: str
 def test_a_dropped_column_that_keys_or_order_need_is_not_written(role: str) -> None:
     storage = MemoryStorage("needed", CLOCK)
     schema = pa.schema([("id", pa.string()), ("part", pa.string())])
-    table = Table(simulated_context(storage, CLOCK, "writer"))
+    table = table_of(storage, CLOCK, "writer")
     keys = ("id", "part") if role == "record_key" else ("id",)
     create_table(table._session, Definition("needed", schema, keys, ("part",), "part" if role == "ordering" else None))
     drop(table)

@@ -14,9 +14,9 @@ from hudi_ops.formats.timeline.timeline_schemas import REQUESTED_REPLACE_METADAT
 from hudi_ops.services.write.operations import INGESTING, Replaces, parse_operation
 from hudi_ops.table.table import Table
 from hudi_ops.testing.faults import FaultyStorage
-from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.verify import verify_table
+from tests.tables import of_schema, table_of
 
 SCHEMA = pa.schema([
     ("id", pa.string()), ("p", pa.string()), ("v", pa.int64()), ("ts", pa.int64()), ("_hoodie_is_deleted", pa.bool_()),
@@ -26,7 +26,7 @@ Shown = list[tuple[str, str, int]]
 
 def rows(*values: tuple[object, ...]) -> pa.Table:
     padded = [(*one, *(1, None)[len(one) - 3 :]) for one in values]
-    return pa.Table.from_pylist([dict(zip(SCHEMA.names, one, strict=True)) for one in padded], schema=SCHEMA)
+    return of_schema(SCHEMA, padded)
 
 
 FIRST = rows(*[(f"k{n}", f"p{n % 3}", n) for n in range(12)])
@@ -190,7 +190,7 @@ def test_delete_partition(table: Table) -> None:
 
 def test_names_alone_do_not_list_the_table(table: Table) -> None:
     storage = FaultyStorage(table.context.storage)
-    table = Table(simulated_context(storage, table.context.clock, "counted"))
+    table = table_of(storage, table.context.clock, "counted")
     assert table.delete_partition(["p=p1"]).rows == 4
     listed = {point for point in storage.history if point.startswith("list_folder:p=")}
     assert listed == {"list_folder:p=p1"}

@@ -17,8 +17,7 @@ from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.write.routing import locators
 from hudi_ops.services.write.routing import lookup as placement
 from hudi_ops.view.slices import Slice
-
-SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64())])
+from tests.tables import PLAIN_SCHEMA as SCHEMA
 
 
 def rows(keys: Sequence[Any], part: str = "p", value: int = 0) -> pa.Table:

@@ -16,12 +16,8 @@ from hudi_ops.metadata.reader.table import open_metadata
 from hudi_ops.read.plan import Opened
 from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.verify import verify_table
-
-SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("value", pa.int64())])
-
-
-def rows(*values: tuple[str, str, int]) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(SCHEMA.names, one, strict=True)) for one in values], schema=SCHEMA)
+from tests.tables import PLAIN_SCHEMA as SCHEMA
+from tests.tables import plain_rows as rows
 
 
 def made(path: Path, kind: Literal["cow", "mor"], index: IndexName = "record_index") -> Table:

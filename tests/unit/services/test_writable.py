@@ -17,8 +17,8 @@ from hudi_ops.services.create.adoption import AdoptionOptions
 from hudi_ops.services.inspect.summary import describe_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.open import open_storage
-from hudi_ops.testing.simulated import simulated_context
 from tests.protocol.foreign_table import make_foreign, set_properties, snapshot
+from tests.tables import table_of
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64())])
 ROWS = pa.table({"id": ["a", "b", "c"], "ts": [1, 2, 3]}, schema=SCHEMA)
@@ -68,7 +68,7 @@ def test_every_door_gives_the_same_answer(
     answers = set()
     for door in doors:
         with pytest.raises(Unsupported, match=said) as caught:
-            door(Table(simulated_context(storage, SystemClock(), "writer"), AdoptionOptions(buckets=1)))
+            door(table_of(storage, SystemClock(), "writer", AdoptionOptions(buckets=1)))
         answers.add(str(caught.value))
     assert len(answers) == 1
     assert snapshot(storage) == before
@@ -82,6 +82,6 @@ def test_the_choice_about_a_metadata_table_is_spelt_out(theirs: MemoryStorage) -
     storage = theirs.copy()
     set_properties(storage, {"hoodie.table.metadata.partitions": "files,expr_index_ts"})
     with pytest.raises(Unsupported) as caught:
-        Table(simulated_context(storage, SystemClock(), "writer"), AdoptionOptions(buckets=1)).ingest(ROWS)
+        table_of(storage, SystemClock(), "writer", AdoptionOptions(buckets=1)).ingest(ROWS)
     for word in ("(expr_index_ts)", "metadata drop TABLE expr_index_ts", "--drop-metadata-table", "Apache Hudi alone"):
         assert word in str(caught.value)

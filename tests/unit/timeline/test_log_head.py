@@ -26,10 +26,10 @@ from hudi_ops.timeline.log.entries import (
 )
 from hudi_ops.timeline.log.head import newest_log, older_entries, reaching_back
 from hudi_ops.timeline.names import instant_of_ms
+from tests.tables import START_MS
 
 FACTS = TableFacts(buckets=1, hash_fields=("id",))
 MILLION = 1_000_000
-START_MS = 1_900_000_000_000
 
 
 def common(slot: int, /, **where: int | str) -> dict[str, object]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -126,3 +129,17 @@ def edit_properties(storage: MemoryStorage, path: str = PROPERTIES_PATH, **chang
         if value is not None:
             values[full] = value
     storage.put(path, properties.dumps(values, comment="broken by a test", now_ms=0))
+
+
+SLUG = re.compile(r"(?!utf-)[a-z0-9]+(-[a-z0-9]+)+")
+"""The form of an invariant's id; names of encodings have it, too."""
+
+
+def named_in(folder: Path) -> set[str]:
+    """Every string constant that has the form of an invariant's id."""
+    return {
+        node.value
+        for file in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and SLUG.fullmatch(node.value)
+    }

@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from pathlib import Path
 
 import hudi_ops.verify as package
-
-SLUG = re.compile(r"(?!utf-)[a-z0-9]+(-[a-z0-9]+)+")
-"""The form of an invariant's id; names of encodings have it, too."""
-
-
-def named_in(folder: Path) -> set[str]:
-    """Every string constant that has the form of an invariant's id."""
-    return {
-        node.value
-        for file in folder.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and SLUG.fullmatch(node.value)
-    }
+from tests.unit.verify.breaking import named_in
 
 
 def test_every_invariant_is_broken_by_a_test():

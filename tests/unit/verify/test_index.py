@@ -25,9 +25,8 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import Finding, verify_table
-from tests.protocol.compaction_table import MERGE_ON_READ
-from tests.protocol.crash_table import DEFINITION, START_MS, rows
 from tests.protocol.metadata_table import make_table, table_of
+from tests.tables import DEFINITION, MERGE_ON_READ, START_MS, rows
 from tests.unit.verify.breaking import edit_properties
 
 CLOCK = ManualClock(START_MS + 60_000)

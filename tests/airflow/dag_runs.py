@@ -1,0 +1,33 @@
+"""Airflow's command line over its throw-away home, and what the last task returned."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def airflow(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "AIRFLOW_HOME": str(home),
+        "HUDI_OPS_VENV": str(Path(sys.executable).parent.parent),
+        "HUDI_OPS_SPARK_MASTER": "local[2]",
+        "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    return subprocess.run(
+        [str(ROOT / "bin" / "airflow"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        env=environment,
+    )
+
+
+def last_result(output: str) -> dict:
+    start = output.rindex('{"app":')
+    return json.JSONDecoder().raw_decode(output, start)[0]
