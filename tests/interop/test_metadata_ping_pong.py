@@ -18,7 +18,7 @@ from tests.interop.apache_hudi import HudiPeer
 from tests.interop.conftest import HudiRsReader
 from tests.interop.game import Game, Rules
 
-ROUNDS = 20 if SOAK else 6
+ROUNDS = 20 if SOAK else 4
 
 
 @pytest.mark.parametrize(
