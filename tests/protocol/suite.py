@@ -76,9 +76,10 @@ class Proof:
 
         The replay is for proofs whose schedules are not all tried with the guard; those of others may not even fit then.
         """
-        with patch.context() as without_guard, pytest.raises(Violation) as found:
+        with patch.context() as without_guard:
             self.switch_off(without_guard)
-            self.explore()
+            with pytest.raises(Violation) as found:
+                self.explore()
         print(f"without {self}: {found.value.schedule!r}")
         if not self.is_wide:
             return
