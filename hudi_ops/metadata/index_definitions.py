@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 from hudi_ops.config.table import INDEX_DEFINITIONS_PATH
 from hudi_ops.errors import Corrupt
 from hudi_ops.formats.json_text import load_json
-from hudi_ops.metadata.records.partitions import MetadataPartition, build_again
+from hudi_ops.metadata.records.partitions import MetadataPartition, rebuild_command
 
 _ROOT: Final = "indexDefinitions"
 _KNOWN: Final = ("indexName", "indexType", "indexFunction", "sourceFields", "indexOptions", "version")
@@ -78,7 +78,7 @@ def decode_index_definitions(data: bytes, path: str = INDEX_DEFINITIONS_PATH) ->
     Raises:
         Corrupt: not a file of index definitions.
     """
-    read = load_json(data, path, "JSON with index definitions", f"delete the file, then run {build_again()}")
+    read = load_json(data, path, "JSON with index definitions", f"delete the file, then run {rebuild_command()}")
     held = read.get(_ROOT) if isinstance(read, dict) else None
     if not isinstance(held, dict):
         _fail(path, f"no {_ROOT}")
@@ -138,6 +138,6 @@ def _fail(path: str, found: str) -> NoReturn:
         f"The index definitions in {path} are damaged",
         expected=f"JSON with definitions by name under {_ROOT}",
         found=found,
-        next_step=f"delete the file, then run {build_again()}",
+        next_step=f"delete the file, then run {rebuild_command()}",
         path=path,
     )

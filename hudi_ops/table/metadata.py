@@ -56,7 +56,7 @@ class IndexApi:
             engine=wanted.engine,
             progress=progress,
             dry_run=wanted.dry_run,
-            again=wanted.rebuild,
+            rebuild=wanted.rebuild,
         )
 
     def drop(self, partitions: Sequence[str] | None = None, *, dry_run: bool = False) -> DropResult:

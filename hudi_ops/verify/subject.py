@@ -18,7 +18,7 @@ from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Corrupt, HudiOpsError
 from hudi_ops.files.names import DataFileName, parse_data_file
-from hudi_ops.metadata.records.partitions import build_again
+from hudi_ops.metadata.records.partitions import rebuild_command
 from hudi_ops.storage.protocol import FileInfo, Storage
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.content.archived import ArchivedHistory, load_history
@@ -217,7 +217,7 @@ class Subject:
         """
         # With the record index a deletion removes the one copy that the index names; with other indexes it removes all.
         if "record_index" in self.config.metadata_partitions:
-            again = build_again("record_index")
+            again = rebuild_command("record_index")
             steps = f"delete the key once per row, and run {again} after each deletion; then upsert the right row"
         else:
             steps = "delete the key, which removes all its rows; then upsert the right row"

@@ -74,7 +74,7 @@ def test_answers_do_not_depend_on_how_files_are_listed(
     assert any("3 keys are in several file groups" in one.what for one in report.findings)
 
     # What `verify` advised before: it builds the same index again, and counts.
-    assert table.build_metadata(["record_index"], again=True).doubled_keys == 3
+    assert table.build_metadata(["record_index"], rebuild=True).doubled_keys == 3
     report = verify_table(table.context.storage, deep=True, index=True)
     assert [one.what for one in report.findings if one.severity == "error"] == []
     check(2)
@@ -82,7 +82,7 @@ def test_answers_do_not_depend_on_how_files_are_listed(
     # What `verify` advises now: the key is deleted once for each of its two rows, with a build after each deletion.
     (advice,) = {one.next_step for one in report.findings if "are in several file groups" in one.what}
     assert (
-        "once for each of its rows, and run `hudi-ops metadata build TABLE record_index --again` after each" in advice
+        "once for each of its rows, and run `hudi-ops metadata build TABLE record_index --rebuild` after each" in advice
     )
     for left in (
         3,
@@ -90,7 +90,7 @@ def test_answers_do_not_depend_on_how_files_are_listed(
     ):  # each deletion finds the one row that the index names, and of three keys one row is left at first
         table.ingest(rows(range(3), 3).select(["id", "ts", "part"]), "delete")
         assert reader.read(where="id in ('k0', 'k1', 'k2')").num_rows == left
-        assert table.build_metadata(["record_index"], again=True).doubled_keys == 0
+        assert table.build_metadata(["record_index"], rebuild=True).doubled_keys == 0
     table.ingest(rows(range(3), 4))
     check(1)
     told = reader.scan(where=LOOK_UP).explain()

@@ -37,7 +37,7 @@ def base():
 
 
 def again(storage, clock, actor: str, names=None, **how):
-    return build_metadata(table_of(storage, clock, actor)._session, names, again=True, **how)
+    return build_metadata(table_of(storage, clock, actor)._session, names, rebuild=True, **how)
 
 
 def fall_behind(storage) -> None:
@@ -92,7 +92,7 @@ def test_a_refused_writer_is_told_what_helps(base, harm) -> None:
     harm(storage)
     with pytest.raises(Unsupported, match="none that can be read") as refused:
         table_of(storage, clock, "writer").ingest(LATER)
-    assert "metadata build TABLE record_index --again" in refused.value.next_step
+    assert "metadata build TABLE record_index --rebuild" in refused.value.next_step
     again(storage, clock, "builder", ["record_index"])
     table_of(storage, clock, "writer").ingest(LATER)
     assert faults_of(storage, clock) == []

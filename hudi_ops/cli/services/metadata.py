@@ -38,13 +38,13 @@ BUILD_HELP = """Build partitions of the metadata table. Others may write all the
 PARTITIONS are files, column_stats, partition_stats, bloom_filters and record_index; none: the first three, as Apache Hudi's
 tables have by default. What is there already is left as it is. Running it again after a failure builds what is missing.
 
-With --again, what is there is built anew, because it is damaged or behind; without names, all of it. It is dropped first: until the
-build has ended, readers do without, and a table whose index is the record index takes no rows.
+With --rebuild, existing partitions are dropped and built anew, because they are damaged or behind; without names, all. Until the
+build has ended, readers do without them, and a table whose index is the record index takes no rows.
 
 \b
 hudi-ops metadata build flights
 hudi-ops metadata build flights record_index bloom_filters
-hudi-ops metadata build flights record_index --again
+hudi-ops metadata build flights record_index --rebuild
 hudi-ops metadata build /data/trips --dry-run --json
 """
 
@@ -82,7 +82,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be
 @app.command(help=as_help(SHOW_HELP))
 def show(table: TableArgument, as_json: JsonOption = False) -> None:
     """Describe the metadata table."""
-    from hudi_ops.metadata.records.partitions import build_again
+    from hudi_ops.metadata.records.partitions import rebuild_command
     from hudi_ops.services.metadata_table.describe import describe_metadata
 
     location = locate(table)
@@ -113,7 +113,7 @@ def show(table: TableArgument, as_json: JsonOption = False) -> None:
     write(f"{location.name}: {counted(found.deltas_since_compaction, 'delta')} since {since}, {sized(found.bytes)}")
     if found.behind:
         write(
-            f"it lacks {counted(len(found.behind), 'completed write')}, the first {found.behind[0]}: run {build_again()}"
+            f"it lacks {counted(len(found.behind), 'completed write')}, the first {found.behind[0]}: run {rebuild_command()}"
         )
 
 

@@ -13,7 +13,7 @@ from hudi_ops.files.names import data_path, parse_data_file
 from hudi_ops.metadata.reader.folded_files import folded_files
 from hudi_ops.metadata.reader.table import MetadataTable
 from hudi_ops.metadata.records.keys import ALL_PARTITIONS_KEY, partition_name
-from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, build_again
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, rebuild_command
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.listing import Keep, Listing, StorageListing, Walked
@@ -119,7 +119,7 @@ def open_listing(
             table=config.name,
             expected="version 8 or 9, and a metadata table with the partition files and all completed writes",
             found=f"version {config.version}, partitions: {', '.join(config.metadata_partitions) or 'none'}",
-            next_step=f"read with listing=auto, or run {build_again()}",
+            next_step=f"read with listing=auto, or run {rebuild_command()}",
         )
     return StorageListing(storage, is_partitioned=is_partitioned(config), engine=engine)
 

@@ -22,7 +22,7 @@ from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_ti
 from hudi_ops.metadata.reader.merge import current, merge
 from hudi_ops.metadata.reader.slice_files import WantedRecords, read_records
 from hudi_ops.metadata.reader.slices import MetadataSlice, count_groups, list_partition, newer_bases, newest_slices
-from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, build_again, group_numbers
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, group_numbers, rebuild_command
 from hudi_ops.metadata.records.records import Records, empty
 from hudi_ops.metadata.records.schema import record_schema
 from hudi_ops.storage.protocol import Folder, Storage
@@ -173,7 +173,7 @@ class MetadataTable:
                 table=self._config.name,
                 expected=f"{FOLDER}/{partition.value} with file groups from 0000 on, and its name in the properties",
                 found=", ".join(self._config.metadata_partitions) or "none",
-                next_step=f"run {build_again(partition)}",
+                next_step=f"run {rebuild_command(partition)}",
             )
         return self.slices(partition)
 
@@ -231,7 +231,7 @@ def open_metadata(
         logger.warning(
             "the properties of %s name a metadata table that does not exist: storage is listed; run %s",
             config.name,
-            build_again(),
+            rebuild_command(),
         )
         return None
     if instants.missing:
@@ -240,7 +240,7 @@ def open_metadata(
             config.name,
             len(instants.missing),
             instants.missing[0],
-            build_again(),
+            rebuild_command(),
         )
         return None
     return MetadataTable(storage, config, instants, engine)

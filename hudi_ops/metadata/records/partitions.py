@@ -73,9 +73,9 @@ def group_numbers(keys: pa.Array | pa.ChunkedArray, groups: int) -> npt.NDArray[
     return np.abs(java_string_hash(keys).astype(np.int64)) % groups
 
 
-def build_again(*names: str) -> str:
+def rebuild_command(*names: str) -> str:
     """Return the command that repairs damaged or outdated partitions, or all, for errors."""
-    return f"`hudi-ops metadata build {' '.join(('TABLE', *names))} --again`"
+    return f"`hudi-ops metadata build {' '.join(('TABLE', *names))} --rebuild`"
 
 
 def is_kept(name: str) -> bool:

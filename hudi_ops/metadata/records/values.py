@@ -20,7 +20,7 @@ from hudi_ops.formats.avro.encode import Piece, join
 from hudi_ops.formats.avro.nodes import Form, Node, record_of
 from hudi_ops.formats.avro.varints import PADDING, read_varints, spans, unzigzag
 from hudi_ops.formats.large_arrays import in_pieces, joined
-from hudi_ops.metadata.records.partitions import MetadataPartition, build_again, record_type
+from hudi_ops.metadata.records.partitions import MetadataPartition, rebuild_command, record_type
 from hudi_ops.metadata.records.schema import record_schema
 
 _FIELDS: Final = {
@@ -95,7 +95,7 @@ def types_and_fields(
             f"The schema of {where} lacks fields of records of {partition}",
             expected=f"type and {field}",
             found=", ".join(node.names),
-            next_step=f"run {build_again(partition)}",
+            next_step=f"run {rebuild_command(partition)}",
         )
     _refuse_other_fields(node.children[node.names.index(field)], partition, where)
     parts = in_pieces(values)
@@ -142,7 +142,7 @@ def _refuse_other_fields(found: Node, partition: MetadataPartition, where: str) 
         f"The schema of {where} is not that of records of {partition}",
         expected=", ".join(known[0].names) or str(known[0].arrow),
         found=f"another {', '.join(wrong)}" if wrong else str(own.arrow)[:200],
-        next_step=f"run {build_again(partition)}",
+        next_step=f"run {rebuild_command(partition)}",
     )
 
 

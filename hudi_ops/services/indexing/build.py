@@ -31,7 +31,7 @@ from hudi_ops.metadata.writer.delta import log_files
 from hudi_ops.services.base.engine import choose_by_bytes
 from hudi_ops.services.indexing.diff import TableSnapshot, diff, snapshot
 from hudi_ops.services.indexing.drop import drop_metadata, without_partitions
-from hudi_ops.services.indexing.rebuild import built_anew
+from hudi_ops.services.indexing.rebuild import partitions_to_rebuild
 from hudi_ops.services.indexing.reserve import clear_build, refuse_unbuildable, take_place, wanted_partitions
 from hudi_ops.services.indexing.tasks import FactReader, Progress
 from hudi_ops.timeline.completed import changing, digest_of
@@ -106,7 +106,7 @@ def build_metadata(
     engine: str = "auto",
     progress: Callable[[Progress], None] = lambda progress: None,
     dry_run: bool = False,
-    again: bool = False,
+    rebuild: bool = False,
 ) -> BuildResult:
     """Build partitions of the metadata table, and have readers use them.
 
@@ -119,7 +119,7 @@ def build_metadata(
         engine: `auto`, `local` or `spark`: where files are read.
         progress: called as files are read.
         dry_run: say what would be built; change nothing.
-        again: build those anew that are there; with `partitions` None all of them.
+        rebuild: drop existing partitions and build them anew; with `partitions` None all of them.
 
     Raises:
         InvalidRequest: an unknown partition, or one that the table cannot have.
@@ -133,12 +133,12 @@ def build_metadata(
     state = session.loader.load() if dry_run else finish_unfinished(session)
     refuse_unbuildable(session, state)
     dropped: tuple[str, ...] = ()
-    if again:
-        partitions, dropped = built_anew(session, state, partitions)
+    if rebuild:
+        partitions, dropped = partitions_to_rebuild(session, state, partitions)
     after = replace(state, config=without_partitions(state.config, dropped))
     wanted = wanted_partitions(after, partitions)
     if not wanted:
-        note = f"nothing to build, {', '.join(state.config.metadata_partitions)} are there; --again builds them anew"
+        note = f"nothing to build, {', '.join(state.config.metadata_partitions)} exist; --rebuild builds them anew"
         return BuildResult(state.config.name, None, (), dry_run=dry_run, note=note)
     first = snapshot(session, state)
     chosen = choose_by_bytes(engine, first.size_bytes, session.ctx.engine, "to read")

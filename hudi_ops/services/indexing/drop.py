@@ -26,7 +26,7 @@ from hudi_ops.config.table import (
 from hudi_ops.errors import Busy, Conflict, InvalidRequest
 from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.reader.layout import load_index_definitions
-from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, build_again, is_kept
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, is_kept, rebuild_command
 from hudi_ops.storage.protocol import FileInfo
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.log.entries import Entry, Properties
@@ -194,7 +194,7 @@ def _refuse_index(config: TableConfig, index: IndexKind, dropped: set[str]) -> N
             table=config.name,
             expected="other partitions",
             found=", ".join(sorted(dropped)),
-            next_step=f"name the partitions to drop; {build_again(MetadataPartition.RECORD_INDEX)} makes a damaged one anew",
+            next_step=f"name the partitions to drop; {rebuild_command(MetadataPartition.RECORD_INDEX)} makes a damaged one anew",
         )
 
 

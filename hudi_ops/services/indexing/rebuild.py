@@ -11,7 +11,7 @@ from hudi_ops.services.indexing.reserve import partition_named
 from hudi_ops.timeline.state import TableState
 
 
-def built_anew(
+def partitions_to_rebuild(
     session: Session, state: TableState, names: Sequence[str] | None
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """Return the partitions that a call rebuilds.

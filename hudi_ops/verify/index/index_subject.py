@@ -23,7 +23,7 @@ from hudi_ops.metadata.definitions import statistics_of
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.reader.table import MetadataTable
-from hudi_ops.metadata.records.partitions import MetadataPartition, build_again, is_kept
+from hudi_ops.metadata.records.partitions import MetadataPartition, is_kept, rebuild_command
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
@@ -207,7 +207,7 @@ class Differences:
 
     def _put(self, severity: str, what: str, where: str, next_step: str) -> None:
         invariant = f"metadata-{self.partition.replace('_', '-')}"
-        step = next_step or ("" if severity == "info" else build_again(self.partition))
+        step = next_step or ("" if severity == "info" else rebuild_command(self.partition))
         getattr(self.findings, severity)(invariant, f"{self.partition}: {what}", where, step)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from hudi_ops.config.table import IndexKind
 from hudi_ops.errors import HudiOpsError, Unsupported
-from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, build_again
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, rebuild_command
 from hudi_ops.timeline.active import Timeline, timeline_of
 from hudi_ops.timeline.names import parse_file_name
 from hudi_ops.verify.index.index_files import check_files_index
@@ -46,7 +46,7 @@ def check_metadata_table(subject: Subject, findings: Findings) -> None:
                 "metadata-behind",
                 "the metadata table lacks this write: readers that use it do not see the rows",
                 subject.timeline.path(instant.file_name),
-                build_again(),
+                rebuild_command(),
             )
 
 
@@ -73,7 +73,10 @@ def check_index(subject: Subject, index: IndexKind | None, sample: int | None, f
             _report_unread(name, unread.error, indexed, findings)
         except HudiOpsError as error:
             findings.error(
-                "metadata-broken", f"{partition} cannot be read: {error.what}", f"{FOLDER}/{name}", build_again(name)
+                "metadata-broken",
+                f"{partition} cannot be read: {error.what}",
+                f"{FOLDER}/{name}",
+                rebuild_command(name),
             )
 
 

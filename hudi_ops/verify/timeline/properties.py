@@ -6,7 +6,7 @@ from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH
 from hudi_ops.errors import Corrupt, HudiOpsError, NotFound
 from hudi_ops.formats import properties
-from hudi_ops.metadata.records.partitions import build_again, is_kept
+from hudi_ops.metadata.records.partitions import is_kept, rebuild_command
 from hudi_ops.verify.report import RESTORE, Findings
 from hudi_ops.verify.subject import Subject
 from hudi_ops.view.schema import row_schema, table_schema
@@ -114,7 +114,7 @@ def _check_metadata_partitions(subject: Subject, findings: Findings) -> None:
                 "metadata-missing",
                 f"metadata partition {partition} is listed in hoodie.properties, but does not exist",
                 f".hoodie/metadata/{partition}",
-                f"run {build_again(partition)}"
+                f"run {rebuild_command(partition)}"
                 if is_kept(partition)
                 else f"run `hudi-ops metadata drop TABLE {partition}`",
             )

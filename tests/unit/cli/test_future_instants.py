@@ -19,7 +19,7 @@ DAY_MS = 86_400_000
 
 
 @pytest.mark.parametrize(
-    "command", [("metadata", "build", "trips", "--again"), ("metadata", "build", "trips", "record_index")]
+    "command", [("metadata", "build", "trips", "--rebuild"), ("metadata", "build", "trips", "record_index")]
 )
 def test_metadata_is_built_behind_an_instant_in_the_future(
     trips: Path, call: Callable[..., Any], command: tuple[str, ...]

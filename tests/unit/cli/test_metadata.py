@@ -47,19 +47,19 @@ def test_it_is_dropped_built_and_compacted(trips: Path, call: Callable[..., Any]
 
 
 def test_what_is_there_is_built_again(trips: Path, call: Callable[..., Any]) -> None:
-    assert "--again builds them anew" in call("metadata", "build", "trips").out
-    told = call("metadata", "build", "trips", "column_stats", "--again", "--dry-run").out
+    assert "--rebuild builds them anew" in call("metadata", "build", "trips").out
+    told = call("metadata", "build", "trips", "column_stats", "--rebuild", "--dry-run").out
     assert "column_stats, partition_stats would be built" in told
     assert "dropped before, to be built anew: column_stats, partition_stats" in told
-    assert sorted(call("metadata", "build", "trips", "--again", "--json").json["again"]) == EVERY
+    assert sorted(call("metadata", "build", "trips", "--rebuild", "--json").json["again"]) == EVERY
     assert call("verify", "trips", "--index", "--json").json["findings"] == []
 
 
 def test_one_that_is_behind_is_repaired_as_it_says(trips: Path, call: Callable[..., Any]) -> None:
     (trips / lost_delta(trips)).unlink()
     told = call("metadata", "show", "trips").out
-    assert "run `hudi-ops metadata build TABLE --again`" in told
-    call("metadata", "build", "trips", "--again")
+    assert "run `hudi-ops metadata build TABLE --rebuild`" in told
+    call("metadata", "build", "trips", "--rebuild")
     assert "lacks" not in call("metadata", "show", "trips").out
 
 

@@ -16,7 +16,7 @@ from hudi_ops.index.base_keys import BaseFileLocator, KeyedGroup
 from hudi_ops.index.locator import GroupName, Locator
 from hudi_ops.index.record_lookup import RecordIndexLocator, RecordLookup
 from hudi_ops.metadata.reader.table import MetadataTable
-from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, build_again
+from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, rebuild_command
 from hudi_ops.metadata.records.record_index import decoded_locations
 from hudi_ops.read.prune import with_metadata
 from hudi_ops.services.base.merging import merging_of
@@ -77,7 +77,7 @@ def record_lookup_of(session: Session, state: TableState) -> RecordLookup:
             table=state.config.name,
             expected=f"the partition {_RECORD_INDEX} of its metadata table, with every completed write",
             found=", ".join(state.config.metadata_partitions) or "no metadata table",
-            next_step=f"run {build_again(_RECORD_INDEX)}, unless another process is building it now",
+            next_step=f"run {rebuild_command(_RECORD_INDEX)}, unless another process is building it now",
         )
 
     archived = session.commits.archived

@@ -20,7 +20,7 @@ from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Conflict, Corrupt, NotFound
 from hudi_ops.index.locator import GroupName, Locator
 from hudi_ops.kernels.merging.merge import Operation, Ordering
-from hudi_ops.metadata.records.partitions import MetadataPartition, build_again
+from hudi_ops.metadata.records.partitions import MetadataPartition, rebuild_command
 from hudi_ops.services.base.slices import live_slices
 from hudi_ops.services.write.operations import WriteOperation
 from hudi_ops.services.write.routing.inserts import InsertAssigner, known_group
@@ -182,6 +182,7 @@ class IndexRouter:
                 table=state.config.name,
                 expected=f"a file group of partition {name.partition_path or '.'}",
                 found=name.file_id,
-                next_step=f"run {build_again(MetadataPartition.RECORD_INDEX)}; `hudi-ops verify TABLE --index` tells what is wrong",
+                next_step=f"run {rebuild_command(MetadataPartition.RECORD_INDEX)}; `hudi-ops verify TABLE --index` names the "
+                "damage",
             )
         return known_group(found)
