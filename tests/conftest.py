@@ -26,7 +26,18 @@ settings.load_profile("no-deadline")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 _TESTS = Path(__file__).parent
-_LONGEST_FIRST = ("interop", "e2e", "airflow", "storage", "zookeeper", "protocol", "property", "unit/cli", "corruption")
+_LONGEST_FIRST = (
+    "interop",
+    "e2e",
+    "airflow",
+    "storage",
+    "zookeeper",
+    "protocol",
+    "services/compaction",
+    "property",
+    "unit/cli",
+    "corruption",
+)
 """Folders whose files take seconds to minutes, those with the longest first; the rest comes last."""
 
 _ZIPS = _TESTS / "fixtures" / "apache-hudi-tables"

@@ -50,14 +50,14 @@ LEFT_OUT: dict[str, str | None] = {
         )
     },
     "protocol/test_holes.py::test_a_hole_opens_without_its_guard[H1 the log is read again after inflight]": _SEARCH,
-    "protocol/test_simulated_compactions.py::test_no_death_pause_or_lost_lock_amid_a_preemption_loses_a_row": _SEARCH,
-    "protocol/test_simulated_compactions.py::test_without_a_guard_the_search_finds_what_it_prevents[the epoch]": _SEARCH,
+    "services/compaction/test_simulated.py::test_no_death_pause_or_lost_lock_amid_a_preemption_loses_a_row": _SEARCH,
+    "services/compaction/test_simulated.py::test_without_a_guard_the_search_finds_what_it_prevents[the epoch]": _SEARCH,
     "protocol/test_simulated_metadata.py::test_no_single_fault_leaves_the_metadata_table_behind_or_ahead": _SEARCH,
     "protocol/test_simulated_pairs.py::test_no_death_or_lost_lock_amid_preemptions_loses_a_row": _SEARCH,
     "protocol/test_simulated_pairs.py::test_no_single_fault_of_a_pair_loses_a_row[executor and takeover]": _SEARCH,
     "protocol/test_simulated_pairs.py::test_no_single_fault_of_a_pair_loses_a_row[ingest and Apache Hudi on one group]": _SEARCH,
     "protocol/test_simulated_pairs.py::test_without_a_guard_the_search_finds_what_it_prevents[the slot]": _SEARCH,
-    "protocol/test_compaction_crashes.py::test_the_second_executor_is_crashed_too": _SWEEP,
+    "services/compaction/test_crashes.py::test_the_second_executor_is_crashed_too": _SWEEP,
     **{
         f"protocol/test_ingest_crashes.py::test_crash_again_at_every_operation_of_the_recovery[{case}]": _SWEEP
         for case in (

@@ -71,7 +71,7 @@ GUARDS = [
         "services/compaction/service.py",
         "        refuse_missing_log_files(session, state, attempt.instant, plan, seen)",
         "        pass",
-        "protocol/test_compaction_races.py",
+        "services/compaction/test_races.py",
     ),
     _row(
         "writes that completed since an attempt began are looked at",
@@ -124,14 +124,14 @@ GUARDS = [
         "epoch = newest[1].epoch + 1 if newest is not None else 1",
         "epoch = 1",
         "protocol/test_plans_and_takeovers.py",
-        "protocol/test_compaction_races.py",
+        "services/compaction/test_races.py",
     ),
     _row(
         "file names carry the epoch",
         "services/compaction/tasks.py",
         "source.number, self.epoch, self.instant)",
         "source.number, 0, self.instant)",
-        "protocol/test_compaction_races.py",
+        "services/compaction/test_races.py",
     ),
     _row(
         "a marker is put before its log file",
@@ -188,7 +188,7 @@ GUARDS = [
         "services/base/publish.py",
         "        refuse_overlapping_plan(session, revised, state)\n",
         "",
-        "protocol/test_compaction_races.py::test_two_planners_share_no_group",
+        "services/compaction/test_races.py::test_two_planners_share_no_group",
         "protocol/test_plans_and_takeovers.py",
     ),
     _row(

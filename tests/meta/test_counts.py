@@ -24,10 +24,8 @@ from hudi_ops.testing.faults import Fault
 from tests.interop import test_ping_pong, test_table_shapes
 from tests.interop.covering import AS_OF, AXES, CHOICES, covering, is_possible
 from tests.protocol import (
-    test_compaction_crashes,
     test_holes,
     test_ingest_crashes,
-    test_simulated_compactions,
     test_simulated_ingests,
     test_simulated_metadata,
     test_simulated_pairs,
@@ -35,10 +33,11 @@ from tests.protocol import (
 from tests.protocol.crash_table import JOBS, LOCATED_JOBS, LOGGED_JOBS, METADATA_JOBS, UPSERT
 from tests.protocol.suite import SUITES
 from tests.protocol.sweep import CRASHES, ERRORS
+from tests.services.compaction import test_crashes, test_simulated
 
 REGISTERING = (
     test_holes,
-    test_simulated_compactions,
+    test_simulated,
     test_simulated_ingests,
     test_simulated_metadata,
     test_simulated_pairs,
@@ -116,7 +115,7 @@ def test_no_sweep_leaves_a_job_out() -> None:
 
 def test_plan_and_execution_of_a_compaction_are_crashed_at_every_point() -> None:
     least = {"plan": (30, 5), "execute": (60, 14), "run": (85, 19)}
-    assert all(test_compaction_crashes.PHASES[phase] >= floor for phase, floor in least.items())
+    assert all(test_crashes.PHASES[phase] >= floor for phase, floor in least.items())
     assert len(CRASHES) + len(ERRORS) == 7
 
 
