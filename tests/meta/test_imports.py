@@ -6,6 +6,7 @@ import-linter.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -64,3 +65,17 @@ def test_layers_hold():
         env={**os.environ, "NO_COLOR": "1"},
     )
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_no_test_module_imports_from_another():
+    """What tests share is in modules of its own; those of `meta` read what test modules register."""
+    files = [file for file in (ROOT / "tests").rglob("*.py") if file.parent.name != "meta"]
+    offenders = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests")
+        if any(name.startswith("test_") for name in (*(node.module or "").split("."), *(a.name for a in node.names)))
+    ]
+    assert len(files) >= 300
+    assert offenders == []
