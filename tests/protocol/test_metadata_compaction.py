@@ -12,7 +12,7 @@ from hudi_ops.metadata.reader.table import open_metadata
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER, MetadataPartition
 from hudi_ops.metadata.writer.compaction import compactions, deltas_since_compaction
 from hudi_ops.read.plan import Opened
-from hudi_ops.services.indexing.drop import drop_metadata_table
+from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.services.metadata_table import compact as metadata_compact
 from hudi_ops.services.metadata_table.compact import KEPT_MS, compact_metadata
 from hudi_ops.testing.clock import ManualClock
@@ -143,7 +143,7 @@ def test_a_drop_that_comes_between_leaves_no_file(monkeypatch: pytest.MonkeyPatc
 
     def dropped(session, chosen):
         merged = merge(session, chosen)
-        drop_metadata_table(table_of(storage, clock, "other")._session)
+        drop_metadata(table_of(storage, clock, "other")._session)
         for one in merged:
             storage.put(one.path, b"late")
         return merged

@@ -9,7 +9,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable, without_metadata_table
 from hudi_ops.services.base.result import Result
 from hudi_ops.services.create.adoption import Adoption
-from hudi_ops.services.indexing.drop import drop_metadata_table
+from hudi_ops.services.indexing.drop import drop_metadata
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.settings.settings_check import logged_config, parsed_config
 
@@ -77,7 +77,7 @@ def adopt_table(
             entry = found.properties if found is not None else entry
             logger.info("adopted %s at %s: %s", config.name, ctx.storage.uri, entry.facts)
     if drop and not dry_run:
-        dropped = drop_metadata_table(session)
+        dropped = drop_metadata(session).dropped
     files, keys = adoption.checked
     return AdoptionResult(
         table=config.name,

@@ -1,15 +1,14 @@
-"""Building partitions of the metadata table on a table that is written meanwhile.
+"""Build partitions of the metadata table beside ongoing writes.
 
-Files are written unseen by readers, at an instant of the metadata table that no write will ever have; what completes
-meanwhile is added in rounds, until a decision of the log finds nothing new and names the partitions. See docs/protocol.md §18.
+Files are written at an instant of the metadata table that no write ever gets, and no reader uses them. Completions during the build
+are added in rounds, until a decision of the commit log finds no new one and names the partitions. Source: docs/protocol.md §18.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from hudi_ops.commit.checks import refuse_changed_columns
 from hudi_ops.commit.recover.recover import finish_unfinished
@@ -29,11 +28,12 @@ from hudi_ops.metadata.writer.building import Building, group_count
 from hudi_ops.metadata.writer.commit import ACTION
 from hudi_ops.metadata.writer.delta import log_files
 from hudi_ops.services.base.engine import choose_by_bytes
+from hudi_ops.services.base.result import Progress, Result
 from hudi_ops.services.indexing.diff import TableSnapshot, diff, snapshot
 from hudi_ops.services.indexing.drop import drop_metadata, without_partitions
 from hudi_ops.services.indexing.rebuild import partitions_to_rebuild
-from hudi_ops.services.indexing.reserve import clear_build, refuse_unbuildable, take_place, wanted_partitions
-from hudi_ops.services.indexing.tasks import FactReader, Progress
+from hudi_ops.services.indexing.reserve import clear_build, refuse_unbuildable, reserve_build, wanted_partitions
+from hudi_ops.services.indexing.tasks import FactReader
 from hudi_ops.timeline.completed import changing, digest_of
 from hudi_ops.timeline.content.commit_metadata import WriteStat
 from hudi_ops.timeline.log.entries import Cancel, Entry, Properties
@@ -47,18 +47,17 @@ from hudi_ops.view.schema import table_schema
 logger = logging.getLogger(__name__)
 
 ROUNDS_MAX = 20
-"""How often what completed meanwhile is added before the build gives up."""
+"""Number of rounds that add new completions before the build gives up."""
 
 
 @dataclass(frozen=True)
-class BuildResult:
-    """Result of a build, or of a dry run.
+class BuildResult(Result):
+    """Result of a build, or of its dry run.
 
-    `partitions` are those that it added; `rounds` counts how often writes completed meanwhile.
-
-    `records` are those of the first base files, by partition; sizes in bytes, of the table's files that were read. `again` are
-    those that were there, and were dropped to be built anew. Where a record index was built, `doubled_keys` counts the record keys
-    that lie in more than one file group: it names one of the groups, and reads do not rely on it.
+    `partitions` are the added ones, `again` those that were dropped and rebuilt. `rounds` counts the rounds with new completions.
+    `records` counts the records of the first base files, by partition; `bytes_in` is the size of the table's files that were read.
+    If a record index was built, `doubled_keys` counts the record keys in more than one file group: the index names one of the
+    groups, and reads do not rely on it.
     """
 
     table: str
@@ -77,14 +76,10 @@ class BuildResult:
     again: tuple[str, ...] = ()
     doubled_keys: int | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
-
 
 @dataclass
 class _Build:
-    """A build under way."""
+    """A running build; `completed` is the path of its own completed instant, once it was put."""
 
     session: Session
     partitions: tuple[MetadataPartition, ...]
@@ -96,7 +91,6 @@ class _Build:
     stats: list[WriteStat] = field(default_factory=list)
     records: dict[str, int] = field(default_factory=dict)
     completed: str = ""
-    """Path of the build's own completed instant, once it was put."""
 
 
 def build_metadata(
@@ -108,25 +102,25 @@ def build_metadata(
     dry_run: bool = False,
     rebuild: bool = False,
 ) -> BuildResult:
-    """Build partitions of the metadata table, and have readers use them.
+    """Build partitions of the metadata table, and name them in the properties for readers.
 
-    Partitions that are rebuilt are dropped first, by a decision of its own that names them: until the build has ended, readers do
-    without them. The same call continues after a crash.
+    Partitions to rebuild are dropped first, by a decision that names them: until the build has ended, readers do without. After a
+    crash the same call goes on.
 
     Args:
         session: the table.
-        partitions: names; None: those that Apache Hudi's tables have by default. `files` is always among them where there is none.
-        engine: `auto`, `local` or `spark`: where files are read.
+        partitions: names; None: the defaults of Apache Hudi's tables. `files` is added where it is missing.
+        engine: `auto`, `local` or `spark`: reads the files.
         progress: called as files are read.
-        dry_run: say what would be built; change nothing.
-        rebuild: drop existing partitions and build them anew; with `partitions` None all of them.
+        dry_run: return the result that a build would have; change nothing.
+        rebuild: rebuild existing partitions; with `partitions` None all of them.
 
     Raises:
         InvalidRequest: an unknown partition, or one that the table cannot have.
         Unsupported: the table cannot be written.
-        Busy: another process builds, or a resize of buckets is pending, or the lock was not available.
-        Conflict: too many writes completed meanwhile, or another process changed the metadata table.
-        Cancelled: another process took this build for dead.
+        Busy: another build is running, a resize of buckets is pending, or the lock is held.
+        Conflict: writes completed in all rounds, or another process changed the metadata table.
+        Cancelled: another process took the build for dead.
     """
     checked_engine(engine)
     started_s = session.ctx.clock.monotonic_s()
@@ -138,7 +132,7 @@ def build_metadata(
     after = replace(state, config=without_partitions(state.config, dropped))
     wanted = wanted_partitions(after, partitions)
     if not wanted:
-        note = f"nothing to build, {', '.join(state.config.metadata_partitions)} exist; --rebuild builds them anew"
+        note = f"nothing to build, {', '.join(state.config.metadata_partitions)} exist; --rebuild rebuilds them"
         return BuildResult(state.config.name, None, (), dry_run=dry_run, note=note)
     first = snapshot(session, state)
     chosen = choose_by_bytes(engine, first.size_bytes, session.ctx.engine, "to read")
@@ -168,29 +162,29 @@ def _build(
     progress: Callable[[Progress], None],
     result: BuildResult,
 ) -> BuildResult:
-    place = take_place(session, wanted)
+    reserved = reserve_build(session, wanted)
     try:
-        with session.keep(place.instant, "build") as monitor:
-            state = place.state
+        with session.keep(reserved.instant, "build") as keeper:
+            state = reserved.state
             schema = table_schema(state.config, state.timeline, session.commits)
             definitions = load_index_definitions(session.ctx.storage)
             statistics = statistics_of(schema, state.config, definitions)
-            building = Building(state.config.version, place.instant, statistics)
-            reader = FactReader(session, state, engine, monitor.check, progress, schema, wanted, statistics)
-            build = _Build(session, wanted, state, place.instant, building, reader)
+            building = Building(state.config.version, reserved.instant, statistics)
+            reader = FactReader(session, state, engine, keeper.check, progress, schema, wanted, statistics)
+            build = _Build(session, wanted, state, reserved.instant, building, reader)
             put_properties(session.ctx.storage, state.config, session.ctx.clock.now_ms())
             seen = snapshot(session, state)
             _begin(build, seen)
             defined = with_definitions(definitions, wanted, statistics.columns, state.config.version)
             session.ctx.storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions(defined))
-            rounds = _complete(build, seen, monitor.check)
-    except NOTHING_LANDED as error:  # after any other error the next build clears up
-        clear_build(session, place)
+            rounds = _complete(build, seen, keeper.check)
+    except NOTHING_LANDED as error:  # after any other error the next build removes the files
+        clear_build(session, reserved)
         raise error.at(table=result.table) from error
-    session.drop_name(place.instant)
+    session.drop_name(reserved.instant)
     return replace(
         result,
-        instant=place.instant,
+        instant=reserved.instant,
         records=build.records,
         groups={str(partition): count for partition, count in build.groups.items()},
         rounds=rounds,
@@ -199,7 +193,7 @@ def _build(
 
 
 def _begin(build: _Build, seen: TableSnapshot) -> None:
-    """Put the first files of all partitions, with what the table holds at one look."""
+    """Put the first files of all partitions, with the content of a snapshot."""
     files = list(seen.visible.values())
     facts = build.reader.facts(files)
     keys = build.reader.located(list(seen.slices.values()))
@@ -213,13 +207,10 @@ def _begin(build: _Build, seen: TableSnapshot) -> None:
 
 
 def _complete(build: _Build, seen: TableSnapshot, check: Callable[[], None]) -> int:
-    """Add what completes meanwhile, until a decision finds nothing new.
-
-    Returns:
-        How many rounds that took.
+    """Add new completions until a decision finds none; return the number of rounds.
 
     Raises:
-        Conflict: too many; or another process changed the metadata table, or the table's columns.
+        Conflict: too many rounds; or another process changed the metadata table, or the table's columns.
     """
     for rounds in range(ROUNDS_MAX):
         if _decided(build, seen):
@@ -232,14 +223,14 @@ def _complete(build: _Build, seen: TableSnapshot, check: Callable[[], None]) -> 
         seen = after
     raise Conflict(
         f"the metadata table could not be built: writes completed faster than they were added, {ROUNDS_MAX} times",
-        expected="a moment without a write that completes",
-        found=f"{ROUNDS_MAX} rounds, each with something new",
+        expected="a round without a completed write",
+        found=f"{ROUNDS_MAX} rounds, each with a completed write",
         next_step="run the same call again at a quieter time",
     )
 
 
 def _add(build: _Build, before: TableSnapshot, after: TableSnapshot, number: int) -> None:
-    """Put one more log file of the build's instant into each group that changed."""
+    """Put a log file of the build's instant into each group that changed."""
     change = diff(before, after)
     build.reader.state = after.state
     facts = build.reader.facts(list(change.new))
@@ -256,8 +247,7 @@ def _put_logs(build: _Build, records: Records, number: int) -> None:
         records,
         build.groups[records.partition],
         instant=build.instant,
-        # The first one begins the group.
-        log_version=number + 1,
+        log_version=number + 1,  # the first version begins the group
         token="0-0-0",  # noqa: S106 - a write token
     )
     for path, body, stat in found:
@@ -266,7 +256,7 @@ def _put_logs(build: _Build, records: Records, number: int) -> None:
 
 
 def _decided(build: _Build, seen: TableSnapshot) -> bool:
-    """Name the partitions, if nothing completed since the look."""
+    """Name the partitions, and return True, if no instant completed since the snapshot."""
     session = build.session
     doubled = build.reader.doubled_keys()
 
@@ -277,7 +267,7 @@ def _decided(build: _Build, seen: TableSnapshot) -> bool:
         own = load_metadata_timeline(session.ctx.storage)
         _refuse_cleared(build, state, own.find(build.instant) is not None)
         if build.completed:
-            # An earlier try lost its slot: its delta lacks what has completed since, and no reader has seen it.
+            # An earlier try lost its slot, so no reader uses its completed instant.
             session.ctx.storage.delete(build.completed)
         known = known_times(state.timeline, state.log) | own.known_times
         completion = session.next_time(known, state)
@@ -295,23 +285,25 @@ def _decided(build: _Build, seen: TableSnapshot) -> bool:
             settings=session.settings(state),
         )
 
-    if session.decide(prepare, "name what was built of the metadata table") is None:
+    if session.decide(prepare, "name the new partitions of the metadata table") is None:
         return False
     _refuse_unnamed(build)
     return True
 
 
 def _refuse_unnamed(build: _Build) -> None:
-    """Refuse to name partitions if a decision in between does not know of the build.
+    """Refuse a decision that a foreign change of the properties annulled.
+
+    See `commit.apply.properties`.
 
     Raises:
-        Conflict: so it was.
+        Conflict: the properties lack a partition.
     """
     config = load_config(build.session.ctx.storage)
     missing = sorted({*map(str, build.partitions)} - {*config.metadata_partitions})
     if missing:
         raise Conflict(
-            "a program without the commit log changed the table before what was built of its metadata table could be named",
+            "a foreign writer changed the table before the new partitions of its metadata table could be named",
             table=config.name,
             instant=build.instant,
             expected=", ".join(build.partitions),
@@ -321,7 +313,7 @@ def _refuse_unnamed(build: _Build) -> None:
 
 
 def _refuse_changed(build: _Build, state: TableState) -> None:
-    """Whatever the build stands on must still be there.
+    """Refuse to complete a build if its conditions no longer hold.
 
     Raises:
         Cancelled: another process took it for dead.
@@ -333,12 +325,12 @@ def _refuse_changed(build: _Build, state: TableState) -> None:
         raise Cancelled(
             "the build of the metadata table was taken for dead",
             instant=build.instant,
-            next_step="run the same call again; if it repeats, see why this machine stands still for so long",
+            next_step="run the same call again; if it repeats, find out why this process stops for so long",
         )
     had = build.begun.config.all_metadata_partitions
     if state.config.all_metadata_partitions != had:
         raise Conflict(
-            "the metadata table got or lost partitions while others of it were built",
+            "the metadata table got or lost partitions during the build",
             table=state.config.name,
             expected=", ".join(had) or "none",
             found=", ".join(state.config.all_metadata_partitions) or "none",
@@ -350,7 +342,7 @@ def _refuse_changed(build: _Build, state: TableState) -> None:
 def _refuse_cleared(build: _Build, state: TableState, is_there: bool) -> None:
     if not is_there:
         raise Conflict(
-            "another process deleted what was being built",
+            "another process removed the files of this build",
             table=state.config.name,
             instant=build.instant,
             expected="its instant on the metadata table's timeline",

@@ -26,10 +26,7 @@ Group = tuple[str, str]
 
 @dataclass(frozen=True)
 class TableSnapshot:
-    """Snapshot of a table: sizes of all files that count, and the slices that readers see.
-
-    Sizes are by partition path and file name.
-    """
+    """Sizes of committed files, by partition path and name, and visible slices of one state."""
 
     state: TableState
     files: Mapping[str, Mapping[str, int]]
@@ -43,7 +40,7 @@ class TableSnapshot:
     @property
     def visible(self) -> dict[str, DataFile]:
         """Return the files of the slices, by path."""
-        return {file.path: file for one in self.slices.values() for file in files_of_slice(one)}
+        return {file.path: file for slice_ in self.slices.values() for file in files_of_slice(slice_)}
 
     @property
     def size_bytes(self) -> int:
@@ -53,7 +50,7 @@ class TableSnapshot:
 
 @dataclass(frozen=True)
 class TableDiff:
-    """What changed between two snapshots.
+    """Difference between two snapshots.
 
     Attributes:
         files: added and removed files, by partition path.
@@ -66,18 +63,15 @@ class TableDiff:
     slices: tuple[tuple[Slice | None, Slice | None], ...]
 
 
-def files_of_slice(one: Slice) -> list[DataFile]:
+def files_of_slice(slice_: Slice) -> list[DataFile]:
     """Return the base file and the log files of a slice."""
-    return [*([one.base] if one.base is not None else []), *one.logs]
+    return [*([slice_.base] if slice_.base is not None else []), *slice_.logs]
 
 
 def snapshot(session: Session, state: TableState, before: TableSnapshot | None = None) -> TableSnapshot:
-    """Take a snapshot of a table.
+    """Take a snapshot of a table, by a listing after `state` was read.
 
-    Args:
-        session: the table.
-        state: decides what counts; read before the listing.
-        before: an earlier snapshot; then only partitions that were touched since are listed.
+    After an earlier snapshot only the partitions that were touched since are listed.
 
     Raises:
         Corrupt: a file is lost that a completed write names.
@@ -94,9 +88,9 @@ def snapshot(session: Session, state: TableState, before: TableSnapshot | None =
     moment = Moment(
         session.ctx.storage, state.config, state.timeline, session.commits, is_whole=touched is None, is_writing=True
     )
-    slices = {(one.partition_path, one.file_id): one for one in moment.slices(listed, listing.source)}
+    slices = {slice_.key: slice_ for slice_ in moment.slices(listed, listing.source)}
     if before is not None and touched is not None:
-        kept = {group: one for group, one in before.slices.items() if group[0] not in touched}
+        kept = {group: slice_ for group, slice_ in before.slices.items() if group[0] not in touched}
         return TableSnapshot(state, {**before.files, **files}, {**kept, **slices})
     return TableSnapshot(state, files, slices)
 
@@ -120,22 +114,22 @@ def diff(before: TableSnapshot, after: TableSnapshot) -> TableDiff:
 
 
 def _touched(session: Session, before: TableSnapshot, state: TableState) -> frozenset[str] | None:
-    """Return partitions whose files changed; None if the completed instants do not say."""
+    """Return the partitions whose files changed; None if the new instants do not name them."""
     now = changing(state.timeline)
     gone = before.completed - now
-    if any(one.time >= state.timeline.start for one in gone):
-        return None  # a completed write was undone; what lies below the start was archived
+    if any(instant.time >= state.timeline.start for instant in gone):
+        return None  # a completed write was undone; instants below the start were archived
     touched: set[str] = set()
-    for one in now - before.completed:
-        if one.kind == "restore":
+    for instant in now - before.completed:
+        if instant.kind == "restore":
             return None
-        if one.kind == "clean":
-            result = read_result(session.ctx.storage, state.timeline, one)
+        if instant.kind == "clean":
+            result = read_result(session.ctx.storage, state.timeline, instant)
             if not isinstance(result, CleanResult):
                 return None
             touched |= {*result.files, *result.failed}
             continue
-        metadata = session.commits.metadata(state.timeline, one)
+        metadata = session.commits.metadata(state.timeline, instant)
         if metadata is None:
             return None
         touched |= {stat.partition_path for stat in metadata.stats} | (metadata.replaced or {}).keys()

@@ -1,17 +1,14 @@
-"""Drop of a metadata table or of partitions: a decision of the log first, then the folders.
+"""Drop partitions of the metadata table: first from the properties, then their folders.
 
-The properties stop naming the partitions before their files are deleted.
-
-Readers list storage as soon as the properties name no partition, whether or not the folder is still there; a default writer of
-Apache Hudi builds it again, over a stale folder too (docs/format.md §9.6). So a crash at any point leaves a table that is right.
+Readers list storage as soon as the properties name no partition, even if the folder still exists; a default writer of Apache Hudi
+builds it again, over a stale folder too (docs/format.md §9.6). So a crash at any point leaves a correct table.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from hudi_ops.commit.checks import refuse_indexing
 from hudi_ops.commit.session import Session
@@ -27,6 +24,7 @@ from hudi_ops.errors import Busy, Conflict, InvalidRequest
 from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, is_kept, rebuild_command
+from hudi_ops.services.base.result import Result
 from hudi_ops.storage.protocol import FileInfo
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.log.entries import Entry, Properties
@@ -41,8 +39,8 @@ _SECONDARY = "secondary_index_"
 
 
 @dataclass(frozen=True)
-class DropResult:
-    """Result of a drop or dry run: dropped partitions, and their files; sizes in bytes."""
+class DropResult(Result):
+    """Result of a drop, or of its dry run: partitions, and files in their folders."""
 
     table: str
     dropped: tuple[str, ...]
@@ -52,44 +50,25 @@ class DropResult:
     dry_run: bool = False
     note: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
-
-
-def drop_metadata_table(session: Session) -> tuple[str, ...]:
-    """Remove the metadata table of a table.
-
-    Index definitions stay, as when Apache Hudi drops it.
-
-    Returns:
-        The partitions that it had; empty when the properties named none. Files that an earlier try left are deleted all the same.
-
-    Raises:
-        Busy: the lock was not to be had in time, or an index is being built.
-        Conflict: it is built again at this moment.
-    """
-    return drop_metadata(session).dropped
-
 
 def drop_metadata(
     session: Session, names: Sequence[str] | None = None, *, dry_run: bool = False, to_build: Sequence[str] = ()
 ) -> DropResult:
     """Drop the metadata table, or partitions of it; running it again changes nothing.
 
-    Definitions of indexes stay, as when Apache Hudi drops its metadata table; those of secondary and expression indexes go with
-    them: a writer of Apache Hudi would build them again.
+    Files of an earlier try are deleted, too. Definitions of indexes stay, as when Apache Hudi drops its metadata table; those of
+    dropped secondary and expression indexes are removed: a writer of Apache Hudi would build them again.
 
     Args:
         session: the table.
-        names: of partitions, of any kind; None: all.
-        dry_run: say what would go; change nothing.
-        to_build: partitions that the caller builds next; the log says so. With them the table's own index may go, too.
+        names: partitions of any kind; None: all.
+        dry_run: return the result that a drop would have; change nothing.
+        to_build: partitions that the caller builds next, recorded in the log. With them the table's own index may be dropped, too.
 
     Raises:
-        InvalidRequest: an unknown name, or a partition that others cannot do without.
-        Busy: the lock was not to be had in time, or an index is being built.
-        Conflict: it is built again at this moment, or the partitions of one that is to be rebuilt changed.
+        InvalidRequest: an unknown name, or a partition that others need.
+        Busy: the lock is held, or an index is being built.
+        Conflict: another process builds it again, or changed its partitions before a rebuild.
     """
     storage = session.ctx.storage
     config = load_config(storage)
@@ -101,7 +80,7 @@ def drop_metadata(
         files = _files(session, wanted, config, whole=names is None)
         return replace(result, files=len(files), bytes=sum(info.size_bytes for info in files), dry_run=True)
     if session.loader.find(config) is None:
-        # Of a table of Apache Hudi it is asked whether it can be written as it will be.
+        # A table of Apache Hudi must be writable after the drop.
         left = without_partitions(config, wanted)
         session.loader.seed(session.loader.propose(left, load_timeline(storage, left)))
     dropped: set[str] = set()
@@ -110,7 +89,7 @@ def drop_metadata(
         nonlocal dropped, wanted
         if to_build:
             _refuse_changed(config, state.config)
-        # As it is now: what was left then may have got partitions that need what goes.
+        # Checked again: the table may have got partitions that need the dropped ones.
         wanted = _wanted(state.config, names, wanted)
         dropped = wanted & _listed(state.config)
         if not dropped and not (names is None and any(key in state.config.raw for key in KEYS)):
@@ -143,17 +122,17 @@ def drop_metadata(
     )
 
 
-def _wanted(config: TableConfig, names: Sequence[str] | None, lying: Sequence[str] | set[str]) -> set[str]:
-    """Return the partitions to drop; without names, all that the properties name.
+def _wanted(config: TableConfig, names: Sequence[str] | None, folders: Sequence[str] | set[str]) -> set[str]:
+    """Return the partitions to drop; without names all that the properties name.
 
     Raises:
-        InvalidRequest: there is none of that name, or others need it.
+        InvalidRequest: a partition does not exist, or others need it.
     """
     held = _listed(config)
     if names is None:
-        return set(held)
+        return held
     for name in names:
-        if name not in held and name not in lying:
+        if name not in held and name not in folders:
             raise InvalidRequest(
                 f"the metadata table has no partition {name}",
                 table=config.name,
@@ -161,7 +140,7 @@ def _wanted(config: TableConfig, names: Sequence[str] | None, lying: Sequence[st
                 found=name,
                 next_step="name one of these; `hudi-ops metadata show TABLE` describes them"
                 if held
-                else "nothing is to be done: there is nothing to drop",
+                else "nothing to do: there is nothing to drop",
             )
     wanted = set(names)
     left = held - wanted
@@ -173,7 +152,7 @@ def _wanted(config: TableConfig, names: Sequence[str] | None, lying: Sequence[st
     for partition, needing in needed:
         if partition in wanted and needing:
             raise InvalidRequest(
-                f"the partition {partition} of the metadata table cannot go while others need it",
+                f"the partition {partition} of the metadata table cannot be dropped while others need it",
                 table=config.name,
                 expected=f"{', '.join(needing)} dropped with it",
                 found=", ".join(sorted(wanted)),
@@ -183,30 +162,30 @@ def _wanted(config: TableConfig, names: Sequence[str] | None, lying: Sequence[st
 
 
 def _refuse_index(config: TableConfig, index: IndexKind, dropped: set[str]) -> None:
-    """Refuse to drop the index that says where a key of the table is.
+    """Refuse to drop the record index of a table whose index it is: writers find keys with it.
 
     Raises:
-        InvalidRequest: rows go where the record index says.
+        InvalidRequest: it would be dropped.
     """
     if index == "record_index" and MetadataPartition.RECORD_INDEX in dropped:
         raise InvalidRequest(
-            "the record index is this table's index: without it no writer finds the rows that are there",
+            "the record index is this table's index: without it no writer finds existing rows",
             table=config.name,
             expected="other partitions",
             found=", ".join(sorted(dropped)),
-            next_step=f"name the partitions to drop; {rebuild_command(MetadataPartition.RECORD_INDEX)} makes a damaged one anew",
+            next_step=f"name the partitions to drop; {rebuild_command(MetadataPartition.RECORD_INDEX)} rebuilds a damaged one",
         )
 
 
 def _refuse_changed(before: TableConfig, now: TableConfig) -> None:
-    """Refuse to drop and rebuild if the partitions changed since they were chosen.
+    """Refuse a rebuild whose partitions were chosen from other properties.
 
     Raises:
-        Conflict: partitions came or went.
+        Conflict: partitions were added or dropped since.
     """
     if _listed(now) != _listed(before):
         raise Conflict(
-            "the metadata table got or lost partitions before some of it were dropped to be built anew",
+            "the metadata table got or lost partitions before some of them were dropped for a rebuild",
             table=now.name,
             expected=", ".join(sorted(_listed(before))) or "none",
             found=", ".join(sorted(_listed(now))) or "none",
@@ -215,29 +194,29 @@ def _refuse_changed(before: TableConfig, now: TableConfig) -> None:
 
 
 def _delete(session: Session, wanted: set[str], *, whole: bool) -> list[FileInfo]:
-    """Delete what the properties do not name any more.
+    """Delete the files of partitions that the properties no longer name.
 
     Raises:
         Busy: the lock was lost.
-        Conflict: it was built again.
+        Conflict: another process built it again.
     """
     ctx = session.ctx
-    # Under the lock, and after a last look: Apache Hudi builds a metadata table under the same lock.
-    with hold_lock(ctx, "delete what was dropped of the metadata table") as held:
+    # Under the lock, with fresh properties: Apache Hudi builds a metadata table under the same lock.
+    with hold_lock(ctx, "delete dropped partitions of the metadata table") as held:
         config = load_config(ctx.storage)
         files = _files(session, wanted, config, whole=whole)
         if files and not held.still_mine():
             raise Busy(
                 "the table lock was lost before the metadata table's files were deleted",
                 table=config.name,
-                next_step="run the same call again: readers do without them already, and the files go then",
+                next_step="run the same call again: readers no longer use the files, and the call deletes them",
             )
-        # After the listing: what is named by now is not ours to delete.
+        # Read after the listing: files of partitions that are named by now must stay.
         config = load_config(ctx.storage)
-        again = _listed(config) if whole else _listed(config) & wanted
-        if again:
+        rebuilt = _listed(config) if whole else _listed(config) & wanted
+        if rebuilt:
             raise Conflict(
-                f"the metadata table was built again meanwhile ({', '.join(sorted(again))})",
+                f"another process built the metadata table again ({', '.join(sorted(rebuilt))})",
                 table=config.name,
                 next_step="let Apache Hudi's writers run with hoodie.metadata.enable=false, then run the same call again",
             )
@@ -249,7 +228,7 @@ def _delete(session: Session, wanted: set[str], *, whole: bool) -> list[FileInfo
 
 
 def _files(session: Session, wanted: set[str], config: TableConfig, *, whole: bool) -> list[FileInfo]:
-    """Files that go: those of the partitions, or all there is where none stays."""
+    """Return the files to delete: those of the partitions, or all files if no partition stays."""
     storage = session.ctx.storage
     if whole or (wanted and not _listed(config) - wanted):
         return list(storage.list(FOLDER))
@@ -257,15 +236,15 @@ def _files(session: Session, wanted: set[str], config: TableConfig, *, whole: bo
 
 
 def _forget(session: Session, dropped: set[str]) -> None:
-    """Take definitions of dropped secondary and expression indexes out of the table's."""
+    """Remove the definitions of dropped secondary and expression indexes."""
     definitions = load_index_definitions(session.ctx.storage)
-    kept = {name: one for name, one in definitions.items() if name not in dropped or is_kept(name)}
+    kept = {name: index for name, index in definitions.items() if name not in dropped or is_kept(name)}
     if kept != definitions:
         session.ctx.storage.put(INDEX_DEFINITIONS_PATH, encode_index_definitions(kept))
 
 
 def without_partitions(config: TableConfig, dropped: Collection[str]) -> TableConfig:
-    """Return the settings as they will be once partitions are dropped."""
+    """Return the settings after partitions are dropped."""
     return config.model_copy(
         update={
             "metadata_partitions": tuple(name for name in config.metadata_partitions if name not in dropped),

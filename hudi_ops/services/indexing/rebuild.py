@@ -1,4 +1,4 @@
-"""Choice of the partitions of a metadata table that are rebuilt or dropped."""
+"""Choose the partitions of a metadata table to rebuild, and those to drop before."""
 
 from __future__ import annotations
 
@@ -14,18 +14,11 @@ from hudi_ops.timeline.state import TableState
 def partitions_to_rebuild(
     session: Session, state: TableState, names: Sequence[str] | None
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """Return the partitions that a call rebuilds.
+    """Return the partitions to build (None: the defaults), and those to drop first, sorted.
 
-    That is what it names, or else all there is; what cannot stay without what it names; all of a metadata table that lacks
-    completed writes or its timeline, which no partition alone puts right; and what an earlier call dropped and did not build.
-
-    Args:
-        session: the table.
-        state: of a table that can be written: it has no other partitions than we keep.
-        names: of partitions; None: all.
-
-    Returns:
-        Names of what to build, None for what tables have by default; and of what to drop before, sorted both.
+    A call rebuilds the named partitions (None: all) and those that depend on them; all partitions, if the metadata table lacks
+    completed writes or its timeline, which no single partition can repair; and partitions that an earlier call dropped and did not
+    build. The table can be written, so it has only partitions that we keep.
 
     Raises:
         InvalidRequest: an unknown partition.
@@ -48,5 +41,5 @@ def _is_behind(session: Session, state: TableState) -> bool:
     """Return whether readers ignore the metadata table because it lacks completed writes."""
     if not state.config.metadata_partitions:
         return False
-    own = load_metadata_timeline(session.ctx.storage)
+    own = load_metadata_timeline(session.ctx.storage)  # after the table's
     return not own.completed_writes or bool(MetadataInstants(own, state.timeline, session.commits.archived).missing)

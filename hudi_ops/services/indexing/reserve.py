@@ -1,7 +1,7 @@
-"""Reservation of a build of the metadata table: its partitions, its instant, its clean-up.
+"""Reserve an instant of the metadata table for a build, and remove the files of dead builds.
 
-A build has a lease under its instant, so that its files are not taken for leftovers while it lives. What a dead one left unfinished
-is cancelled by a slot before it is cleared away: if its builder wakes up after all, it finds that before it could name anything.
+A build holds a lease of its instant, so that no process takes its files for leftovers. A dead build is cancelled by a slot before
+its files are removed: if its process wakes up, it finds the slot before it can name the partitions.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _DEFAULT = (MetadataPartition.FILES, MetadataPartition.COLUMN_STATS, MetadataPar
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a build takes place: its instant, and the state of the table when it was taken."""
+class BuildReservation:
+    """Instant of a build, and the state of the table when it was taken."""
 
     instant: str
     partitions: tuple[MetadataPartition, ...]
@@ -47,34 +47,32 @@ class Place:
 
 
 def wanted_partitions(state: TableState, names: Sequence[str] | None) -> tuple[MetadataPartition, ...]:
-    """Return the requested partitions that readers do not use yet, and `files` if it is missing.
+    """Return the partitions to build: the named ones that readers do not use yet, and `files`.
 
     Raises:
         InvalidRequest: an unknown name, or one that the table cannot have.
     """
     config = state.config
-    has_partitions = is_partitioned(config)
     asked = _default(state) if names is None else [partition_named(name, config.name) for name in names]
     wanted = {MetadataPartition.FILES, *asked}
-    held = set(config.metadata_partitions)
     if MetadataPartition.PARTITION_STATS in wanted:
-        if not has_partitions:
+        if not is_partitioned(config):
             raise InvalidRequest(
                 "a table without partitions has no statistics of them",
                 table=config.name,
-                expected=", ".join(one for one in MetadataPartition if one is not MetadataPartition.PARTITION_STATS),
+                expected=", ".join(name for name in MetadataPartition if name is not MetadataPartition.PARTITION_STATS),
                 found=str(MetadataPartition.PARTITION_STATS),
-                next_step=f"leave it out: {MetadataPartition.COLUMN_STATS} says all of such a table",
+                next_step=f"leave it out: {MetadataPartition.COLUMN_STATS} holds all statistics of such a table",
             )
-        # Apache Hudi makes them of each other, and keeps one definition of both.
+        # Apache Hudi derives one from the other, and keeps one definition of both.
         wanted.add(MetadataPartition.COLUMN_STATS)
-    return tuple(one for one in MetadataPartition if one in wanted and one not in held)
+    return tuple(name for name in MetadataPartition if name in wanted and name not in config.metadata_partitions)
 
 
 def _default(state: TableState) -> list[MetadataPartition]:
-    """Return Apache Hudi's default partitions, and the record index if it is the table's index."""
+    """Return the defaults of Apache Hudi, and the record index if it is the table's index."""
     is_index = state.log.properties.facts.index == "record_index"
-    found = [one for one in _DEFAULT if is_partitioned(state.config) or one is not MetadataPartition.PARTITION_STATS]
+    found = [name for name in _DEFAULT if is_partitioned(state.config) or name is not MetadataPartition.PARTITION_STATS]
     return [*found, *([MetadataPartition.RECORD_INDEX] if is_index else [])]
 
 
@@ -82,13 +80,13 @@ def partition_named(name: str, table: str) -> MetadataPartition:
     """Return the partition of that name.
 
     Raises:
-        InvalidRequest: there is none that is built here.
+        InvalidRequest: no partition of this name can be built here.
     """
     try:
         return MetadataPartition(name)
     except ValueError:
         raise InvalidRequest(
-            f"the metadata table's partition {name!r} is none that is built here",
+            f"the metadata table's partition {name!r} cannot be built here",
             table=table,
             expected=", ".join(MetadataPartition),
             found=name,
@@ -97,7 +95,7 @@ def partition_named(name: str, table: str) -> MetadataPartition:
 
 
 def refuse_unbuildable(session: Session, state: TableState) -> None:
-    """Refuse pending actions that must not run beside a build of the metadata table.
+    """Refuse a table on which a metadata table cannot be built now.
 
     Raises:
         Unsupported: the table cannot be written. Raised by `refuse_unwritable`.
@@ -105,28 +103,28 @@ def refuse_unbuildable(session: Session, state: TableState) -> None:
     """
     refuse_unwritable(state.config)
     refuse_indexing(state)
-    for one in state.timeline.pending:
-        plan = read_plan(session.ctx.storage, state.timeline, one) if one.kind == "replacecommit" else None
+    for instant in state.timeline.pending:
+        plan = read_plan(session.ctx.storage, state.timeline, instant) if instant.kind == "replacecommit" else None
         if isinstance(plan, ReplacePlan) and _RESIZE in plan.strategy:
             raise Busy(
-                "a resize of buckets is pending: it is not decided yet whether the time of its log files will count",
+                "a resize of buckets is pending: its log files carry its time, which may complete or be rolled back",
                 table=state.config.name,
-                instant=one.time,
+                instant=instant.time,
                 found=plan.strategy,
                 next_step="let Apache Hudi execute the clustering, or roll it back; then run the same call again",
             )
 
 
-def take_place(session: Session, wanted: tuple[MetadataPartition, ...]) -> Place:
-    """Reserve an instant of the metadata table, and delete leftovers of earlier builds.
+def reserve_build(session: Session, wanted: tuple[MetadataPartition, ...]) -> BuildReservation:
+    """Take an instant of the metadata table for a build, and remove files of dead builds.
 
     Raises:
-        Busy: another process builds, which is named; or the lock was not available.
-        Conflict: another process has built one of them.
-        InvalidRequest: nothing has ever completed.
+        Busy: another build is running, or the lock is held.
+        Conflict: another process has built one of the partitions.
+        InvalidRequest: the table has no completed write.
     """
     ctx = session.ctx
-    _cancel_left(session)
+    _cancel_dead_builds(session)
     with hold_lock(ctx, "begin to build the metadata table") as held:
         state = session.finish_decided()
         refuse_unbuildable(session, state)
@@ -135,7 +133,7 @@ def take_place(session: Session, wanted: tuple[MetadataPartition, ...]) -> Place
         left = _unfinished(session, state, own)
         if not all(session.was_cancelled(state, instant) for instant in left):
             raise Busy(
-                "another process begins to build the metadata table",
+                "another process is beginning to build the metadata table",
                 table=state.config.name,
                 next_step="run the same call again",
             )
@@ -148,40 +146,40 @@ def take_place(session: Session, wanted: tuple[MetadataPartition, ...]) -> Place
         _clear(session, state, wanted, left)
         instant = _take_instant(session, state, own)
         request_beginning(ctx.storage, instant)
-    return Place(instant, wanted, state)
+    return BuildReservation(instant, wanted, state)
 
 
 def _refuse_built(state: TableState, wanted: tuple[MetadataPartition, ...]) -> None:
-    """Readers use what lies in the folder of a partition that is named.
+    """Refuse to build partitions that the properties name: readers use their folders.
 
     Raises:
-        Conflict: another process has built one of those that were to be built.
+        Conflict: another process has built one of them.
     """
-    built = [one for one in wanted if one in state.config.metadata_partitions]
+    built = [name for name in wanted if name in state.config.metadata_partitions]
     if built:
         raise Conflict(
-            f"another process has built {', '.join(built)} meanwhile",
+            f"another process has built {', '.join(built)}",
             table=state.config.name,
             expected=f"a metadata table without {', '.join(wanted)}",
             found=", ".join(state.config.metadata_partitions),
-            next_step="run the same call again if more is to be built",
+            next_step="run the same call again to build the others",
         )
 
 
-def _cancel_left(session: Session) -> None:
-    """Cancel what dead builds left unfinished.
+def _cancel_dead_builds(session: Session) -> None:
+    """Cancel the unfinished builds of dead processes.
 
     Raises:
-        Busy: one of them lives. Raised by `_unfinished`.
+        Busy: one of them is running. Raised by `_unfinished`.
     """
     state = session.loader.load()
     for instant in _unfinished(session, state, load_metadata_timeline(session.ctx.storage)):
         if not session.was_cancelled(state, instant):
-            cancel_write(session, instant, "its builder is gone", lambda: _is_left(session, instant))  # noqa: B023
+            cancel_write(session, instant, "its builder is gone", lambda: _is_dead(session, instant))  # noqa: B023
 
 
-def _is_left(session: Session, instant: str) -> bool:
-    """Whether a build is unfinished even now, and dead; asked under the lock."""
+def _is_dead(session: Session, instant: str) -> bool:
+    """Return whether a build is still unfinished, and dead; called under the lock."""
     try:
         state = session.loader.load()
         return instant in _unfinished(session, state, load_metadata_timeline(session.ctx.storage))
@@ -189,46 +187,46 @@ def _is_left(session: Session, instant: str) -> bool:
         return False
 
 
-def clear_build(session: Session, place: Place) -> None:
-    """Delete the files of a build that readers do not use; log a failure for the next build."""
+def clear_build(session: Session, reserved: BuildReservation) -> None:
+    """Remove the files of a build that readers do not use; log a failure."""
     try:
-        with hold_lock(session.ctx, "clear away an unfinished build"):
+        with hold_lock(session.ctx, "remove an unfinished build"):
             state = session.loader.load()
-            if load_metadata_timeline(session.ctx.storage).find(place.instant) is not None:
-                _clear(session, state, place.partitions, [place.instant])
-        session.drop_name(place.instant)
+            if load_metadata_timeline(session.ctx.storage).find(reserved.instant) is not None:
+                _clear(session, state, reserved.partitions, [reserved.instant])
+        session.drop_name(reserved.instant)
     except HudiOpsError as error:
-        logger.warning("what was built at %s stays until the next build: %s", place.instant, error)
+        logger.warning("files of the build at %s stay until the next build: %s", reserved.instant, error)
 
 
 def _unfinished(session: Session, state: TableState, own: Timeline) -> list[str]:
-    """Instants of builds that are pending, or completed without being named.
+    """Return the instants of builds that are pending, or completed and not named.
 
     Raises:
-        Busy: one of them lives.
+        Busy: one of them is running.
     """
     found = []
-    for one in own:
-        is_init = one.time.startswith(INIT_PREFIX)
-        if one.kind != ACTION or is_init or state.timeline.find(one.time) is not None:
+    for instant in own:
+        is_init = instant.time.startswith(INIT_PREFIX)
+        if instant.kind != ACTION or is_init or state.timeline.find(instant.time) is not None:
             continue
-        if one.is_completed and _is_named(session, state, own.path(one.file_name)):
+        if instant.is_completed and _is_named(session, state, own.path(instant.file_name)):
             continue
-        lease = read_lease(session.ctx.storage, one.time)
+        lease = read_lease(session.ctx.storage, instant.time)
         if lease is not None and not lease.is_dead(session.ctx.clock):
             raise Busy(
-                f"{lease.owner or 'another process'} builds the metadata table",
+                f"{lease.owner or 'an unknown process'} builds the metadata table",
                 table=state.config.name,
-                instant=one.time,
+                instant=instant.time,
                 found=f"a beat {max(0, session.ctx.clock.now_ms() - lease.beaten_ms) / 1000:.0f} s ago",
                 next_step="wait until it has ended; if its process is gone, wait for its heartbeat to expire",
             )
-        found.append(one.time)
+        found.append(instant.time)
     return found
 
 
 def _is_named(session: Session, state: TableState, path: str) -> bool:
-    """Whether readers use what a completed instant of the metadata table wrote."""
+    """Return whether readers use the files of a completed instant of the metadata table."""
     try:
         metadata = CommitMetadata.from_bytes(session.ctx.storage.get(path), path)
     except NotFound:
@@ -239,7 +237,10 @@ def _is_named(session: Session, state: TableState, path: str) -> bool:
 def _clear(
     session: Session, state: TableState, wanted: Collection[MetadataPartition], instants: Collection[str]
 ) -> None:
-    """Delete folders of partitions that are not named, and instants of builds; under the lock."""
+    """Delete the folders of partitions that the properties do not name, and instants of builds.
+
+    Call it under the lock.
+    """
     storage = session.ctx.storage
     named = load_config(storage).all_metadata_partitions
     if not named:
@@ -247,7 +248,7 @@ def _clear(
     else:
         folders = [f"{FOLDER}/{partition}" for partition in wanted if partition not in state.config.metadata_partitions]
         gone = [info.path for folder in folders for info in storage.list(folder)]
-        # Whatever else began at an instant that is taken off: a build of other partitions than are wanted now.
+        # Files of removed instants in other folders: their builds wanted other partitions.
         others = [f"{FOLDER}/{name}" for name in storage.list_folder(FOLDER).folders if name not in {*named, ".hoodie"}]
         gone += [
             info.path
@@ -263,23 +264,21 @@ def _clear(
                 gone.append(f"{TIMELINE_FOLDER}/{completed_name(instant, ACTION, found.completion_time)}")
             gone += [f"{TIMELINE_FOLDER}/{name_of(instant, ACTION)}" for name_of in (inflight_name, requested_name)]
     if gone:
-        logger.warning("clearing away %s files of a metadata table that no reader uses", len(gone))
+        logger.warning("deleting %s files of a metadata table that no reader uses", len(gone))
     for path in gone:
         storage.delete(path)
 
 
 def _take_instant(session: Session, state: TableState, own: Timeline) -> str:
-    """Choose an instant that no write has or will have.
-
-    It is below the newest completion time, above which all others rise.
+    """Return an instant that no write will have: a free one below the newest completion time.
 
     Raises:
-        InvalidRequest: nothing has ever completed.
+        InvalidRequest: the table has no completed write.
     """
-    newest = max((one.completion_time for one in state.timeline if one.completion_time), default="")
+    newest = max((instant.completion_time for instant in state.timeline if instant.completion_time), default="")
     if not newest:
         raise InvalidRequest(
-            "nothing has ever completed in this table",
+            "the table has no completed write",
             table=state.config.name,
             expected="a completed write",
             found="none",

@@ -1,9 +1,9 @@
-"""Tasks that read file statistics and slice keys for the metadata table, each once."""
+"""Read statistics of files and keys of slices for a build of the metadata table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -21,6 +21,8 @@ from hudi_ops.metadata.definitions import Statistics
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.records.records import no_keys
 from hudi_ops.metadata.writer.building import KeysAt, without
+from hudi_ops.services.base.result import Progress
+from hudi_ops.services.base.waves import in_waves
 from hudi_ops.services.indexing.diff import Group
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
@@ -28,7 +30,7 @@ from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.slices import Slice
 
 WAVE = 256
-"""Tasks that an engine is given at a time: between two waves it is asked whether the build still stands."""
+"""Tasks that an engine gets at a time; between two waves the lease is checked."""
 
 _WITH_RANGES = frozenset({MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS})
 
@@ -36,27 +38,18 @@ I = TypeVar("I")  # noqa: E741 - input of a task
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Progress of a build: finished tasks, each a file or the keys of a slice."""
-
-    what: str
-    done: int
-    total: int
-
-
 class FactReader:
-    """Reads for one build, through its engine.
+    """Reads the statistics and keys for one build, through its engine.
 
     Args:
         session: the table.
-        state: of the first look.
+        state: state of the first snapshot.
         engine: runs the tasks.
-        check: asked between waves; raises when the build is to end.
-        progress: told after each wave.
+        check: called between waves; raises if the build must end.
+        progress: called after each wave.
         schema: the table's columns, without meta columns.
-        partitions: that are built.
-        statistics: which columns have them.
+        partitions: metadata partitions to build.
+        statistics: columns with statistics.
     """
 
     def __init__(
@@ -72,7 +65,7 @@ class FactReader:
     ) -> None:
         self._session = session
         self.state = state
-        """Which log blocks count, and how instants are to be read; to be set to that of each new look."""
+        """State of the newest snapshot, set by the build: it decides which log blocks count."""
         self._engine = engine
         self._check = check
         self._progress = progress
@@ -86,7 +79,7 @@ class FactReader:
         self._keys: dict[Group, pa.Array] = {}
 
     def facts(self, files: Sequence[DataFile]) -> list[FileStatistics]:
-        """Facts of files, where any are wanted."""
+        """Return the wanted statistics of files; none if none are wanted."""
         if not self._wanted:
             return []
         template = FileStatisticsTask(self._session.ctx.storage, "", 0, self._stored, self._wanted)
@@ -94,51 +87,44 @@ class FactReader:
         return self._map("files", statistics_of_file, tasks)
 
     def located(self, slices: Sequence[Slice]) -> list[KeysAt]:
-        """Return the keys of slices with their places, by the time of the slices.
-
-        Keys are kept and compared with later ones.
-        """
+        """Return the keys of slices if the build needs keys; keep them for later comparison."""
         if not self._wants_keys:
             return []
         config = self.state.config
         spec = computed_keys(config, self.state.log.properties.facts)
         tasks = key_tasks(self._session.ctx.storage, config, self.state.timeline, self._schema, spec, slices)
         found = self._map("keys", keys_of_slice, tasks)
-        for one, keys in zip(slices, found, strict=True):
-            self._keys[one.partition_path, one.file_id] = keys
-        return [self._at(one, keys) for one, keys in zip(slices, found, strict=True)]
+        self._keys |= {slice_.key: keys for slice_, keys in zip(slices, found, strict=True)}
+        return [self._at(slice_, keys) for slice_, keys in zip(slices, found, strict=True)]
 
     def moved(self, changed: Sequence[tuple[Slice | None, Slice | None]]) -> tuple[list[KeysAt], pa.Array]:
-        """Return keys that changed slices gained, by slice, and keys that no slice has any more."""
+        """Return the new keys of changed slices, and the keys that none of them has any more."""
         if not self._wants_keys:
             return [], no_keys()
-        groups = [(one.partition_path, one.file_id) for pair in changed if (one := pair[1] or pair[0]) is not None]
+        groups = [slice_.key for pair in changed if (slice_ := pair[1] or pair[0]) is not None]
         before = [self._keys.pop(group, no_keys()) for group in groups]
         new = self.located([after for _, after in changed if after is not None])
-        of_group = {(one.partition_path, one.file_id): one for one in new}
-        came: list[KeysAt] = []
+        of_group = {(keys.partition_path, keys.file_id): keys for keys in new}
+        added: list[KeysAt] = []
         gone = [no_keys()]
         for group, old in zip(groups, before, strict=True):
             now = of_group.get(group)
             if now is not None:
-                came.append(replace(now, keys=without(now.keys, old)))
+                added.append(replace(now, keys=without(now.keys, old)))
             gone.append(without(old, now.keys) if now is not None else old)
-        return came, joined(gone, pa.string())
+        return added, joined(gone, pa.string())
 
     def doubled_keys(self) -> int | None:
-        """Count the record keys in more than one slice, as last read; None if keys are not read."""
-        if not self._wants_keys:
-            return None
-        return count_doubled(list(self._keys.values()))
+        """Return the number of keys in more than one of the slices; None if no keys are wanted."""
+        return count_doubled(list(self._keys.values())) if self._wants_keys else None
 
-    def _at(self, one: Slice, keys: pa.Array) -> KeysAt:
-        instant = one.base.instant if one.base is not None else one.logs[0].instant
-        return KeysAt(one.partition_path, one.file_id, ms_of_instant(instant, self.state.zone), keys)
+    def _at(self, slice_: Slice, keys: pa.Array) -> KeysAt:
+        instant = slice_.base.instant if slice_.base is not None else slice_.logs[0].instant
+        return KeysAt(*slice_.key, ms_of_instant(instant, self.state.zone), keys)
 
     def _map(self, what: str, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
         found: list[R] = []
-        for start in range(0, len(inputs), WAVE):
-            self._check()
-            found += self._engine.map(task, inputs[start : start + WAVE])
+        for outcomes in in_waves(self._engine, task, inputs, self._check, WAVE):
+            found += outcomes
             self._progress(Progress(what, len(found), len(inputs)))
         return found

@@ -1,15 +1,14 @@
-"""Compaction of the metadata table: merges its log files into base files beside writes.
+"""Compact the metadata table: merge its log files into base files, beside ongoing writes.
 
-Base files are written first, unseen by readers; then, under the table's lock and after a last check, one timeline file makes them
-count. Races with other compactions and writes leave the metadata table right: see docs/protocol.md §18.
+Base files are put first, invisible to readers; then, under the table's lock and after a check, one timeline file completes them.
+The metadata table stays correct beside other compactions and writes. Source: docs/protocol.md §18.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from hudi_ops.commit.recover.recover import finish_unfinished
 from hudi_ops.commit.session import Session
@@ -36,6 +35,7 @@ from hudi_ops.metadata.writer.compaction import (
     merged_group,
     taken_below,
 )
+from hudi_ops.services.base.result import Result
 from hudi_ops.storage.claim import ensure
 from hudi_ops.storage.protocol import Folder
 from hudi_ops.timeline.active import Timeline
@@ -45,19 +45,17 @@ from hudi_ops.timeline.state import TableState
 logger = logging.getLogger(__name__)
 
 KEPT_MS = 10 * 60 * 1000
-"""How long files of the metadata table stay after their slice was superseded, in ms: no reader starts on them any more."""
+"""Time for which superseded files of the metadata table stay for readers that began before."""
 
 _PURPOSE = "compact the metadata table"
-_NOTHING = "nothing to merge: no write lies below the newest one that was not merged already"
+_NOTHING = "nothing to merge: all writes below the newest one are merged already"
 
 
 @dataclass(frozen=True)
-class MetadataCompaction:
-    """Result of a compaction of the metadata table, or of a dry run.
+class MetadataCompaction(Result):
+    """Result of a compaction, or of its dry run; `instant` None: nothing was merged.
 
-    `instant` is None when nothing was merged; sizes in bytes.
-
-    `records` are those of the new base files; `cleaned` counts deleted files, of slices that readers no longer use.
+    `records` counts those of the new base files; `cleaned` counts deleted files of superseded slices.
     """
 
     table: str
@@ -72,14 +70,10 @@ class MetadataCompaction:
     dry_run: bool = False
     note: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class _Chosen:
-    """What is merged, and upon which state that was chosen."""
+    """Inputs of a merge, and the state from which they were chosen."""
 
     state: TableState
     basis: Basis
@@ -89,12 +83,9 @@ class _Chosen:
 
 
 def after_write(session: Session) -> None:
-    """Compact the metadata table if it has enough deltas.
+    """Compact the metadata table after `metadata_compact_after` deltas; never raise.
 
-    Never fails the write that has just completed.
-
-    Args:
-        session: the table; its `metadata_compact_after` says how many are enough, and its last write counted them.
+    The session's last write counted the deltas.
     """
     if session.metadata_deltas < session.metadata_compact_after:
         return
@@ -103,21 +94,17 @@ def after_write(session: Session) -> None:
     except (Busy, Conflict) as error:
         logger.info("the metadata table is compacted by a later write: %s", error)
     except HudiOpsError as error:
-        logger.warning("the metadata table was not compacted, which the next write tries again: %s", error)
+        logger.warning("the metadata table was not compacted; the next write tries it again: %s", error)
     else:
         logger.info("metadata table: %s", done.note or f"compacted {done.log_files} log files at {done.instant}")
 
 
 def compact_metadata(session: Session, *, dry_run: bool = False) -> MetadataCompaction:
-    """Merge log files of the metadata table into base files, and delete superseded files.
-
-    Args:
-        session: the table.
-        dry_run: say what would be merged; change nothing.
+    """Merge the log files of the metadata table into base files, and delete superseded files.
 
     Raises:
         Unsupported: the table cannot be written.
-        Busy: the lock was not to be had in time, or was lost.
+        Busy: the lock is held, or was lost.
         Corrupt: a file of the metadata table is damaged.
     """
     started_s = session.ctx.clock.monotonic_s()
@@ -137,14 +124,14 @@ def compact_metadata(session: Session, *, dry_run: bool = False) -> MetadataComp
 
 
 def _choose(session: Session, state: TableState) -> _Chosen | None:
-    """Return what to merge; None if there is nothing.
+    """Return the inputs of a merge; None if there is nothing to merge.
 
     Raises:
         Busy: a write is between its two commits.
     """
     storage = session.ctx.storage
     own = load_metadata_timeline(storage)
-    # After the metadata table's: what is complete there was requested here before.
+    # After the metadata table's timeline: instants that completed there were requested here before.
     state = session.loader.relist(state)
     if unfinished(state) is not None:
         raise Busy(**_not_now(state, "a write is being completed"))
@@ -154,7 +141,7 @@ def _choose(session: Session, state: TableState) -> _Chosen | None:
         return None
     instants = MetadataInstants(own, state.timeline, session.commits.archived)
     partitions = kept_partitions(state.config)
-    folders = session.ctx.local_engine.map(lambda one: list_partition(storage, one), partitions)
+    folders = session.ctx.local_engine.map(lambda partition: list_partition(storage, partition), partitions)
     listed = tuple(zip(partitions, folders, strict=True))
     inputs = inputs_at(instant, instants, listed)
     if not inputs.groups:
@@ -163,17 +150,19 @@ def _choose(session: Session, state: TableState) -> _Chosen | None:
 
 
 def _refuse_unsettled(own: Timeline, state: TableState) -> None:
-    """Refuse deltas whose writes are still pending in the table: they may be rolled back.
+    """Refuse instants that are complete in the metadata table and pending in the table.
+
+    They may still be rolled back.
 
     Raises:
-        Busy: there is such an instant, or another program's compaction is under way.
+        Busy: there is such an instant, or a foreign compaction is pending.
     """
-    for one in own:
-        of_data = state.timeline.find(one.time)
-        if one.kind == "deltacommit" and one.is_completed and of_data is not None and not of_data.is_completed:
+    for delta in own:
+        of_data = state.timeline.find(delta.time)
+        if delta.kind == "deltacommit" and delta.is_completed and of_data is not None and not of_data.is_completed:
             raise Busy(**_not_now(state, f"{of_data} is between its two commits"))
-        if one.action in MERGING_ACTIONS and not one.is_completed:
-            raise Busy(**_not_now(state, f"{one} of another program is under way in the metadata table"))
+        if delta.action in MERGING_ACTIONS and not delta.is_completed:
+            raise Busy(**_not_now(state, f"{delta} of a foreign writer is pending in the metadata table"))
 
 
 def _not_now(state: TableState, what: str) -> dict[str, str]:
@@ -185,10 +174,10 @@ def _not_now(state: TableState, what: str) -> dict[str, str]:
 
 
 def _merge(session: Session, chosen: _Chosen) -> list[MergedGroup]:
-    """Merge and put all groups. Their bodies are let go.
+    """Merge and put all groups; return them without their bodies.
 
     Raises:
-        Unavailable: a file could not be read: the metadata table was compacted and cleaned, or dropped, meanwhile.
+        Unavailable: a file could not be read: another process compacted and cleaned, or dropped, the metadata table.
     """
     storage, version = session.ctx.storage, chosen.state.config.version
 
@@ -205,8 +194,8 @@ def _publish(session: Session, chosen: _Chosen, merged: Sequence[MergedGroup]) -
     """Publish the merged base files, unless their inputs changed.
 
     Raises:
-        Busy: the lock was not to be had in time, or was lost.
-        Conflict: something came between.
+        Busy: the lock is held, or was lost.
+        Conflict: the inputs changed.
     """
     ctx, inputs = session.ctx, chosen.inputs
     with hold_lock(ctx, _PURPOSE) as held:
@@ -214,8 +203,8 @@ def _publish(session: Session, chosen: _Chosen, merged: Sequence[MergedGroup]) -
         own = load_metadata_timeline(ctx.storage)
         if inputs.instant not in compactions(own):
             named = state.config.all_metadata_partitions
-            # A dropped partition receives no more commits, and its folder is to stay absent.
-            ctx.storage.delete_all([one.path for one in merged if one.stat.partition_path not in named])
+            # The folder of a dropped partition must not come back.
+            ctx.storage.delete_all([group.path for group in merged if group.stat.partition_path not in named])
             if basis_of(ctx.storage, state, own) != chosen.basis:
                 raise Conflict(**_changed(state, "it got or lost partitions"))
             _refuse_changed(inputs, own, state)
@@ -229,26 +218,26 @@ def _publish(session: Session, chosen: _Chosen, merged: Sequence[MergedGroup]) -
     return replace(
         _preview(chosen),
         dry_run=False,
-        bytes_out=sum(one.stat.file_size_in_bytes for one in merged),
-        records=sum(one.stat.num_writes for one in merged),
+        bytes_out=sum(group.stat.file_size_in_bytes for group in merged),
+        records=sum(group.stat.num_writes for group in merged),
     )
 
 
 def _refuse_changed(inputs: CompactionInputs, own: Timeline, state: TableState) -> None:
-    """Refuse to publish if the inputs are not all that is below the compaction's time.
+    """Refuse to publish if the merged deltas are not all completed ones below the time.
 
-    What was put stays: another process with the same time may be about to complete it. The next compaction clears it away.
+    The base files stay: another process with the same time may be about to complete them. The next compaction deletes them.
 
     Raises:
         Busy: a write is between its two commits.
-        Conflict: it is not.
+        Conflict: the deltas changed.
     """
     _refuse_unsettled(own, state)
     if compactions(own) != inputs.before:
         raise Conflict(**_changed(state, "another process compacted it"))
     if taken_below(own, inputs.instant) != inputs.taken:
-        raise Conflict(**_changed(state, "a write with an older completion time came, or one was undone"))
-    if any(one.time == inputs.instant for timeline in (own, state.timeline) for one in timeline):
+        raise Conflict(**_changed(state, "a write with an older completion time completed, or one was undone"))
+    if any(instant.time == inputs.instant for timeline in (own, state.timeline) for instant in timeline):
         raise Conflict(**_changed(state, f"the time {inputs.instant} was taken"))
 
 
@@ -262,8 +251,8 @@ def _changed(state: TableState, what: str) -> dict[str, str]:
 
 def _put(session: Session, inputs: CompactionInputs, commit: bytes) -> None:
     storage = session.ctx.storage
-    # The completed file first: by this one put it all counts. Without it the other two would be a plan that Apache Hudi takes up,
-    # and its base files would lie beside ours; a completed instant that lacks them is read and archived by all.
+    # The completed file is put first, which completes the compaction. Without it the other two would be a plan that Apache Hudi
+    # executes, beside our base files; all programs read and archive a completed instant without them.
     done = completed_name(inputs.instant, ACTION, inputs.completion_time)
     ensure(storage, f"{TIMELINE_FOLDER}/{done}", commit)
     ensure(storage, f"{TIMELINE_FOLDER}/{requested_name(inputs.instant, ACTION)}", compaction_plan_bytes(inputs))
@@ -271,7 +260,7 @@ def _put(session: Session, inputs: CompactionInputs, commit: bytes) -> None:
 
 
 def _clean(session: Session, chosen: _Chosen) -> int:
-    """Delete files of slices that were superseded twice, and base files that never counted."""
+    """Delete files of slices superseded twice, after `KEPT_MS`, and uncompleted base files."""
     before_ms = session.ctx.clock.now_ms() - KEPT_MS
     gone = [
         path
@@ -288,7 +277,7 @@ def _preview(chosen: _Chosen) -> MetadataCompaction:
         table=chosen.state.config.name,
         instant=chosen.inputs.instant,
         groups=len(groups),
-        log_files=sum(len(one.slice.logs) for one in groups),
-        bytes_in=sum(one.size_bytes for one in groups),
+        log_files=sum(len(group.slice.logs) for group in groups),
+        bytes_in=sum(group.size_bytes for group in groups),
         dry_run=True,
     )

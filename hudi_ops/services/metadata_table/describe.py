@@ -1,15 +1,15 @@
-"""Description of a metadata table: its partitions, their file groups, files and deltas."""
+"""Describe a metadata table: partitions, file groups, files, deltas since its compaction."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.records.partitions import FOLDER, is_kept
 from hudi_ops.metadata.writer.compaction import compactions, deltas_since_compaction
+from hudi_ops.services.base.result import Result
 from hudi_ops.storage.protocol import Folder, Storage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.content.archived import ArchivedTimes
@@ -18,11 +18,9 @@ from hudi_ops.timeline.settings.properties_file import load_config
 
 @dataclass(frozen=True)
 class PartitionFacts:
-    """One partition.
+    """One partition. `state` is `used`, `being built`, or `left`: files that no reader uses.
 
-    `state` is `used`, `being built`, or `left`: files without readers. Sizes in bytes.
-
-    `log_files` and `log_bytes` are those that a reader merges with the newest base files; `bytes` counts all files.
+    `log_files` and `log_bytes` count what a reader merges with the newest base files; `bytes` counts all files.
     """
 
     name: str
@@ -36,11 +34,8 @@ class PartitionFacts:
 
 
 @dataclass(frozen=True)
-class MetadataFacts:
-    """A metadata table.
-
-    `behind` names completed writes that it lacks; then readers must not use it.
-    """
+class MetadataFacts(Result):
+    """A metadata table; `behind` names completed writes that it lacks, so readers ignore it."""
 
     table: str
     partitions: tuple[PartitionFacts, ...]
@@ -48,10 +43,6 @@ class MetadataFacts:
     last_compaction: str | None
     bytes: int
     behind: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
 
 
 def describe_metadata(storage: Storage) -> MetadataFacts:
@@ -64,8 +55,8 @@ def describe_metadata(storage: Storage) -> MetadataFacts:
     data = load_timeline(storage, config)
     own = load_metadata_timeline(storage)
     instants = MetadataInstants(own, data, ArchivedTimes(storage))
-    lying = [name for name in storage.list_folder(FOLDER).folders if not name.startswith(".")]
-    names = sorted({*config.all_metadata_partitions, *lying})
+    on_storage = [name for name in storage.list_folder(FOLDER).folders if not name.startswith(".")]
+    names = sorted({*config.all_metadata_partitions, *on_storage})
     folders = LocalEngine().map(lambda name: storage.list_folder(f"{FOLDER}/{name}"), names)
     states = {
         **dict.fromkeys(config.metadata_partitions_inflight, "being built"),
@@ -79,7 +70,7 @@ def describe_metadata(storage: Storage) -> MetadataFacts:
         partitions=found,
         deltas_since_compaction=deltas_since_compaction(own),
         last_compaction=max(compactions(own), default=None),
-        bytes=sum(one.bytes for one in found),
+        bytes=sum(partition.bytes for partition in found),
         behind=instants.missing if config.metadata_partitions else (),
     )
 

@@ -47,7 +47,7 @@ def test_it_is_dropped_built_and_compacted(trips: Path, call: Callable[..., Any]
 
 
 def test_what_is_there_is_built_again(trips: Path, call: Callable[..., Any]) -> None:
-    assert "--rebuild builds them anew" in call("metadata", "build", "trips").out
+    assert "--rebuild rebuilds them" in call("metadata", "build", "trips").out
     told = call("metadata", "build", "trips", "column_stats", "--rebuild", "--dry-run").out
     assert "column_stats, partition_stats would be built" in told
     assert "dropped before, to be built anew: column_stats, partition_stats" in told
