@@ -363,5 +363,5 @@ def test_a_rollback_of_ours_that_is_not_finished_is_not_said_to_be(tmp_path: Pat
     assert timeline(storage).find(instant) is None
     (begun,) = timeline(storage).pending
     told = table_of(storage, late_clock(2 * LATER_MS), "second").rollback(instant)
-    assert told.note.startswith(f"rollback {begun.time} of it is under way")
+    assert told.note.startswith(f"rollback {begun.time} of it is pending")
     assert "hudi-ops recover" in told.note

@@ -1,4 +1,4 @@
-"""Notes of one line about the plan or the result of a table service."""
+"""One-line summaries of plans and results of table services."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from hudi_ops.timeline.content.plans import (
 
 @singledispatch
 def note_of(said: object) -> str:
-    """Return the subject of a plan or result; empty if there is none."""
+    """Return the summary of a plan or result; empty for other values."""
     return ""
 
 
 @note_of.register
 def _compaction(said: CompactionPlan) -> str:
-    logs = sum(len(one.log_files) for one in said.slices)
-    partitions = len({one.partition_path for one in said.slices})
+    logs = sum(len(slice_.log_files) for slice_ in said.slices)
+    partitions = len({slice_.partition_path for slice_ in said.slices})
     return f"merges {logs} log files of {_count(len(said.slices), 'file group')} in {_count(partitions, 'partition')}"
 
 
@@ -35,8 +35,7 @@ def _compaction(said: CompactionPlan) -> str:
 def _replace(said: ReplacePlan) -> str:
     if not said.groups:
         return ""
-    slices = [one for group in said.groups for one in group]
-    return f"rewrites {_count(len(slices), 'file group')} in {_count(len(said.groups), 'group')}"
+    return f"rewrites {_count(sum(map(len, said.groups)), 'file group')} in {_count(len(said.groups), 'group')}"
 
 
 @note_of.register

@@ -1,9 +1,9 @@
-"""Contents of `hudi-ops timeline` and `hudi-ops show` as plain values, for every table."""
+"""Describe the timeline and the state of any table that can be opened, as plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hudi_ops.commit.support import refuse_unwritable
@@ -12,6 +12,7 @@ from hudi_ops.config.table import TableConfig, TableFacts
 from hudi_ops.errors import Corrupt, HudiOpsError, Unsupported
 from hudi_ops.metadata.reader.listing import open_listing
 from hudi_ops.read.prune import with_metadata
+from hudi_ops.services.base.result import Result
 from hudi_ops.services.inspect.notes import note_of
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
@@ -32,11 +33,8 @@ LAST_INSTANTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class TimelineRow:
-    """One instant.
-
-    Counts are None where its files do not say; `owner` works on a pending one, `slot` is its place in the log.
-    """
+class TimelineRow(Result):
+    """One instant; unknown counts are None, `owner` works on a pending one, `slot` decided it."""
 
     time: str
     action: str
@@ -54,18 +52,13 @@ class TimelineRow:
     note: str = ""
     archived: bool = False
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class TableSummary:
-    """What a table is and holds.
+class TableSummary(Result):
+    """Settings and content of a table.
 
-    File groups, files, bytes and rows count what readers see now; `rows` is None where write statistics cannot tell. `columns`
-    are (name, type). `commit_log` says whether there is one, since when, and how long it is. `why_not_writable` is empty when this
-    library can write the table.
+    File groups, files, bytes and rows count what readers see now; `rows` is None if write statistics are missing. `columns` are
+    (name, type). `commit_log` describes the commit log. `why_not_writable` is empty if this library can write the table.
     """
 
     name: str
@@ -100,10 +93,8 @@ class TableSummary:
     pending_instants: tuple[TimelineRow, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain values; columns as objects with name and type."""
-        plain = asdict(self)
-        plain["columns"] = [{"name": name, "type": kind} for name, kind in self.columns]
-        return plain
+        """Return the summary as plain values; columns as objects with name and type."""
+        return super().as_dict() | {"columns": [{"name": name, "type": kind} for name, kind in self.columns]}
 
 
 def describe_timeline(storage: Storage, *, archived: bool = False, limit: int | None = None) -> list[TimelineRow]:
@@ -111,8 +102,8 @@ def describe_timeline(storage: Storage, *, archived: bool = False, limit: int | 
 
     Args:
         storage: the table.
-        archived: archived instants too; those of layout 1 cannot be read, which a row without a time says.
-        limit: return only this many, the newest.
+        archived: include archived instants; those of layout 1 cannot be read, and one row without a time notes that.
+        limit: number of the newest instants; None: all.
 
     Raises:
         InvalidRequest: the path is not a table.
@@ -125,8 +116,8 @@ def describe_timeline(storage: Storage, *, archived: bool = False, limit: int | 
     rows = [reader.row(instant) for instant in chosen]
     if archived and (limit is None or len(rows) < limit):
         history = load_history(storage, config, with_content=True)
-        known = {(one.time, one.kind) for one in timeline}
-        older = [_archived_row(one) for one in history.instants if (one.time, one.action) not in known]
+        known = {(instant.time, instant.kind) for instant in timeline}
+        older = [_archived_row(old) for old in history.instants if (old.time, old.action) not in known]
         if history.note:
             older.insert(0, TimelineRow("", "", "archived", note=history.note, archived=True))
         rows = sorted([*_newest(older, None if limit is None else limit - len(rows)), *rows], key=lambda row: row.time)
@@ -134,7 +125,7 @@ def describe_timeline(storage: Storage, *, archived: bool = False, limit: int | 
 
 
 def describe_table(storage: Storage) -> TableSummary:
-    """Facts about a table: settings, schema, what readers see, and whether it can be written.
+    """Return a table's settings, schema, visible content, and whether it can be written.
 
     Raises:
         InvalidRequest: the path is not a table.
@@ -151,8 +142,8 @@ def describe_table(storage: Storage) -> TableSummary:
     log = _load_log(storage, timeline, commits)
     facts = log.properties.facts if log is not None else None
     why_not = _why_not_writable(config, log)
-    bases = [one.base for one in slices if one.base is not None]
-    logs = [file for one in slices for file in one.logs]
+    bases = [slice_.base for slice_ in slices if slice_.base is not None]
+    logs = [file for slice_ in slices for file in slice_.logs]
     return TableSummary(
         name=config.name,
         path=storage.uri,
@@ -182,22 +173,21 @@ def describe_table(storage: Storage) -> TableSummary:
         metadata_partitions=config.metadata_partitions,
         writable=not why_not,
         why_not_writable=why_not,
-        last_instants=tuple(reader.row(one) for one in timeline.instants[-LAST_INSTANTS:]),
-        pending_instants=tuple(reader.row(one) for one in timeline.pending),
+        last_instants=tuple(map(reader.row, timeline.instants[-LAST_INSTANTS:])),
+        pending_instants=tuple(map(reader.row, timeline.pending)),
     )
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """Makes rows out of instants of one timeline."""
+    """Makes rows of the instants of one timeline."""
 
     storage: Storage
     timeline: Timeline
     commits: CommitReader
 
     def row(self, instant: Instant) -> TimelineRow:
-        state = instant.state.name.lower()
-        plain = TimelineRow(instant.time, instant.action, state, instant.completion_time)
+        plain = TimelineRow(instant.time, instant.action, instant.state.name.lower(), instant.completion_time)
         try:
             if instant.is_completed and instant.is_write:
                 metadata = self.commits.metadata(self.timeline, instant)
@@ -206,16 +196,9 @@ class _Reader:
             plan = read_plan(self.storage, self.timeline, instant) if result is None else None
             note = note_of(result if result is not None else plan)
         except Corrupt as error:
-            # A list of instants is what people look at when a file is broken: one bad file must not hide the others.
+            # Users list instants when a file is damaged: one bad file must not hide the others.
             note = f"cannot be read: {error.what}"
-        return TimelineRow(
-            instant.time,
-            instant.action,
-            state,
-            instant.completion_time,
-            owner="" if instant.is_completed else self._owner(instant.time),
-            note=note,
-        )
+        return replace(plain, owner="" if instant.is_completed else self._owner(instant.time), note=note)
 
     def _owner(self, time: str) -> str:
         lease = read_lease(self.storage, time)
@@ -227,11 +210,8 @@ class _Reader:
 def _counted(row: TimelineRow, metadata: CommitMetadata) -> TimelineRow:
     stats = metadata.stats
     replaced = sum(map(len, (metadata.replaced or {}).values()))
-    return TimelineRow(
-        row.time,
-        row.action,
-        row.state,
-        row.completion_time,
+    return replace(
+        row,
         operation=metadata.operation,
         files=len(stats),
         rows_written=sum(stat.num_writes for stat in stats),
@@ -241,7 +221,6 @@ def _counted(row: TimelineRow, metadata: CommitMetadata) -> TimelineRow:
         bytes_written=sum(stat.total_write_bytes for stat in stats),
         slot=_slot(metadata),
         note=f"replaces {replaced} file groups" if replaced else "",
-        archived=row.archived,
     )
 
 
@@ -253,16 +232,15 @@ def _slot(metadata: CommitMetadata) -> int | None:
     return pointer.slot if pointer is not None else None
 
 
-def _archived_row(one: ArchivedInstant) -> TimelineRow:
-    plain = TimelineRow(one.time, one.action, "completed", one.completion_time, archived=True)
+def _archived_row(old: ArchivedInstant) -> TimelineRow:
+    plain = TimelineRow(old.time, old.action, "completed", old.completion_time, archived=True)
     try:
-        if one.action in WRITE_ACTIONS and one.metadata:
-            return _counted(plain, CommitMetadata.from_bytes(one.metadata, f"archived {one.time}"))
-        result = decode_result(one.action, one.metadata, f"archived {one.time}") if one.metadata else None
-        note = note_of(result)
+        if old.action in WRITE_ACTIONS and old.metadata:
+            return _counted(plain, CommitMetadata.from_bytes(old.metadata, f"archived {old.time}"))
+        note = note_of(decode_result(old.action, old.metadata, f"archived {old.time}") if old.metadata else None)
     except Corrupt as error:
         note = f"cannot be read: {error.what}"
-    return TimelineRow(one.time, one.action, "completed", one.completion_time, note=note, archived=True)
+    return replace(plain, note=note)
 
 
 def _newest(values: Any, limit: int | None) -> Any:
@@ -273,7 +251,7 @@ def _columns(config: TableConfig, timeline: Timeline, commits: CommitReader) -> 
     try:
         schema = row_schema(config, table_schema(config, timeline, commits))
     except (Unsupported, Corrupt):
-        # A table without writes, or a type we cannot read: everything else is still worth showing.
+        # A table without a write, or a type that we cannot read: the other facts are still shown.
         return ()
     return tuple((field.name, str(field.type)) for field in schema)
 
@@ -306,14 +284,9 @@ def _log_state(storage: Storage, log: Log | None) -> str:
 
 
 def _rows(timeline: Timeline, commits: CommitReader, visible: set[str]) -> int | None:
-    """Count rows in the visible base files by their write statistics.
-
-    None if the writer of a file is not on the active timeline.
-    """
+    """Return the rows of base files by write statistics; None if a writer is archived."""
     counted = dict(_written(timeline, commits))
-    if not visible <= counted.keys():
-        return None
-    return sum(counted[path] for path in visible)
+    return sum(counted[path] for path in visible) if visible <= counted.keys() else None
 
 
 def _written(timeline: Timeline, commits: CommitReader) -> Iterator[tuple[str, int]]:

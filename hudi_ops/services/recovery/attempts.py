@@ -1,10 +1,9 @@
-"""Roll back one pending write of a dead writer, or recover as every write does first."""
+"""Roll back one pending write of a dead writer, or recover a table, on a user's request."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from hudi_ops.commit.checks import was_completed
 from hudi_ops.commit.recover.dead_writers import is_dead
@@ -23,6 +22,7 @@ from hudi_ops.commit.undo.rollback import RolledBackWrite, may_be_foreign, roll_
 from hudi_ops.commit.undo.unclaimed_files import files_of
 from hudi_ops.concurrency.lease.lease import Lease, read_lease
 from hudi_ops.errors import Busy, Conflict, InvalidRequest, Unsupported
+from hudi_ops.services.base.result import Result
 from hudi_ops.timeline.content.rollbacks import rollback_of
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import WRITE_ACTIONS, State
@@ -32,11 +32,8 @@ _LIST = "copy an instant from `hudi-ops timeline`"
 
 
 @dataclass(frozen=True)
-class RollbackResult:
-    """Pending write that was rolled back, or would be.
-
-    `files` are those that it announced; `rollback` is None in a dry run.
-    """
+class RollbackResult(Result):
+    """Result of a rollback, with the files that the write announced; `rollback` None: dry run."""
 
     table: str
     instant: str
@@ -47,17 +44,10 @@ class RollbackResult:
     dry_run: bool = False
     note: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Left:
-    """Pending instant that a recovery left alone, with the reason.
-
-    `state` is `requested` or `inflight`.
-    """
+    """Pending instant that a recovery left alone; `state` is `requested` or `inflight`."""
 
     instant: str
     action: str
@@ -66,63 +56,64 @@ class Left:
 
 
 @dataclass(frozen=True)
-class RecoverResult:
-    """What a recovery did: writes that it rolled back, and pending instants that it left alone."""
+class RecoverResult(Result):
+    """Result of a recovery: writes that it rolled back, and pending instants that it left alone."""
 
     table: str
     rolled_back: tuple[RolledBackWrite, ...]
     left: tuple[Left, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
-
 
 def recover_table(session: Session, *, abandoned: bool = False) -> RecoverResult:
-    """Finish what was decided, and clear away what dead writers left.
+    """Finish decided instants, and roll back dead writers.
 
     Args:
         session: the table.
-        abandoned: finish the pending rollbacks of Apache Hudi as well: the caller knows that its programs have ended. Pending
-            writes without a heartbeat and without a rollback stay: these are named one by one (`rollback_write`).
+        abandoned: finish pending rollbacks of Apache Hudi, too: the caller states that its programs have ended. Pending writes
+            without a heartbeat and without a rollback stay: they are rolled back one by one (`rollback_write`).
 
     Raises:
         Unsupported: the table cannot be written.
-        Busy: the table lock was not to be had in time.
+        Busy: the table lock is held.
     """
     refuse_unwritable(session.loader.load().config)
     undone = recover(session)
     state = session.loader.load()
     refused: dict[str, str] = {}
-    for one in abandoned_rollbacks(session, state) if abandoned else ():
+    for begun in abandoned_rollbacks(session, state) if abandoned else ():
         try:
-            undone.append(finish_abandoned(session, state, one))
+            undone.append(finish_abandoned(session, state, begun))
         except (InvalidRequest, Unsupported, Busy, Conflict) as error:
-            refused[one.rollback.time] = error.what
+            refused[begun.rollback.time] = error.what
     state = session.loader.load() if abandoned else state
     left = (
-        Left(one.time, one.action, one.state.name.lower(), refused.get(one.time) or _why_left(session, one))
-        for one in state.timeline.pending
+        Left(
+            instant.time,
+            instant.action,
+            instant.state.name.lower(),
+            refused.get(instant.time) or _why_left(session, instant),
+        )
+        for instant in state.timeline.pending
     )
     return RecoverResult(state.config.name, tuple(undone), tuple(left))
 
 
 def rollback_write(session: Session, instant: str, *, abandoned: bool = False, dry_run: bool = False) -> RollbackResult:
-    """Undo a pending write whose writer is dead.
+    """Roll back a pending write whose writer is dead.
 
-    Where Apache Hudi has begun to roll it back and did not get to the end, its rollback is finished, only if `abandoned`.
+    With `abandoned`, a rollback that Apache Hudi has begun is finished.
 
     Args:
         session: the table.
         instant: the write's request time.
-        abandoned: the caller knows that its writer has ended, where no heartbeat shows it: a single writer of Apache Hudi has none.
-        dry_run: say what would be deleted; change nothing.
+        abandoned: the caller states that a writer without a heartbeat has ended: a single writer of Apache Hudi has none.
+        dry_run: list the files that would be deleted; change nothing.
 
     Raises:
-        InvalidRequest: no such instant, a completed one, or one whose writer may be alive and `abandoned` was not said.
+        InvalidRequest: no such instant, a completed one, or one without a heartbeat and without `abandoned`.
         Unsupported: a pending service other than a compaction, or the table cannot be written.
         Busy: its writer is alive, or another process is rolling it back.
-        Conflict: it completed meanwhile.
+        Conflict: it completed before it was cancelled.
     """
     state = session.loader.load() if dry_run else finish_unfinished(session)
     refuse_unwritable(state.config)
@@ -137,7 +128,7 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
     lease = read_lease(session.ctx.storage, instant)
     cancelled = session.was_cancelled(state, instant)
     is_plan = found.action == "compaction" and State.INFLIGHT not in found.states
-    if not cancelled and not (is_plan and lease is None):  # such a plan has no executor
+    if not cancelled and not (is_plan and lease is None):  # such a plan was not begun
         refuse_alive(session, state, lease, instant, abandoned=abandoned)
     owner = _owner(lease)
     if dry_run:
@@ -145,7 +136,7 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
         return RollbackResult(state.config.name, instant, found.kind, owner, None, tuple(paths), dry_run=True)
     if not cancel_write(session, instant, "asked for by hand", still_silent(session, instant, lease)):
         raise Conflict(
-            "the write completed, or its writer came back, meanwhile",
+            "the write completed, or its writer is alive again",
             table=state.config.name,
             instant=instant,
             next_step="see `hudi-ops timeline`",
@@ -162,20 +153,20 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
 
 
 def refuse_alive(session: Session, state: TableState, lease: Lease | None, instant: str, *, abandoned: bool) -> None:
-    """Never roll back a live writer, and never take a missing heartbeat alone for death.
+    """Refuse to roll back a writer that is or may be alive.
 
     Raises:
         Busy: its heartbeat is young.
-        InvalidRequest: it has none, and the caller did not say that its writer is gone.
+        InvalidRequest: it has no heartbeat, and the caller did not state that it has ended.
     """
     if lease is None:
         if abandoned:
             return
         raise InvalidRequest(
-            "this write has no heartbeat, so nothing tells whether its writer is alive",
+            "this write has no heartbeat, so its writer may be alive",
             table=state.config.name,
             instant=instant,
-            expected="a heartbeat that stopped, or the word that its writer is gone",
+            expected="a heartbeat that stopped, or the statement that its writer has ended",
             found="no heartbeat",
             next_step="once its writer has surely ended, run the same call with --abandoned",
         )
@@ -186,26 +177,26 @@ def refuse_alive(session: Session, state: TableState, lease: Lease | None, insta
             instant=instant,
             expected="a writer whose heartbeat stopped",
             found=f"a beat {max(0, session.ctx.clock.now_ms() - lease.beaten_ms) / 1000:.0f} s ago",
-            next_step="stop that process, or wait: a write that ends by itself clears up after itself",
+            next_step="stop that process, or wait until it has ended",
         )
 
 
 def _finish(
     session: Session, state: TableState, begun: Sequence[AbandonedRollback], *, abandoned: bool, dry_run: bool
 ) -> RollbackResult:
-    """Finish what Apache Hudi has begun, every rollback of the write.
+    """Finish every rollback of the write that Apache Hudi has begun.
 
     Raises:
-        InvalidRequest: `abandoned` was not said.
+        InvalidRequest: `abandoned` is not set.
     """
     first, name = begun[0], state.config.name
     lease = read_lease(session.ctx.storage, first.target.time)
     if not abandoned:
         raise InvalidRequest(
-            f"Apache Hudi has begun to undo this write (rollback {first.rollback.time}), and may still be working on it",
+            f"Apache Hudi has begun to undo this write (rollback {first.rollback.time}), and may be running",
             table=name,
             instant=first.target.time,
-            expected="a finished rollback, or the word that its program is gone",
+            expected="a finished rollback, or the statement that its program has ended",
             found=str(first.rollback),
             next_step="a write of Apache Hudi finishes it; once its programs have surely ended, run the same call with --abandoned",
         )
@@ -215,8 +206,8 @@ def _finish(
         return RollbackResult(
             name, first.target.time, first.target.kind, _owner(lease), None, tuple(paths), dry_run=True
         )
-    undone = [finish_abandoned(session, state, one) for one in begun]
-    files = sorted({path for one in undone for path in one.files})
+    undone = [finish_abandoned(session, state, rollback) for rollback in begun]
+    files = sorted({path for rollback in undone for path in rollback.files})
     return RollbackResult(name, first.target.time, first.target.kind, _owner(lease), undone[0].rollback, tuple(files))
 
 
@@ -228,9 +219,9 @@ def _refuse_other_kinds(state: TableState, found: Instant) -> None:
             instant=found.time,
             expected="a pending write",
             found=str(found),
-            next_step="going back to an earlier state is a restore, which hudi-ops cannot do yet; `hudi-ops read --as-of` shows it",
+            next_step="`hudi-ops read --as-of` shows an earlier state; hudi-ops cannot restore one yet",
         )
-    # A compaction's log files fall back to the older slices; in version 6 those written since name the plan (docs/format.md §9.2).
+    # Without it the log files belong to the older slices; in version 6 those written since name the plan (docs/format.md §9.2).
     if found.action not in WRITE_ACTIONS and not (found.action == "compaction" and state.config.layout == 2):
         raise Unsupported(
             f"a pending {found.action} is not rolled back by hand",
@@ -243,10 +234,10 @@ def _refuse_other_kinds(state: TableState, found: Instant) -> None:
 
 
 def _absent(session: Session, state: TableState, instant: str) -> RollbackResult:
-    """Nothing on the timeline: done before, completed long ago, or never there.
+    """Return the result for an instant that was rolled back before and left the timeline.
 
     Raises:
-        InvalidRequest: one of the last two.
+        InvalidRequest: it was completed and archived, or never existed.
     """
     done = rollback_of(session.ctx.storage, state.timeline, instant)
     if done is not None or session.was_cancelled(state, instant):
@@ -254,9 +245,7 @@ def _absent(session: Session, state: TableState, instant: str) -> RollbackResult
         if done is not None:
             note = f"rollback {done.time} undid it before"
         if done is not None and not done.is_completed:
-            note = (
-                f"rollback {done.time} of it is under way; once its process has ended, `hudi-ops recover` finishes it"
-            )
+            note = f"rollback {done.time} of it is pending; once its process has ended, `hudi-ops recover` finishes it"
         return RollbackResult(state.config.name, instant, "", "", done.time if done else None, (), note=note)
     is_completed = was_completed(session, state, instant)
     raise InvalidRequest(
@@ -277,7 +266,7 @@ def _why_left(session: Session, instant: Instant) -> str:
         begun = "begun and not completed" if lease is not None or State.INFLIGHT in instant.states else "planned"
         return f"a compaction that is {begun}: `hudi-ops compact TABLE --instant {instant.time}` executes it"
     if instant.kind == "rollback" and lease is None:
-        return "a rollback of Apache Hudi's, which its next write finishes; if none comes, `hudi-ops recover TABLE --abandoned`"
+        return "a rollback of Apache Hudi, which its next write finishes; without one, `hudi-ops recover TABLE --abandoned`"
     if instant.action not in WRITE_ACTIONS:
         return f"a pending {instant.action}, which its program finishes or rolls back"
     if lease is None:

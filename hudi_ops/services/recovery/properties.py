@@ -1,6 +1,4 @@
-"""Repair of a contradiction between `hoodie.properties` and the commit log.
-
-A user says which of the two is right, and a slot records the choice.
+"""Resolve a contradiction of `hoodie.properties` and the commit log, as the user chooses.
 
 Source: docs/protocol.md §6.
 """
@@ -8,8 +6,8 @@ Source: docs/protocol.md §6.
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import get_args
 
 from hudi_ops.commit.session import Session
 from hudi_ops.config.logged_settings import (
@@ -22,8 +20,8 @@ from hudi_ops.config.logged_settings import (
     differences,
     settings_of,
 )
-from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.services.base.result import Result
 from hudi_ops.timeline.log.entries import Entry, Properties
 from hudi_ops.timeline.log.head import newest_log
 from hudi_ops.timeline.settings.properties_file import read_properties
@@ -35,11 +33,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class PropertiesRepair:
-    """Result of a repair, or of a dry run.
-
-    `source` None: no choice was made yet. `slot` records the choice; None: nothing was decided.
-    """
+class PropertiesRepair(Result):
+    """Result of a repair; `source` is the user's choice, `slot` records it if there was one."""
 
     table: str
     source: SettingsSource | None
@@ -48,23 +43,19 @@ class PropertiesRepair:
     dry_run: bool = False
     note: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
-
 
 def repair_properties(session: Session, source: SettingsSource | None, *, dry_run: bool = False) -> PropertiesRepair:
-    """Restore the commit log's values in `hoodie.properties`, or accept those of the file.
+    """Put the commit log's values back into `hoodie.properties`, or record the file's values.
 
     Args:
         session: the table.
         source: which of the two is right; None, with `dry_run` only: not chosen yet.
-        dry_run: say where they differ; change nothing.
+        dry_run: return the differences; change nothing.
 
     Raises:
         InvalidRequest: no such source, the table has no commit log, or the file names fields that are no columns.
-        Corrupt: the file cannot be read, or cannot be understood with these values.
-        Busy: the lock was not to be had in time.
+        Corrupt: the file cannot be read, or its values are invalid.
+        Busy: the lock is held.
     """
     if source not in get_args(SettingsSource) and not (source is None and dry_run):
         raise InvalidRequest(
@@ -74,7 +65,7 @@ def repair_properties(session: Session, source: SettingsSource | None, *, dry_ru
     log = newest_log(storage)
     if log is None:
         raise InvalidRequest(
-            "the table has no commit log: there is nothing to hold its properties against",
+            "the table has no commit log to compare its properties with",
             table=storage.uri,
             expected="a table that was made or adopted by hudi-ops",
             found="no commit log",
@@ -99,9 +90,9 @@ def repair_properties(session: Session, source: SettingsSource | None, *, dry_ru
 
 
 def _entry(session: Session, state: TableState, source: SettingsSource) -> Entry | None:
-    """Return the entry that records the choice; None if nothing differs."""
+    """Return the entry that records the choice; None if file and log agree."""
     kept = session.settings(state)
-    # Not the state's: its settings are those of the log already.
+    # Not the settings of the state, which are those of the log already.
     raw = read_properties(session.ctx.storage)
     if kept and not differences(kept, raw):
         return None
@@ -119,7 +110,7 @@ def _entry(session: Session, state: TableState, source: SettingsSource) -> Entry
 
 
 def _refuse_unknown_fields(session: Session, state: TableState) -> None:
-    config: TableConfig = state.config
+    config = state.config
     columns = row_schema(config, table_schema(config, state.timeline, session.commits)).names
     for key, fields in (
         (RECORD_KEYS, config.record_key_fields),
