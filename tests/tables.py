@@ -10,13 +10,12 @@ import pyarrow as pa
 
 from hudi_ops.clock import Clock
 from hudi_ops.services.create.adoption import AdoptionOptions
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
+from tests.definitions import Definition, create_table
 
 START_MS = 1_900_000_000_000
 NOW_MS = START_MS + 60_000

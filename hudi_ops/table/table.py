@@ -17,7 +17,7 @@ from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import OpenOptions, TableDefinition, WriterOptions, split_keywords
 from hudi_ops.config.logged_settings import SettingsSource
 from hudi_ops.config.requests import merged, refuse_unknown
-from hudi_ops.config.table import TableConfig, index_kind, table_type_of
+from hudi_ops.config.table import TableConfig, index_kind
 from hudi_ops.config.tables_file import TableLocation
 from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, LogFormat, checked_format
 from hudi_ops.context import TableContext
@@ -29,7 +29,6 @@ from hudi_ops.services.compaction.result import CompactResult
 from hudi_ops.services.create.adopt import AdoptionResult, adopt_table
 from hudi_ops.services.create.adoption import Adoption, AdoptionOptions
 from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.services.create.protect_lock import protect_lock
 from hudi_ops.services.indexing.build import BuildResult
 from hudi_ops.services.indexing.drop import DropResult
@@ -110,8 +109,7 @@ class Table(ReadApi, IngestApi):
         of_table, of_writer = split_keywords(keywords, "definition", "schema", "options", "locks", "engine")
         defined = merged(TableDefinition, definition, of_table)
         table = cls._with(context_of(path, locks, engine), merged(WriterOptions, options, of_writer))
-        fields = dict(defined) | {"table_type": table_type_of(defined.table_type), "index": index_kind(defined.index)}
-        table.was_created = create_table(table._session, Definition(schema=schema, **fields))
+        table.was_created = create_table(table._session, defined, schema)
         return table
 
     @classmethod

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.verify import verify_table
+from tests.definitions import Definition, create_table
 from tests.fault_plans import DiesBefore
 from tests.tables import START_MS, table_of
 

@@ -12,11 +12,10 @@ from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import TableContext
 from hudi_ops.engine.spark import SparkEngine
 from hudi_ops.errors import InvalidRequest, Unavailable
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.protocol import Bytes
 from hudi_ops.table.table import Table
+from tests.definitions import Definition, create_table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("value", pa.int64())])
 DEFINITION = Definition("t", SCHEMA, ("id",), ("part",), None, buckets=2)

@@ -16,11 +16,10 @@ from hudi_ops.context import TableContext
 from hudi_ops.engine import spark as spark_module
 from hudi_ops.engine.spark import SparkEngine
 from hudi_ops.errors import Conflict, InvalidRequest, Unavailable
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.services.write import ingest as ingest_module
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.table.table import Table
+from tests.definitions import Definition, create_table
 
 SCHEMA = pa.schema([
     ("id", pa.int64()),

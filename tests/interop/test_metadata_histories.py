@@ -22,11 +22,11 @@ import pytest
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.table import TableType
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from tests.definitions import create_table
 from tests.interop.apache_hudi import BELIEVED, WITHOUT_METADATA, HudiPeer
 from tests.interop.compare import assert_same_rows
 from tests.property.metadata_history import PARTITIONS, Step, do

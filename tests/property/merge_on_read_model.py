@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.index.simple_bucket import Tagger
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.table.table import Table
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.verify import verify_table
+from tests.definitions import Definition
 
 Row = dict[str, Any]
 Identity = tuple[Any, ...]

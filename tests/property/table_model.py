@@ -19,8 +19,6 @@ from hudi_ops.config.write_settings import FileSizes
 from hudi_ops.context import TableContext
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.services.write.ingest import IngestResult
 from hudi_ops.services.write.remove import RemovalResult
 from hudi_ops.storage.open import open_storage
@@ -28,6 +26,7 @@ from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.verify import verify_table
+from tests.definitions import Definition, create_table
 from tests.tables import START_MS
 
 Row = dict[str, Any]

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from hudi_ops.config.write_settings import FileSizes
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.verify import verify_table
 from tests.bounds import examples
+from tests.definitions import Definition, create_table
 from tests.property.table_model import SCHEMA, SMALL_FILES, Shape, Step, TableModel, observed
 from tests.tables import START_MS, table_of
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 from hypothesis import given, settings
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
-from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from tests.bounds import examples
+from tests.definitions import create_table
 from tests.property.merge_on_read_model import SHAPES, STEPS, Shape, Step, play
 from tests.tables import START_MS, table_of
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.spark import SparkEngine
-from hudi_ops.services.create.create import create_table
+from tests.definitions import create_table
 from tests.property.merge_on_read_model import SHAPES, STEPS, Shape, Step, play
 from tests.property.table_model import files_of, new_table
 from tests.spark_session import local_spark_engine

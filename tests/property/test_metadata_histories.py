@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hudi_ops.config.table import TableType
-from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from tests.bounds import examples
+from tests.definitions import create_table
 from tests.property.metadata_history import PARTITIONS, do
 from tests.protocol.metadata_table import faults_of, read_rows, table_of
 from tests.tables import DEFINITION, START_MS

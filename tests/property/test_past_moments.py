@@ -12,11 +12,11 @@ import pytest
 
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.read.plan import plan_read, request_of
-from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.verify import verify_table
 from tests.bounds import bound
+from tests.definitions import create_table
 from tests.protocol.archived_history import archive
 from tests.protocol.cleaning import Told, clean
 from tests.protocol.log_actors import timeline_of

@@ -14,12 +14,11 @@ from hudi_ops.errors import HudiOpsError, InvalidRequest
 from hudi_ops.files.base.base_file import conform
 from hudi_ops.formats.arrow_types import table_columns
 from hudi_ops.formats.avro.schema import to_arrow, to_avro
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.sources.schema_change import merge_schemas, schema_changes
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from tests.bounds import examples
+from tests.definitions import Definition, create_table
 from tests.tables import table_of
 
 FLAT = st.sampled_from([

@@ -9,13 +9,12 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.instant import Instant
+from tests.definitions import Definition, create_table
 from tests.fault_plans import Meanwhile
 from tests.protocol.crash_table import FIRST
 from tests.protocol.log_actors import timeline_of

@@ -19,7 +19,6 @@ from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.records.partitions import FOLDER, TIMELINE_FOLDER
 from hudi_ops.metadata.writer.begin import PROPERTIES_PATH
-from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.table.table import Table
@@ -29,6 +28,7 @@ from hudi_ops.timeline.log.commit_log import load_log
 from hudi_ops.timeline.log.entries import Cancel, Complete, Plan
 from hudi_ops.timeline.state import CommitReader, StateLoader
 from hudi_ops.verify import verify_table
+from tests.definitions import create_table
 from tests.tables import DEFINITION, START_MS, by_key, rows, table_of
 
 _LONG_AFTER_MS = START_MS + 30 * 24 * 3600 * 1000

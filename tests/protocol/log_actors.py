@@ -15,7 +15,6 @@ from hudi_ops.concurrency.lock.locks import LockHolder
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.timeline.timeline_schemas import REQUESTED_REPLACE_METADATA
 from hudi_ops.services.base.publish import Draft, Planned, publish_plan
-from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.testing.clock import ManualClock
@@ -28,6 +27,7 @@ from hudi_ops.timeline.log.commit_log import Log, load_log
 from hudi_ops.timeline.log.entries import Complete, Entry, Properties
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState
+from tests.definitions import create_table
 from tests.tables import DEFINITION, START_MS
 
 GROUP = "00000000-0000-0000-0000-000000000000-0"

@@ -10,13 +10,13 @@ from hudi_ops.config.table import PROPERTIES_PATH
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.records.partitions import FOLDER
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.verify import Finding, verify_table
 from tests import tables
+from tests.definitions import Definition
 from tests.protocol.crash_table import FIRST, SECOND
 from tests.tables import WITH_METADATA, by_key, made, rows
 

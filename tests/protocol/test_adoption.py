@@ -9,8 +9,6 @@ import pytest
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import Busy, Conflict, Corrupt, InvalidRequest, Unsupported
 from hudi_ops.services.create.adoption import AdoptionOptions
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
@@ -21,6 +19,7 @@ from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
 from tests.bounds import SOAK
+from tests.definitions import Definition, create_table
 from tests.fault_plans import Meanwhile
 from tests.protocol.crash_table import NEW, OLD, SECOND, assert_whole, make_base, visible
 from tests.protocol.foreign_table import (

@@ -12,12 +12,12 @@ import pytest
 from hudi_ops.errors import Corrupt
 from hudi_ops.read.plan import plan_read, request_of
 from hudi_ops.read.scan import Scan
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.verify import Finding, verify_table
 from tests import tables
+from tests.definitions import Definition
 from tests.protocol.archived_history import MODEL, PLAIN, archive, archived, made
 from tests.protocol.crash_table import FIRST
 from tests.protocol.log_actors import timeline_of

@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
-from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from tests.bounds import SOAK
+from tests.definitions import create_table
 from tests.protocol.crash_table import (
     FIRST,
     JOBS,

@@ -17,7 +17,6 @@ from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.markers import put_marker
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, InvalidRequest, Unavailable
-from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
@@ -28,6 +27,7 @@ from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.names import completed_name, instant_of_ms
 from hudi_ops.timeline.settings.properties_file import load_config
+from tests.definitions import create_table
 from tests.protocol.scenarios.actors import Landed, Recovers, Writes
 from tests.protocol.scenarios.between import clock_of, context, die_at, disturbed, outcome_of
 from tests.protocol.scenarios.cases import BESIDE_HUDI, Case, mixed_table

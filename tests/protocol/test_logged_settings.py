@@ -13,7 +13,6 @@ from hudi_ops.config.logged_settings import SettingsSource
 from hudi_ops.errors import Corrupt, InvalidRequest
 from hudi_ops.formats import properties
 from hudi_ops.formats.properties import table_checksum
-from hudi_ops.services.create.create import create_table
 from hudi_ops.services.recovery.properties import PropertiesRepair
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.storage.protocol import Storage
@@ -23,6 +22,7 @@ from hudi_ops.timeline.log.commit_log import load_log, read_slot, slot_path
 from hudi_ops.timeline.log.entries import Properties, encode_entry
 from hudi_ops.timeline.settings.properties_file import FOLDED_KEY, read_properties
 from hudi_ops.verify import verify_table
+from tests.definitions import create_table
 from tests.fault_plans import Meanwhile
 from tests.protocol.crash_table import FIRST, NEW, OLD, SECOND, make_base, visible
 from tests.protocol.foreign_table import PROPERTIES, make_foreign, opened, set_properties

@@ -17,7 +17,6 @@ from hudi_ops.commit.archive_boundary import HistoryFile, archive_boundary
 from hudi_ops.errors import Busy, Conflict, Corrupt
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.formats.timeline.timeline_schemas import RESTORE_METADATA, RESTORE_PLAN, ROLLBACK_METADATA, ROLLBACK_PLAN
-from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
@@ -26,6 +25,7 @@ from hudi_ops.timeline.log.commit_log import load_log, slot_path
 from hudi_ops.timeline.log.entries import Complete, Void, encode_entry
 from hudi_ops.timeline.names import State, inflight_name, instant_of_ms, requested_name
 from hudi_ops.verify import verify_table
+from tests.definitions import create_table
 from tests.protocol.archived_history import archive, put_history
 from tests.protocol.cleaning import clean
 from tests.protocol.log_actors import timeline_of

@@ -17,13 +17,13 @@ from hudi_ops.datasource import FilesToRead
 from hudi_ops.errors import Corrupt, Unavailable
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.read.plan import plan_read, request_of
-from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG_FOLDER
 from hudi_ops.timeline.log.commit_log import slot_path
+from tests.definitions import create_table
 from tests.fault_plans import Meanwhile
 from tests.protocol.cleaning import clean
 from tests.protocol.log_actors import timeline_of

@@ -15,7 +15,6 @@ import pytest
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH
 from hudi_ops.errors import Busy, Conflict, HudiOpsError
-from hudi_ops.services.create.create import create_table
 from hudi_ops.services.write.batch import Batch
 from hudi_ops.services.write.ingest import ingest
 from hudi_ops.services.write.operations import parse_operation
@@ -25,6 +24,7 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.names import instant_of_ms
+from tests.definitions import create_table
 from tests.fault_plans import Meanwhile
 from tests.protocol.crash_table import FIRST, NEW, OLD, SECOND, make_base, unaccounted, visible
 from tests.protocol.foreign_table import clustering_plan, group_of, rollback_plan

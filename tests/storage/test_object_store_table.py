@@ -23,12 +23,11 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.errors import HudiOpsError
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.object_store import ObjectStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from hudi_ops.verify import verify_table
+from tests.definitions import Definition, create_table
 from tests.storage.tampering import Rules, door, retry_at_once
 from tests.tables import table_of
 

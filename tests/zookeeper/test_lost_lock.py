@@ -19,13 +19,12 @@ from hudi_ops.concurrency.lock.embedded_zookeeper import EmbeddedZooKeeper
 from hudi_ops.concurrency.lock.zookeeper import ZooKeeperLock
 from hudi_ops.context import Owner, TableContext
 from hudi_ops.errors import Busy
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.testing.simulated import NoBeats
 from hudi_ops.verify import verify_table
+from tests.definitions import Definition, create_table
 from tests.fault_plans import Meanwhile
 from tests.tables import PLAIN_SCHEMA as SCHEMA
 from tests.tables import by_key, plain_rows

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from hudi_ops.commit.apply.properties import apply_properties
 from hudi_ops.commit.first_commit import ensure_first_commit
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_index
+from hudi_ops.config.definition import TableDefinition
 from hudi_ops.config.key_generators import check_time_partition, key_generator_type
 from hudi_ops.config.table import (
     BACKUP_PATH,
@@ -22,6 +24,7 @@ from hudi_ops.config.table import (
     PROPERTIES_PATH,
     TableConfig,
     TableFacts,
+    index_kind,
 )
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.formats.arrow_types import table_columns
@@ -37,7 +40,6 @@ from hudi_ops.metadata.records.column_stats import default_index_version
 from hudi_ops.metadata.records.file_lists import listing_records
 from hudi_ops.metadata.records.partitions import MetadataPartition, default_groups
 from hudi_ops.metadata.writer.begin import Beginning, begin_metadata
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.services.create.new_properties import new_table_properties
 from hudi_ops.storage.claim import claim, ensure
 from hudi_ops.storage.protocol import Storage
@@ -48,8 +50,10 @@ from hudi_ops.timeline.names import instant_of_ms
 logger = logging.getLogger(__name__)
 
 
-def create_table(session: Session, definition: Definition) -> bool:
+def create_table(session: Session, definition: TableDefinition, columns: pa.Schema) -> bool:
     """Create the table, or finish an earlier call with the same definition.
+
+    `columns` are without meta columns.
 
     Returns:
         False if the table existed, made from the same definition.
@@ -57,13 +61,15 @@ def create_table(session: Session, definition: Definition) -> bool:
     Raises:
         InvalidRequest: the definition cannot be a table, or the path holds another table.
     """
-    schema = check_definition(definition)
-    columns = json.dumps(to_avro(schema, definition.name), separators=(",", ":"))
-    properties = new_table_properties(definition, _generator_of(definition), columns)
+    schema = check_definition(definition, columns)
+    avro = json.dumps(to_avro(schema, definition.name), separators=(",", ":"))
+    partitions = _metadata_partitions(definition)
+    properties = new_table_properties(definition, _generator_of(definition), avro, partitions)
     config = TableConfig.from_properties(properties)
+    index = index_kind(definition.index)
     facts = TableFacts(
-        index=definition.index,
-        buckets=definition.buckets if definition.index == "simple_bucket" else 0,
+        index=index,
+        buckets=definition.buckets if index == "simple_bucket" else 0,
         hash_fields=definition.record_key,
         encodes_key_names=config.encodes_key_names,
     )
@@ -89,7 +95,7 @@ def create_table(session: Session, definition: Definition) -> bool:
     existed = _is_table(ctx.storage)
     if not existed:
         # Before the properties name it, and with the slot's time: a repetition after a crash puts the same files.
-        _begin_metadata(ctx.storage, config, definition, schema, first.at_ms)
+        _begin_metadata(ctx.storage, config, partitions, schema, first.at_ms)
         log = Log(first.table_id, base=0, entries=(first,), properties_slot=0, properties=first)
         apply_properties(ctx, log, 0, first=True)
     ensure_first_commit(session)
@@ -97,10 +103,21 @@ def create_table(session: Session, definition: Definition) -> bool:
     return not existed
 
 
+def _metadata_partitions(definition: TableDefinition) -> tuple[MetadataPartition, ...]:
+    """Return the partitions of the metadata table, in the order of their creation.
+
+    They are the defaults of Apache Hudi. A table without partitions has no statistics of partitions.
+    """
+    if not definition.metadata:
+        return ()
+    keys = (MetadataPartition.RECORD_INDEX,) if definition.index == "record_index" else ()
+    of_partitions = (MetadataPartition.PARTITION_STATS,) if definition.partition_by else ()
+    return (MetadataPartition.FILES, MetadataPartition.COLUMN_STATS, *keys, *of_partitions)
+
+
 def _begin_metadata(
-    storage: Storage, config: TableConfig, definition: Definition, schema: pa.Schema, at_ms: int
+    storage: Storage, config: TableConfig, partitions: Sequence[MetadataPartition], schema: pa.Schema, at_ms: int
 ) -> None:
-    partitions = definition.metadata_partitions
     if not partitions:
         return
     beginnings = [
@@ -127,14 +144,14 @@ def _begin_metadata(
     ensure(storage, INDEX_DEFINITIONS_PATH, encode_index_definitions(definitions))
 
 
-def check_definition(definition: Definition) -> pa.Schema:
+def check_definition(definition: TableDefinition, columns: pa.Schema) -> pa.Schema:
     """Return the schema as it will be stored.
 
     Raises:
         InvalidRequest: an unknown, repeated or missing column, or a number out of range.
         Unsupported: a column type that a table cannot hold, or that cannot be a key.
     """
-    schema = table_columns(definition.schema)
+    schema = table_columns(columns)
     names = schema.names
     _check_kind(definition)
     if not definition.record_key:
@@ -163,14 +180,14 @@ def check_definition(definition: Definition) -> pa.Schema:
     return schema
 
 
-def _check_kind(definition: Definition) -> None:
+def _check_kind(definition: TableDefinition) -> None:
     """Check version, table type, key generator and meta columns against each other.
 
     Raises:
         InvalidRequest: an unknown value, or a key generator that does not fit the fields.
         Unsupported: a table that Apache Hudi itself could not read.
     """
-    refuse_index(definition.index, definition.meta_fields, definition.name)
+    refuse_index(index_kind(definition.index), definition.meta_fields, definition.name)
     generator = _generator_of(definition)
     if (generator == "TIMESTAMP") != (definition.time is not None):
         raise InvalidRequest(
@@ -188,7 +205,7 @@ def _check_kind(definition: Definition) -> None:
                 found="key generator timestamp, without meta columns",
                 next_step="change one of the two: Apache Hudi refuses to write such a table",
             )
-    if (definition.version, definition.table_type, definition.meta_fields) == (8, "MERGE_ON_READ", False):
+    if (definition.version, definition.table_type, definition.meta_fields) == (8, "mor", False):
         raise Unsupported(
             "a merge-on-read table of version 8 needs meta columns",
             expected="meta columns, version 9, or copy-on-write",
@@ -197,7 +214,7 @@ def _check_kind(definition: Definition) -> None:
         )
 
 
-def _generator_of(definition: Definition) -> str:
+def _generator_of(definition: TableDefinition) -> str:
     return key_generator_type(definition.key_generator, definition.record_key, definition.partition_by)
 
 

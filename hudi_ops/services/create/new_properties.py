@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hudi_ops.config.definition import TableDefinition
 from hudi_ops.config.table import (
     INDEX_DEFINITIONS,
     INDEX_DEFINITIONS_PATH,
     METADATA_PARTITIONS,
     METADATA_PARTITIONS_INFLIGHT,
+    table_type_of,
 )
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.formats.properties import table_checksum
-from hudi_ops.services.create.definition import Definition
 
 # Version 8 names the merge mode in three properties, and Apache Hudi checks that they agree (docs/format.md §1.5).
 _MERGE_OF_VERSION_8 = {
@@ -27,7 +28,9 @@ _MERGE_OF_VERSION_8 = {
 }
 
 
-def new_table_properties(definition: Definition, key_generator: str, create_schema: str) -> dict[str, str]:
+def new_table_properties(
+    definition: TableDefinition, key_generator: str, create_schema: str, metadata_partitions: Sequence[str]
+) -> dict[str, str]:
     """Return every property of a new table (docs/format.md §1.5).
 
     `key_generator` is `hoodie.table.keygenerator.type`; `create_schema` is Avro JSON without meta columns.
@@ -40,7 +43,7 @@ def new_table_properties(definition: Definition, key_generator: str, create_sche
     mode = "EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING"
     properties = {
         "hoodie.table.name": name,
-        "hoodie.table.type": definition.table_type,
+        "hoodie.table.type": table_type_of(definition.table_type),
         "hoodie.table.version": str(version),
         "hoodie.table.initial.version": str(version),
         "hoodie.timeline.layout.version": "2",
@@ -67,11 +70,7 @@ def new_table_properties(definition: Definition, key_generator: str, create_sche
         properties["hoodie.table.partition.fields"] = ",".join(definition.partition_by)
     if ordering:
         properties["hoodie.table.ordering.fields" if version >= 9 else "hoodie.table.precombine.field"] = ordering
-    return (
-        properties
-        | _metadata_properties(definition.metadata_partitions)
-        | (time.properties() if time is not None else {})
-    )
+    return properties | _metadata_properties(metadata_partitions) | (time.properties() if time is not None else {})
 
 
 def _metadata_properties(partitions: Sequence[str]) -> dict[str, str]:

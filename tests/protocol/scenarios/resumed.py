@@ -8,9 +8,9 @@ from functools import cache
 from hudi_ops.commit.session import Session
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.context import TableContext
-from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
+from tests.definitions import create_table
 from tests.protocol.scenarios.actors import Landed, Writes
 from tests.protocol.scenarios.worlds import DEFINITION, HELD, at, rows_of
 from tests.tables import NOW_MS, START_MS, table_of

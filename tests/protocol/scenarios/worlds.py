@@ -8,10 +8,10 @@ from functools import cache
 
 import pyarrow as pa
 
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.services.write.operations import WriteOperation, parse_operation
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
+from tests.definitions import Definition
 from tests.tables import NOW_MS, PLAIN_SCHEMA, START_MS, made, plain_rows, table_of
 
 DEFINITION = Definition("small", PLAIN_SCHEMA, ("id",), ("part",), buckets=1)

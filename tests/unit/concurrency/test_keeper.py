@@ -12,13 +12,13 @@ from hudi_ops.concurrency.attempt import begin
 from hudi_ops.concurrency.lease.lease import drop_lease, read_lease
 from hudi_ops.concurrency.lease.monitor import GAP_S_MAX, refuse_starved
 from hudi_ops.errors import Cancelled, Unavailable
-from hudi_ops.services.create.create import create_table
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.log.entries import Takeover, encode_entry
+from tests.definitions import create_table
 from tests.tables import DEFINITION, START_MS
 
 

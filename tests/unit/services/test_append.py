@@ -13,12 +13,11 @@ from hudi_ops.errors import InvalidRequest
 from hudi_ops.files.log.log_file import BlockKind, LogFileReader
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats.log.blocks import HeaderKey
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.content.commit_metadata import WriteStat
+from tests.definitions import Definition, create_table
 from tests.tables import table_of
 
 DELETED = "_hoodie_is_deleted"

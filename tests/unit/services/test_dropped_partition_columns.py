@@ -17,14 +17,13 @@ from hudi_ops.errors import Corrupt, Unsupported
 from hudi_ops.files.slice.slice_scan import open_scan
 from hudi_ops.formats import properties
 from hudi_ops.read.plan import plan_read, request_of
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.timeline.settings.properties_file import read_properties
 from hudi_ops.verify import verify_table
 from hudi_ops.view.partition_values import PartitionPaths
+from tests.definitions import Definition, create_table
 from tests.tables import table_of
 
 CLOCK = ManualClock(1_900_000_000_000, tick_ms=1)

@@ -17,13 +17,12 @@ from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.errors import Conflict, InvalidRequest
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.simulated import simulated_context
+from tests.definitions import Definition, create_table
 
 SCHEMA = pa.schema([
     ("id", pa.int64()),

@@ -17,12 +17,11 @@ from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.concurrency.lock.in_process import in_process_lock
 from hudi_ops.context import Owner, TableContext
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
+from tests.definitions import Definition, create_table
 
 SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("v", pa.int64()), ("ts", pa.int64())])
 

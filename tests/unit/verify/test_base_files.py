@@ -11,11 +11,10 @@ from hudi_ops.clock import SystemClock
 from hudi_ops.commit.session import Session
 from hudi_ops.config.columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
 from hudi_ops.formats.parquet.bloom import BloomFilter
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
+from tests.definitions import Definition, create_table
 from tests.unit.verify.breaking import (
     errors,
     found,

@@ -10,10 +10,9 @@ from hudi_ops.commit.session import Session
 from hudi_ops.files.base.base_file import WriterSettings
 from hudi_ops.files.log.log_file import BlockKind, LogFileReader, encode_log_file
 from hudi_ops.formats.log.blocks import HeaderKey
-from hudi_ops.services.create.create import create_table
-from hudi_ops.services.create.definition import Definition
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.table.table import Table
+from tests.definitions import Definition, create_table
 from tests.unit.verify.breaking import errors, found, infos, metadata_of, rewrite_stat, writes
 from tests.unit.verify.conftest import SCHEMA, context, rows_of
 
