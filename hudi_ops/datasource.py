@@ -66,8 +66,6 @@ def frame_of(
 
     Args:
         spark: a classic session; None: the active one, or a new one.
-        storage: the table.
-        columns: as in `Table.read`.
         wanted: the other options, by name; None for what is not asked for.
 
     Raises:

@@ -63,7 +63,6 @@ class LocalEngine:
         They are held in this process's memory, or beyond `memory_bytes` in a temporary file.
 
         Args:
-            produce: makes the chunks of one input.
             inputs: may be a stream.
             held_bytes: part of `memory_bytes` that is already taken.
         """

@@ -98,6 +98,5 @@ class FrameEngine(Engine, Protocol):
 
         Args:
             produce: called with a partition's record batches, and with the partition's name for errors.
-            frame: a classic DataFrame.
         """
         ...

@@ -142,7 +142,6 @@ class SparkScattered:
     Args:
         engine: runs the second step.
         made: result of the first step, an RDD; None when it had no input.
-        summaries: of the first step.
         sizes: of each key, rows and bytes of its chunks.
     """
 

@@ -23,7 +23,6 @@ def in_order(produce: Callable[[I], Iterator[R]], inputs: Iterable[I], *, thread
 
     Args:
         produce: makes the stream of one input; runs in a thread.
-        inputs: taken one by one, as streams end.
         threads: streams at a time; 1 runs them in the calling thread.
         ahead: results of one stream that wait to be consumed, at most.
     """

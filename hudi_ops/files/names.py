@@ -48,11 +48,9 @@ def parse_data_file(name: str) -> DataFileName | None:
 
 
 def log_order(name: DataFileName) -> tuple[str, int, str, bool]:
-    """Return the sort key of a log file of a slice.
+    """Return the sort key of a log file of a slice (docs/format.md §6.1).
 
     Log files are merged in the order of requests, not of completions.
-
-    Source: docs/format.md §6.1.
     """
     return name.instant, name.version, name.token, name.is_cdc
 
@@ -64,8 +62,6 @@ def log_file_name(file_id: str, instant: str, version: int, token: str) -> str:
     '.00000000-29e7-46c2-bb51-410f3cddd473-0_20261121021726755.log.1_0-1830-3504'
 
     Args:
-        file_id: of the file group.
-        instant: request time of the delta commit that writes it.
         version: 1 for the first file of that instant in the group.
         token: three numbers with hyphens.
     """

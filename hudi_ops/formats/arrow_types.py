@@ -52,14 +52,11 @@ _LISTS: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
 
 
 def normalise(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with which a table stores data of `schema`.
+    """Return the schema with which a table stores data of `schema` (docs/format.md §4, §6.3).
 
     Types that Hudi and Spark lack become the smallest that hold all their values (`int8` to `int32`, `large_string` to
     `string`); times with a zone become UTC, which moves no instant; seconds become milliseconds and nanoseconds microseconds.
     Schema and field metadata are dropped.
-
-    Args:
-        schema: any Arrow schema.
 
     Returns:
         A schema to which data of `schema` can be cast; unchanged if applied again.
@@ -67,20 +64,15 @@ def normalise(schema: pa.Schema) -> pa.Schema:
     Raises:
         Unsupported: a field's type has no counterpart; the field is named with its full path.
         InvalidRequest: a field's name is no Avro name, or occurs twice.
-
-    Source: docs/format.md §4, §6.3.
     """
     return pa.schema(_fields(list(schema), ""))
 
 
 def table_columns(schema: pa.Schema) -> pa.Schema:
-    """Return the columns that a table gets from data of `schema`.
+    """Return the columns that a table gets from data of `schema` (docs/format.md §6.3).
 
     They are those of `normalise`, and times without a zone become UTC at any depth: a reader in wide use fails on every table
     that has a time without a zone.
-
-    Args:
-        schema: any Arrow schema.
 
     Returns:
         A schema to which data of `schema` can be cast; unchanged if applied again.
@@ -88,8 +80,6 @@ def table_columns(schema: pa.Schema) -> pa.Schema:
     Raises:
         Unsupported: a field's type has no counterpart.
         InvalidRequest: a name that a table cannot have, is Apache Hudi's own, or differs from another only in case.
-
-    Source: docs/format.md §6.3.
     """
     zoned = pa.schema([_zoned(field) for field in normalise(schema)])
     _refuse_same_but_for_case(list(zoned), "")

@@ -14,12 +14,6 @@ DEPTH_MAX = 200
 def load_json(data: bytes | str, path: str, expected: str, next_step: str = "restore the file from a copy") -> Any:
     """Parse JSON text.
 
-    Args:
-        data: the whole text.
-        path: where it came from, for errors.
-        expected: expected content, for errors.
-        next_step: advice for a broken file.
-
     Raises:
         Corrupt: no JSON, no UTF-8, or nested more deeply than `DEPTH_MAX`.
     """

@@ -29,7 +29,6 @@ def joined(arrays: Iterable[pa.Array | pa.ChunkedArray], kind: pa.DataType) -> p
     """Concatenate arrays.
 
     Args:
-        arrays: of texts or bytes.
         kind: plain type of the result, or of values that do not fit into it.
     """
     flat: list[pa.Array] = []

@@ -32,36 +32,20 @@ class PartitionMetadata:
 
 
 def dumps(instant: str, depth: int, now_ms: int) -> bytes:
-    """Encode the file's bytes.
+    """Encode the file's bytes (docs/format.md §6.4).
 
     Args:
-        instant: request time of the instant that creates the partition.
-        depth: number of path levels of the partition; 0 for a table without partitions.
         now_ms: moment of the date comment, in milliseconds since 1970 UTC.
-
-    Returns:
-        ASCII bytes; equal for equal arguments.
-
-    Source: docs/format.md §6.4.
     """
     values = {_COMMIT_TIME: instant, _DEPTH: str(depth)}
     return properties.dumps(values, comment="partition metadata", now_ms=now_ms)
 
 
 def loads(data: bytes, path: str = "") -> PartitionMetadata:
-    """Read the file's bytes.
-
-    Args:
-        data: the whole file.
-        path: where it came from, for errors.
-
-    Returns:
-        Content of the file.
+    """Read the file's bytes (docs/format.md §6.4).
 
     Raises:
         Corrupt: not Java Properties text, or one of the two keys is missing or no number.
-
-    Source: docs/format.md §6.4.
     """
     values = properties.loads(data, path)
     return PartitionMetadata(_digits(values, _COMMIT_TIME, path), int(_digits(values, _DEPTH, path)))

@@ -37,10 +37,6 @@ def loads(data: bytes, path: str = "") -> dict[str, str]:
     Bytes above 0x7F are read as UTF-8 where the file is valid UTF-8 (as editors write it), else as ISO-8859-1 (as Java reads
     it). The last value of a repeated key counts, as in Java.
 
-    Args:
-        data: the whole file.
-        path: where it came from, for errors.
-
     Returns:
         Keys and values, in file order.
 
@@ -75,9 +71,6 @@ def dumps(values: Mapping[str, str], *, comment: str, now_ms: int) -> bytes:
         comment: first comment line without its `#`, such as `Properties saved on 2026-03-07T22:24:59.031Z`; printable ASCII.
         now_ms: moment of the second comment line, in milliseconds since 1970 UTC.
 
-    Returns:
-        ASCII bytes; equal for equal arguments.
-
     Raises:
         InvalidRequest: the comment would not stay one line of ASCII, or a value cannot be written as UTF-16.
 
@@ -95,19 +88,16 @@ def dumps(values: Mapping[str, str], *, comment: str, now_ms: int) -> bytes:
 
 
 def table_checksum(table_name: str, database: str = "") -> str:
-    """Return the value of `hoodie.table.checksum`.
+    """Return the value of `hoodie.table.checksum` (docs/format.md §1.3).
 
     >>> table_checksum("v9_txns_cow_simple_meta", "default")
     '2985977913'
 
     Args:
-        table_name: `hoodie.table.name`.
         database: `hoodie.database.name`; empty when the key is absent.
 
     Returns:
         CRC32 of `{database}.{table_name}` in UTF-8, as a decimal.
-
-    Source: docs/format.md §1.3.
     """
     return str(zlib.crc32(f"{database}.{table_name}".encode()))
 

@@ -1,10 +1,8 @@
-"""Apache Hudi's bloom and simple indexes.
+"""Apache Hudi's bloom and simple indexes (docs/format.md §10.2).
 
 The base files of a key's partition locate it. Each file is read once. Both indexes are equivalent: they differ in how Apache
 Hudi avoids reading keys. Here the footer's key range and bloom filter tell which keys a file may hold, and its key column
 decides, for either index.
-
-Source: docs/format.md §10.2.
 """
 
 from __future__ import annotations
@@ -93,7 +91,6 @@ class BaseFileLocator:
     """Locator that searches base files with the engine's tasks, a file each.
 
     Args:
-        engine: runs them.
         groups: all that hold keys of the requested partitions, in one state of the table.
     """
 

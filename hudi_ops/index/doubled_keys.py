@@ -31,12 +31,8 @@ def key_tasks(
     """Make the tasks that read the record keys of slices.
 
     Args:
-        storage: the table's.
-        config: its settings.
         timeline: decides which log blocks count.
-        schema: the table's columns, without meta columns.
         keys: how record keys are made in a table without meta columns; None: files have them in a column.
-        slices: of the table.
     """
     merging = None
     if any(slice_.logs for slice_ in slices):

@@ -24,7 +24,6 @@ class Found:
     """Keys that one file group holds.
 
     Attributes:
-        group: the file group.
         asked_in: partition path under which the keys were requested.
         rows: their numbers among those, ascending, each once.
     """

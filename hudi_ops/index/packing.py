@@ -32,7 +32,6 @@ def shares_of(rows: int, rooms: Sequence[int], rows_per_file: int) -> list[Share
     """Distribute new rows of one partition over its groups.
 
     Args:
-        rows: number of rows.
         rooms: number of rows that each small group takes, in the order in which they are filled.
         rows_per_file: number of rows of a new group, at least 1.
 
@@ -57,7 +56,6 @@ def dealt_to(keys: pa.Array, rows: Sequence[int]) -> npt.NDArray[np.int64]:
     """Return the share of each key, by a hash of the key.
 
     Args:
-        keys: record keys without nulls.
         rows: of each share, in order; a share gets about this part of all keys.
 
     Returns:

@@ -25,11 +25,7 @@ in any order.
 
 @dataclass(frozen=True)
 class RecordIndexLocator:
-    """Locator that uses the record index.
-
-    Args:
-        lookup: reads it, in one state of the table.
-    """
+    """Locator that uses the record index."""
 
     lookup: RecordLookup
 

@@ -1,8 +1,6 @@
 """Simple bucket index: a row's bucket is a hash of its key.
 
-Finding its file group needs no look-up.
-
-Source: docs/format.md §10.1.
+Finding its file group needs no look-up. Source: docs/format.md §10.1.
 """
 
 from __future__ import annotations

@@ -44,7 +44,6 @@ class ColumnBounds:
         """Return the bounds of a column that holds one value, possibly null, in each unit.
 
         Args:
-            values: the value of each unit.
             is_known: n booleans without nulls; where false, nothing is known of the unit.
         """
         null_at, value_at = values.is_null().to_pylist(), values.is_valid().to_pylist()
@@ -61,7 +60,6 @@ def bounds_table(columns: Mapping[str, ColumnBounds], units: int) -> pa.Table:
 
     Args:
         columns: bounds by column name, n units each.
-        units: n.
     """
     made: dict[str, pa.Array] = {}
     for name, bounds in columns.items():

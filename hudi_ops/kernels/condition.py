@@ -71,8 +71,6 @@ def compared(column: str, operator: str, value: Any) -> Condition:
     """Compare a column with a value.
 
     Args:
-        column: column name.
-        operator: one of `COMPARISONS`.
         value: neither null nor NaN.
     """
     rows = COMPARISONS[operator](pc.field(column), pc.scalar(value))

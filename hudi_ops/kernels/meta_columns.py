@@ -22,14 +22,11 @@ def meta_schema() -> list[pa.Field]:
 def add_meta_columns(
     data: pa.Table, *, keys: pa.Array, partition_path: str, instant: str, file_name: str, seqno_prefix: str
 ) -> pa.Table:
-    """Put the five meta columns in front of `data`.
+    """Put the five meta columns in front of `data` (docs/format.md §6.2).
 
     Args:
-        data: rows of one file, without meta columns.
-        keys: their record keys.
         partition_path: relative path of their partition, empty when there is none.
         instant: request time of the writing instant, 17 digits.
-        file_name: name of the file that will hold the rows.
         seqno_prefix: `{instant}_{taskPartition}_`; the row number in this table is appended.
 
     Returns:
@@ -37,8 +34,6 @@ def add_meta_columns(
 
     Raises:
         InvalidRequest: `data` has a meta column already, or `keys` has another length.
-
-    Source: docs/format.md §6.2.
     """
     clashes = [name for name in META_COLUMNS if name in data.column_names]
     if clashes or len(keys) != data.num_rows:
@@ -63,13 +58,6 @@ def add_meta_columns(
 
 def with_file_name(data: pa.Table, file_name: str) -> pa.Table:
     """Replace `_hoodie_file_name` by a dictionary of one entry; share everything else.
-
-    Args:
-        data: rows with meta columns.
-        file_name: name of the file that will hold the rows.
-
-    Returns:
-        A new table.
 
     Raises:
         InvalidRequest: there is no such column.

@@ -11,9 +11,6 @@ def key_range(keys: pa.Array | pa.ChunkedArray) -> tuple[str, str] | None:
 
     Apache Hudi's footers hold them so.
 
-    Args:
-        keys: strings.
-
     Returns:
         (smallest, largest), or None when there is no key.
     """

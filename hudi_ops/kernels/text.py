@@ -19,13 +19,6 @@ _FIRST_DATE, _LAST_DATE = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
 def key_column(data: pa.Table, field: str) -> pa.Array:
     """Return the column of a key or partition field as one array that `print_values` can print.
 
-    Args:
-        data: rows.
-        field: column name.
-
-    Returns:
-        The column; dictionary-encoded ones are decoded.
-
     Raises:
         InvalidRequest: there is no such column.
         Unsupported: values of its type have no safe text.
@@ -57,13 +50,6 @@ def print_values(column: pa.Array, field: str) -> pa.Array:
 
     Integers, booleans (`true`) and decimals (`1E-7` where Java writes that) print as Java does, dates as `2022-01-08`,
     timestamps as the number since 1970 in their own unit.
-
-    Args:
-        column: values.
-        field: their column name, for the error.
-
-    Returns:
-        A string array of the same length.
 
     Raises:
         Unsupported: a date outside the years 1 to 9999.

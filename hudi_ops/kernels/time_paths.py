@@ -17,17 +17,11 @@ FIRST_S, LAST_S = -62_135_596_800, 253_402_300_799
 
 
 def check_time_column(field: pa.Field, time: TimePartition) -> None:
-    """Refuse a column that cannot name time-based partitions.
-
-    Args:
-        field: the partition column.
-        time: how its values are read.
+    """Refuse a column that cannot name time-based partitions (docs/format.md §6.6).
 
     Raises:
         Unsupported: a type that does not fit the input. Apache Hudi cannot read tables partitioned so by a timestamp column,
             and reads the days of a date as milliseconds.
-
-    Source: docs/format.md §6.6.
     """
     kind = field.type
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
@@ -48,11 +42,6 @@ def time_paths(values: pa.Array, time: TimePartition, field: str) -> pa.Array:
 
     Args:
         values: integers, dates or texts, as `check_time_column` accepts them.
-        time: how they are read and printed.
-        field: column name, for errors.
-
-    Returns:
-        A string array without nulls.
 
     Raises:
         InvalidRequest: a text that is not in the input format, or a time outside the years 1 to 9999 (details: `row`, `field`).

@@ -65,10 +65,7 @@ def with_definitions(
     """Return the definitions after adding partitions, as Apache Hudi's tables have them.
 
     Args:
-        definitions: existing ones; they stay.
-        partitions: added partitions.
         columns: with statistics.
-        version: of the table.
     """
     added = dict(definitions)
     for partition in partitions:

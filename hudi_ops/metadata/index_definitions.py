@@ -27,8 +27,6 @@ class IndexDefinition:
         name: also its key, and the folder of its partition.
         kind: `column_stats`, `record_index`, `secondary_index` and others.
         function: of an expression index; without meaning elsewhere.
-        source_fields: columns.
-        options: of its kind.
         version: `V1` or `V2`; tables of version 8 have none.
         rest: unknown fields, kept unchanged.
     """
@@ -46,7 +44,6 @@ def column_stats_definition(columns: Sequence[str], table_version: int) -> Index
     """Return a new table's definition of its statistics, including those of partitions.
 
     Args:
-        columns: with statistics.
         table_version: 8 or 9.
     """
     name = str(MetadataPartition.COLUMN_STATS)
@@ -70,10 +67,6 @@ def stats_index_version(definitions: Mapping[str, IndexDefinition], table_versio
 
 def decode_index_definitions(data: bytes, path: str = INDEX_DEFINITIONS_PATH) -> dict[str, IndexDefinition]:
     """Parse definitions by name, in the order of the file.
-
-    Args:
-        data: the file.
-        path: of the file, for errors.
 
     Raises:
         Corrupt: not a file of index definitions.

@@ -1,7 +1,4 @@
-"""Columns that get statistics.
-
-Source: docs/format.md §14.8.
-"""
+"""Columns that get statistics (docs/format.md §14.8)."""
 
 from __future__ import annotations
 
@@ -28,9 +25,7 @@ def indexed_columns(
     then be read as one with nulls only.
 
     Args:
-        schema: the table's columns, with or without meta columns.
         index_version: of the statistics.
-        has_meta_columns: whether the table's files have meta columns.
         source_fields: of the index definition; those that the schema lacks, or that have no bounds, are left out.
     """
     own = [

@@ -16,7 +16,6 @@ def instant_meant(storage: Storage, text: str, timezone: str | None = None) -> s
     """Return an instant of a table from what a user typed.
 
     Args:
-        storage: the table.
         text: an instant's digits, which are taken as they are, or an ISO time.
         timezone: that of the table's instants, where it is in local time and has no commit log yet.
 

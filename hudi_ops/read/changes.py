@@ -54,7 +54,6 @@ class ChangesRequest:
     """Which changes, and what of them.
 
     Attributes:
-        read: columns, condition and limit.
         since: a checkpoint, a completion time, an ISO time, or None for all that the timeline tells.
         until: the same; None for all that has completed.
         fence: give only what comes before every write that may still complete, by request.

@@ -23,7 +23,6 @@ def checkpoint_meant(storage: Storage, text: str | None, timezone: str | None = 
     """Return the checkpoint that a caller's beginning or end names.
 
     Args:
-        storage: the table.
         text: a checkpoint, a completion time of 17 digits, an ISO time, `earliest`, or None, which is the same.
         timezone: that of the table's instants, as in `instant_meant`.
 
@@ -105,7 +104,6 @@ def checkpoint_at(
     """Return the checkpoint after the given writes.
 
     Args:
-        table_id: the table's.
         timeline: listed before they were consumed.
         consumed: (completion time, request time) of the writes.
         since: where it began; they come on top of what it says.

@@ -19,13 +19,7 @@ _PLAIN_GENERATORS = frozenset({"SIMPLE", "COMPLEX", "NON_PARTITION"})
 
 
 def fixed_keys(condition: Condition, config: TableConfig, schema: pa.Schema) -> tuple[str, ...] | None:
-    """Record keys of which every row that passes has one; None when any key is possible.
-
-    Args:
-        condition: over the table's columns, meta columns among them.
-        config: says how keys are made of columns.
-        schema: the table's, with meta columns.
-    """
+    """Record keys of which every row that passes has one; None when any key is possible."""
     named = condition.fixed.get(RECORD_KEY)
     if named is not None and all(isinstance(value, str) for value in named):
         return tuple(dict.fromkeys(named)) if len(named) <= KEYS_MAX else None

@@ -20,10 +20,7 @@ def vanished(storage: Storage, error: NotFound, next_step: str, table: str = "")
     """Tell what it means for a reader that a data file is gone.
 
     Args:
-        storage: the table's.
-        error: names the file.
         next_step: what the reader does when the file was cleaned away.
-        table: the table's name.
 
     Returns:
         `Corrupt` when the write that made the file still counts and no clean removed it; else `Unavailable`, as another read finds

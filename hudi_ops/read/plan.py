@@ -87,7 +87,6 @@ class ReadPlan:
     """Files of one moment that may hold wanted rows.
 
     Attributes:
-        table: the table's name.
         schema: of the rows that are given.
         tasks: one for each file group, by partition and file id.
         limit: how many rows are wanted at most.
@@ -116,7 +115,6 @@ class Wanted:
         schema: the table's columns as they are stored, meta columns first.
         needed: those of them to read, in the table's order.
         columns: those to give, in the order wanted.
-        condition: which rows.
         keys: record keys of which each wanted row has one; None when nothing is known.
     """
 
@@ -131,9 +129,6 @@ class Wanted:
         """From a request on a table with these columns.
 
         Args:
-            config: the table's settings.
-            plain: its columns without meta columns.
-            request: the columns and rows that are wanted.
             only: a further condition on rows.
 
         Raises:
@@ -160,10 +155,7 @@ class Wanted:
         """Return the read task of each slice, in order.
 
         Args:
-            storage: the table's.
-            config: its settings.
             slices: those with neither base file nor logs are passed over.
-            instants: whose log blocks count.
 
         Raises:
             Unsupported: a slice has logs, and how they are merged is not known here.

@@ -57,9 +57,7 @@ class Sought:
 
     Attributes:
         schema: the table's columns, meta columns first.
-        condition: which rows; None for all.
         keys: record keys of which each wanted row has one; None when nothing is known.
-        by_path: which partitions, by their paths; None for all.
         may_prune_folders: whether `by_path` may be asked of folders above partitions.
         is_newest: whether the newest state of the table is wanted.
         told_by_path: columns that no file need hold: what statistics say of them is not believed.
@@ -139,9 +137,6 @@ def choose_slices(
     """List a table, and leave out what cannot hold a wanted row.
 
     Args:
-        listing: of the table.
-        visible: the slices that are seen of listed files.
-        sought: what is wanted.
         metadata: the table's; None: nothing is left out but partitions by their paths.
         why_unused: says why the record index does not tell where every row of a key is; empty: it does. Asked where it could.
     """
@@ -185,12 +180,6 @@ def why_index_unused(storage: Storage, config: TableConfig, timeline: Timeline, 
 
     Apache Hudi stores no index, and a record index among the metadata table's partitions does not say that writers use it: slot 0
     of the commit log does. And of a key that lies in two file groups it names one.
-
-    Args:
-        storage: the table.
-        config: its settings.
-        timeline: as it was read.
-        commits: reads its newest writes.
     """
     try:
         first = read_slot(storage, 0)
@@ -242,12 +231,9 @@ def with_metadata(
     Its base files are replaced and cleaned as those of every table; a second look finds the newer ones.
 
     Args:
-        storage: the table's.
-        config: its properties.
         timeline: its timeline, read before.
         listing: `storage`: without it from the start; `metadata`: never without it.
         use: gets the metadata table; None: there is none, or none that can be used.
-        engine: how many files of it are read at a time.
         archived: a session's; None: what is archived is looked up anew.
 
     Raises:

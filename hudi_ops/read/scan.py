@@ -103,7 +103,6 @@ class Scan:
     Anything that takes the Arrow C stream interface takes a scan: `pyarrow.table(scan)`, `polars.DataFrame(scan)`.
 
     Args:
-        plan: the files and what is wanted of them.
         threads: files that are read at a time; None: as many as there are cores.
     """
 

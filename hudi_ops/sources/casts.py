@@ -44,9 +44,6 @@ def fit_column(column: pa.ChunkedArray, field: pa.Field, where: str, *, fill: bo
     do not matter. Nested values are compared field by field, by name.
 
     Args:
-        column: as it was read or given.
-        field: the table's column.
-        where: the file or other origin, for errors.
         fill: a missing nested field that may be null is null, and an unknown one of type null is left out.
 
     Raises:

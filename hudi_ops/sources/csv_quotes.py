@@ -181,9 +181,6 @@ class CheckedBody:
 def refuse_bad_quotes(open_body: Callable[[], pa.NativeFile]) -> None:
     """Raise an error for the first malformed value of a file.
 
-    Args:
-        open_body: opens the file's bytes, uncompressed.
-
     Raises:
         ArrowInvalid: there is one; names its lines, counted from 1.
     """

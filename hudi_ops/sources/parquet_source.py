@@ -18,9 +18,7 @@ def parquet_runs(source: pa.NativeFile, part: tuple[int, int], run_bytes: int) -
     """Yield the rows of some row groups of a file.
 
     Args:
-        source: the file.
         part: (i, n): the i-th of n parts, about equal in bytes; each row group belongs to one, parts in the order of rows.
-        run_bytes: size of a run.
     """
     # Pages are read when they are decoded; reading ahead would hold a whole row group's.
     file = pq.ParquetFile(source, pre_buffer=False, buffer_size=_READ_BYTES)

@@ -21,8 +21,6 @@ def runs_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema, run_bytes: int
     A stream without rows gives one run without rows, for its columns.
 
     Args:
-        batches: all of one schema.
-        schema: that schema.
         run_bytes: approximate size of a run; a single row may be larger.
     """
     held: list[pa.RecordBatch] = []

@@ -28,14 +28,13 @@ _NESTED: Final = "nested"
 def merge_schemas(
     table: pa.Schema, sources: Sequence[tuple[str, pa.Schema]], roles: Mapping[str, str] | None = None
 ) -> pa.Schema:
-    """Return the columns of a table after an ingest of these sources.
+    """Return the columns of a table after an ingest of these sources (docs/format.md §6.7).
 
     Columns are matched by name. Missing columns are added at the end of the table, or of their nested record, as nullable. A
     column becomes wider where the source's type holds every value of the table's; otherwise the table's type stays, and the
     values must fit it. A source column without a type (all null) changes nothing.
 
     Args:
-        table: the table's columns, without meta columns.
         sources: (origin, columns) of each source; their order decides only the order of added columns.
         roles: purpose of a column (`key`, `partition`, `ordering`); such columns keep their type.
 
@@ -47,8 +46,6 @@ def merge_schemas(
         InvalidRequest: a change with which readers fail on old files, or that looks like a rename; names column, both types
             and what to do.
         Unsupported: an added column has a type that a table cannot hold.
-
-    Source: docs/format.md §6.7.
     """
     roles = roles or {}
     known: dict[str, list[tuple[str, pa.DataType]]] = {name: [] for name in table.names}

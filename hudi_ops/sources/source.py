@@ -52,9 +52,7 @@ def read_runs(
     """Yield the runs of a source file or a part of it, with the columns of `schema`.
 
     Args:
-        storage: where the source lies.
         file: as listed; a file that changed since is refused, at the latest after its last run.
-        schema: the table's columns, without meta columns.
         required: columns that must be there; others of `schema` may be missing only if this list leaves them out.
         part: (i, n): the i-th of n parts. Only Parquet files have more than one.
         run_bytes: size of a run; the file as a whole is never in memory.
@@ -130,9 +128,7 @@ def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: 
 
     Args:
         rows: as they were read or given.
-        schema: the table's columns, without meta columns.
         required: columns that must be there.
-        where: the file or other origin, for errors.
         fill: missing columns that are not required, and nested fields, are null; unknown ones of type null are left out.
 
     Raises:

@@ -28,7 +28,6 @@ class TextSource:
     Args:
         open_body: opens its bytes, uncompressed, from the start; called again for each further look-up.
         kind: `csv` or `json`.
-        schema: the table's columns.
         takes_unknown: ignore fields of JSON that the schema does not have: it was made from this very file, and they are null
             in every line.
     """
@@ -72,10 +71,6 @@ class TextSource:
         """Refuse numbers that are too large.
 
         Both readers turn them into infinity.
-
-        Args:
-            rows: some of the file's rows, in the table's types.
-            where: the file, for errors.
 
         Raises:
             InvalidRequest: a number became infinite.

@@ -158,12 +158,6 @@ class RangeReader(io.RawIOBase):
     """File that is read range by range, for Arrow.
 
     Every range is requested from the same version of the file.
-
-    Args:
-        client: of the bucket.
-        key: of the file, in the bucket.
-        meta: the bucket's metadata of the file.
-        path: name of the file in errors.
     """
 
     def __init__(self, client: ObjectStore, key: str, meta: ObjectMeta, path: str) -> None:

@@ -40,13 +40,11 @@ def claim(
     *,
     attempts: int = ATTEMPTS,
 ) -> Claimed:
-    """Create the name for this decision, or read its owner.
+    """Create the name for this decision, or read its owner (docs/protocol.md §3).
 
     The name must never be deleted: a writer that slept would win a deleted name again.
 
     Args:
-        storage: storage of the name.
-        path: the name.
         entry_bytes: the body to put; holds the decision's id.
         decision_id: id of the decision, the same for every try of it, and of no other decision.
         read_id: returns the decision's id of a body.
@@ -60,8 +58,6 @@ def claim(
         Unavailable: every try was refused without effect.
         Internal: the body does not hold the decision's id.
         Corrupt: the file under the name is no entry, according to `read_id`.
-
-    Source: docs/protocol.md §3.
     """
     if read_id(entry_bytes) != decision_id:
         raise Internal(
@@ -108,8 +104,6 @@ def ensure(storage: Storage, path: str, body: bytes) -> None:
     """Create a file whose bytes are the same for every creator, unless it exists.
 
     Args:
-        storage: storage of the file.
-        path: its name.
         body: the bytes that every creator would put.
 
     Raises:

@@ -200,10 +200,6 @@ class LocalStorage:
 
         Args:
             older_than_ms: age from which no live put owns a file; a live put that loses its file raises `Unavailable`.
-            now_ms: the present, in ms since 1970 UTC.
-
-        Returns:
-            Number of files removed.
 
         Raises:
             Unavailable: the temp folder could not be read or changed.

@@ -26,7 +26,6 @@ class MemoryStorage:
     Like an object store, it has no folders: files `a` and `a/b` may both exist.
 
     Args:
-        name: shown in `uri`.
         clock: gives the change times; without one they count the writes from 0, so that equal runs are equal.
     """
 

@@ -17,9 +17,6 @@ def is_path(path: str) -> bool:
 def check_path(path: str) -> str:
     """Return the same path, if it may name a file.
 
-    Args:
-        path: relative to a root, segments separated by `/`.
-
     Raises:
         InvalidRequest: it is empty, begins or ends with `/`, or holds an empty segment, `.`, `..` or a zero byte.
     """

@@ -1,8 +1,6 @@
 """Grammar of instant times and of timeline file names, both layouts.
 
-Instant times are text: `yyyyMMddHHmmssSSS`, compared as strings everywhere, by Apache Hudi too.
-
-Source: docs/format.md §2.1, §2.2.
+Instant times are text: `yyyyMMddHHmmssSSS`, compared as strings everywhere, by Apache Hudi too. Source: docs/format.md §2.1, §2.2.
 """
 
 from __future__ import annotations
@@ -182,7 +180,6 @@ def parse_instant(text: str, zone: str = "UTC") -> str:
     It is 17 or 14 digits, or an ISO date or time (UTC unless it names a zone).
 
     Args:
-        text: the typed text.
         zone: the table's time zone, into which ISO times are converted.
 
     Raises:

@@ -1,7 +1,4 @@
-"""Slice to which a log file belongs, by the completion of its writer.
-
-Source: docs/format.md §9.2.
-"""
+"""Slice to which a log file belongs, by the completion of its writer (docs/format.md §9.2)."""
 
 from __future__ import annotations
 
@@ -17,9 +14,7 @@ class WriterTimes:
     """Completion times of log file writers, from a timeline of layout 2 and its history.
 
     Attributes:
-        timeline: the active timeline.
         history_folder: folder of the instants that left it.
-        archived: reads them.
     """
 
     timeline: Timeline

@@ -34,7 +34,6 @@ def changed_slices(
     making lies in the old groups as well: of the two, those count that the resize leaves.
 
     Args:
-        writes: in any order.
         logs_name_their_base: log files carry the instant of their base file (version 6), not their writer's.
         earlier: see `resizes_named`; those that completed before the writes' interval ended.
 

@@ -30,8 +30,6 @@ def files_of_cleans(storage: Storage, config: TableConfig, since: str = "") -> d
     Files of groups that an archived replace commit hides are left out: no moment of the active timeline needs them.
 
     Args:
-        storage: the table.
-        config: its settings.
         since: what completed before is passed over. A clean that completed before a moment cannot have removed what the moment
             needs: what superseded that was requested later.
 
@@ -59,10 +57,6 @@ def paths_of_cleans(storage: Storage, config: TableConfig) -> frozenset[str]:
     """Read the paths of files that cleans removed, are removing or found gone.
 
     `hudi-ops verify` asks this of tables in which cleans may be damaged, and reports those by themselves.
-
-    Args:
-        storage: the table.
-        config: its settings.
 
     Returns:
         The paths, those of replaced groups included; of a clean or a history that cannot be read, none.

@@ -38,7 +38,6 @@ class Listing(Protocol):
         """All partitions with their files.
 
         Args:
-            keep: which partitions are wanted; None for all.
             may_prune_folders: `keep` may be asked of folders above partitions, too, and folders that it does not want be left out.
         """
         ...
@@ -48,8 +47,6 @@ class StorageListing:
     """Listing of folders; a partition has a `.hoodie_partition_metadata` (docs/format.md §1.1).
 
     Args:
-        storage: the table's.
-        is_partitioned: whether rows lie in folders below the table's root.
         engine: how many folders are listed at a time; listing costs waiting, not work.
     """
 
@@ -69,12 +66,7 @@ class StorageListing:
         return {path: _data_files(path, folder) for path, folder in zip(partitions, folders, strict=True)}
 
     def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
-        """List all partitions with base and log files; folders of one depth are listed in parallel.
-
-        Args:
-            keep: which partitions are wanted; None for all.
-            may_prune_folders: ask `keep` of every folder before it is listed, not of partitions only.
-        """
+        """List all partitions with base and log files; folders of one depth are listed in parallel."""
         if not self._is_partitioned:
             return Walked(self.files([""]))
         files: dict[str, list[DataFile]] = {}

@@ -4,9 +4,7 @@ A clean by file versions names no earliest instant that stays readable, and a sa
 that a clean by commits names. So the files that cleans removed tell whether an earlier moment can be read, and nothing else does.
 
 A listing of storage does not show a file that was lost, and rows would be older or fewer without a word. The commits tell that
-name the file; only those are asked that were read anyway, to know which files count.
-
-Source: docs/protocol.md §19.
+name the file; only those are asked that were read anyway, to know which files count. Source: docs/protocol.md §19.
 """
 
 from __future__ import annotations
@@ -37,10 +35,7 @@ class Moment:
     """A table at one moment, on a timeline that was read before its files were listed.
 
     Attributes:
-        storage: the table's.
-        config: its settings.
         timeline: decides what counts.
-        commits: what was read of it so far.
         as_of: request time of the newest instant that counts; None: the table as it is.
         wanted: which partitions may hold wanted rows, by their paths; None: all.
         is_whole: all partitions are listed, but for those that are not wanted.
@@ -62,7 +57,6 @@ class Moment:
         """Return the slices that readers see of listed files.
 
         Args:
-            listed: files by partition path.
             source: who listed them, `storage` or `metadata`.
 
         Raises:

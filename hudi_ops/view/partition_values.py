@@ -2,9 +2,7 @@
 
 Where files hold the columns, a path speaks only where nothing else could have made it: a plain key generator, as many levels as
 fields, and a text that prints from one value of the column's type. Of any other nothing is known, and such a partition is never
-left out. Where no file holds them, the path is all there is.
-
-Source: docs/format.md §6.6, §6.10.
+left out. Where no file holds them, the path is all there is. Source: docs/format.md §6.6, §6.10.
 """
 
 from __future__ import annotations
@@ -36,7 +34,6 @@ class PartitionPaths:
     """Reads partition paths of one table.
 
     Attributes:
-        spec: how the table makes them.
         kinds: type of each partition field.
         speaking: for each field, whether its level prints the column's own value.
         fills: no file holds the columns.
@@ -72,7 +69,6 @@ class PartitionPaths:
         Args:
             paths: n partition paths, or folders above partitions.
             columns: names; of one that is no partition field nothing is known.
-            schema: has them.
         """
         levels = [path.split("/") if path else [] for path in paths]
         made = {}

@@ -16,10 +16,8 @@ def choose(held: Mapping[str, object], wanted: Sequence[str], config: TableConfi
     """Return the partitions that names and patterns select.
 
     Args:
-        held: partitions that exist, by path.
         wanted: paths as they lie below the table's root (`origin=JFK/month=1`), or patterns of them with `*` and `?`. `*` goes
             past slashes. A path that exists is never read as a pattern.
-        config: the table's.
 
     Returns:
         Paths, sorted, each once.

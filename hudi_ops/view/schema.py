@@ -34,10 +34,6 @@ def row_schema(config: TableConfig, schema: pa.Schema) -> pa.Schema:
 
     These have the type that the table was made with, if a path can be read as one, and are text where nothing says so.
 
-    Args:
-        config: the table's settings.
-        schema: as `table_schema` gives it.
-
     Source: docs/format.md §6.10.
     """
     dropped = config.dropped_columns

@@ -46,9 +46,6 @@ class TableView:
 
         In version 6 a log file carries the instant of its base file, or of the compaction that is to take it: its writers' instants
         are those of its blocks.
-
-        Args:
-            as_of: as in `base_files`.
         """
         return [
             file

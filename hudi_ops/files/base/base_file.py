@@ -59,8 +59,6 @@ class BaseFileReader:
     """Open base file.
 
     Args:
-        storage: storage of the table.
-        path: below the table's root.
         keep_encoded: give columns of few values dictionary-encoded, as rewrites carry them over; see `repeated_columns`.
 
     Raises:
@@ -187,13 +185,10 @@ def with_meta(schema: pa.Schema) -> pa.Schema:
 
 
 def stored_schema(schema: pa.Schema, meta_fields: bool) -> pa.Schema:
-    """Return the columns of a base file that this library writes.
+    """Return the columns of a base file that this library writes (docs/format.md §6.2).
 
     Args:
-        schema: the table's own columns.
         meta_fields: `hoodie.populate.meta.fields`; without them the five columns are left out, not null.
-
-    Source: docs/format.md §6.2.
     """
     return with_meta(schema) if meta_fields else pa.schema(list(schema))
 
@@ -202,8 +197,6 @@ def stored_avro_schema(schema: pa.Schema, table_name: str, meta_fields: bool) ->
     """Return the Avro schema, as JSON, for base file footers and log block headers.
 
     Args:
-        schema: the table's own columns.
-        table_name: names the record.
         meta_fields: `hoodie.populate.meta.fields`: whether the five columns are in front.
 
     Source: docs/format.md §4.
@@ -223,8 +216,6 @@ def bloom_of(
     Hashing every key again would cost as much as the write itself, so a rewrite adds to the old filter.
 
     Args:
-        keys: all record keys of the new file.
-        fpp: false-positive rate of a fresh filter.
         carried: the replaced file's filter; keys deleted since make it say yes too often, never too seldom.
         added: the keys that the replaced file did not have.
     """
@@ -246,9 +237,6 @@ def encode_base_file(
     Args:
         rows: meta columns first, then the table's columns; a dictionary-encoded one is written with the type of its values.
             Without meta columns the footer has neither filter nor key range.
-        table_name: names the Avro record in the footer.
-        settings: how Parquet is written.
-        carried: bloom filter of the file that this one replaces.
         added_keys: record keys that the replaced file did not have; needed with `carried`.
         previous: Parquet's footer of the file that this one replaces; it tells which columns a dictionary suited.
     """

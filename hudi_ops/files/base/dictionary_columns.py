@@ -27,7 +27,6 @@ def dictionary_columns(rows: pa.Table, plain: Collection[str], previous: pq.File
 
     Args:
         rows: the rows to write; columns that are dictionary-encoded already stay so.
-        plain: columns that never get one.
         previous: footer of the file that `rows` replace. If this library wrote it and its size is similar, it tells the choice for
             the same column then; a new choice for every rewrite of a small file would cost a tenth of it (measured).
     """

@@ -72,12 +72,9 @@ class BaseFileOutput:
         """Return the statistics of the file, as its commit names it.
 
         Args:
-            rows: all that it holds.
-            size_bytes: of the file.
             inserted: rows with keys that the group did not have.
             updated: rows that replace others.
             deleted: rows that went.
-            other: further fields.
         """
         return WriteStat(
             file_id=self.file_id,

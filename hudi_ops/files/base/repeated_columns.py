@@ -36,7 +36,6 @@ def concat_rows(carried: pa.Table, fresh: pa.Table) -> pa.Table:
     A column has one dictionary wherever the carried column has one.
 
     Args:
-        carried: rows of the older base file.
         fresh: rows with the same columns; encoded ones are decoded where the carried column is plain.
     """
     for place, field in enumerate(carried.schema):

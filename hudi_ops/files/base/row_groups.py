@@ -28,9 +28,7 @@ def row_group_bounds(
     Truncated statistics are bounds all the same. Writers leave out NaN; a bound that is NaN is ignored.
 
     Args:
-        file: an open base file.
         columns: names in `schema`; one that the file lacks is null in all its rows.
-        schema: the table's, with meta columns.
         constants: columns of one value, whatever the file holds.
 
     Source: docs/format.md §6.3.
@@ -58,16 +56,9 @@ def row_group_bounds(
 
 
 def may_hold_keys(file: pq.ParquetFile, keys: pa.Array, path: str) -> bool:
-    """Return whether one of the record keys may be in the file.
+    """Return whether one of the record keys may be in the file (docs/format.md §7).
 
     The key range and the bloom filter of its footer tell.
-
-    Args:
-        file: an open base file.
-        keys: record keys; no nulls.
-        path: for the log.
-
-    Source: docs/format.md §7.
     """
     try:
         footer = parquet_footer.decode_footer(file.metadata.metadata, path)
@@ -125,8 +116,6 @@ def ends_of(statistics: Any, stored: pa.DataType, kind: pa.DataType) -> tuple[pa
     They are in the table's type, and None where they are not known.
 
     Args:
-        statistics: Parquet's, None where there are none.
-        stored: the column's type in the file.
         kind: in the table; see `keeps_order`.
     """
     try:

@@ -8,21 +8,15 @@ _is = pa.types
 
 
 def widen(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Convert a column to a later type of the table.
+    """Convert a column to a later type of the table (docs/format.md §6.7).
 
     A single-precision number becomes the double of its shortest decimal text, 0.1 and not 0.10000000149011612: Apache Hudi
     and the `hudi` package read it so from the old file, and it must not change once the file is rewritten. Integers become
     rounded floating-point numbers, for tables that other programs changed so.
 
-    Args:
-        column: as the file has it.
-        kind: the table's type.
-
     Raises:
         ArrowInvalid: a value that the type cannot hold. Raised by Arrow.
         ArrowNotImplementedError: no such change is possible. Raised by Arrow.
-
-    Source: docs/format.md §6.7.
     """
     if _is.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

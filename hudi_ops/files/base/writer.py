@@ -58,8 +58,6 @@ class BaseFileWriter:
 
     Args:
         schema: columns as they are stored, meta columns first.
-        table_name: names the Avro record in the footer.
-        settings: how Parquet is written.
         keys: expected number of rows; the filter is sized for them.
         replaced: the file that this one replaces.
         row_group_bytes: rows in memory of which a row group is made.

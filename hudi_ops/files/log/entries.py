@@ -19,18 +19,13 @@ _OPERATION_DELETE = "D"
 
 
 def entries_of_rows(heads: pa.Table, rules: MergeRules, reader: LogFileReader, block: LogBlock) -> LogEntries:
-    """Return the entries of a data block.
+    """Return the entries of a data block (docs/format.md §11.3).
 
     Args:
         heads: the columns `rules.of_log`, in the table's types.
-        rules: the table's.
-        reader: of the file, for errors.
-        block: for errors.
 
     Raises:
         Corrupt: a row has no record key.
-
-    Source: docs/format.md §11.3.
     """
     keys = _array(rules.keys_of(heads))
     if keys.null_count:
@@ -54,9 +49,6 @@ def entries_as_written(
 
     Args:
         rows: of the data block, with the columns `rules.of_log` in the table's types; None: there is none.
-        keys: their record keys.
-        deletes: of the block after it; None: there is none.
-        rules: the table's.
     """
     found = [_of_rows(rows, keys, rules)] if rows is not None else []
     if deletes is None:

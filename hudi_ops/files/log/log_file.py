@@ -56,10 +56,6 @@ class LogBlock:
 class LogFileReader:
     """Open log file: framing is read at once, contents on demand. Not safe between threads.
 
-    Args:
-        storage: storage of the table.
-        path: below the table's root.
-
     Raises:
         Corrupt: not a log file, or a block that is whole does not follow the format; half blocks are counted and skipped.
         Unsupported: a block has an unknown type, header or version.
@@ -123,7 +119,6 @@ class LogFileReader:
         """Read the rows of a data block.
 
         Args:
-            block: one of `blocks`.
             columns: wanted ones, None for all; those that the block lacks are left out.
 
         Raises:
@@ -147,7 +142,6 @@ class LogFileReader:
         Memory does not grow with the rows of a Parquet block.
 
         Args:
-            block: one of `blocks`.
             columns: wanted ones, None for all; those that the block lacks are left out.
 
         Raises:
@@ -293,27 +287,18 @@ def encode_log_file(
     data_format: Literal["parquet", "avro"],
     settings: WriterSettings,
 ) -> pa.Buffer:
-    """Encode a log file.
+    """Encode a log file (docs/format.md §6.8).
 
     It has one data block if there are rows, then a DELETE block for each `Deletes` that has keys.
 
     Args:
         rows: all columns of `avro_schema`, in any order; dictionary-encoded ones are written with the type of their values.
         deletes: with ordering values of one type each: the `hudi` package refuses blocks that mix them.
-        instant: request time of the delta commit.
-        partition_path: of the file group, for the delete blocks.
         avro_schema: of the rows, meta columns included; see `stored_avro_schema`.
-        data_format: of the data block.
-        settings: how Parquet is written.
-
-    Returns:
-        Equal bytes for equal arguments.
 
     Raises:
         InvalidRequest: rows and schema do not fit each other, or a delete has no key.
         Unsupported: a delete carries an ordering value of an unsupported type.
-
-    Source: docs/format.md §6.8.
     """
     headers = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: avro_schema}
     blocks = []

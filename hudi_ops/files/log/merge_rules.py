@@ -25,7 +25,6 @@ class MergeRules:
     """Settings and columns of a table that merging needs.
 
     Attributes:
-        table: its name, for errors.
         mode: rule for the newer of two rows; by commit time where there is no ordering field.
         ordering: the ordering field, with the table's type; None where nothing is compared.
         keys: how record keys are made in a table without meta columns; None: rows have them in a column.
@@ -44,17 +43,11 @@ class MergeRules:
 
     @classmethod
     def of(cls, config: TableConfig, schema: pa.Schema) -> MergeRules:
-        """Return the rules of a table.
-
-        Args:
-            config: its settings.
-            schema: its columns, without meta columns.
+        """Return the rules of a table (docs/format.md §11).
 
         Raises:
             Unsupported: rows are merged by a class of Java's, by several ordering fields, by one within a struct, or column
                 by column; or keys are made of fields that the table does not have, or has within a struct.
-
-        Source: docs/format.md §11.
         """
         _refuse_unknown(config, schema)
         names = schema.names

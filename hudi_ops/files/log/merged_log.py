@@ -42,10 +42,7 @@ class MergedLogRecords:
     On creation only the framing of the files is read.
 
     Args:
-        storage: storage of the table.
         paths: in the order in which they are merged; at least one.
-        rules: the table's.
-        instants: instants whose blocks count.
         keys: only records with these keys are wanted; None: all.
         kept: columns to hold in memory from the first reading on, so that each block is decoded once; None: blocks are read
             again for the surviving rows, and only keys, ordering values and positions are held.
@@ -122,7 +119,6 @@ class MergedLogRecords:
 
         Args:
             taken: numbers of entries that are rows, ascending; see `LogBaseJoin.taken`.
-            schema: the columns, in the table's types; those that a block lacks are null.
 
         Raises:
             Corrupt: a block cannot be read.

@@ -57,21 +57,16 @@ class BlockInstants:
 
 
 def visible_blocks(blocks: Sequence[LogBlock], instants: BlockInstants, path: str, table: str = "") -> list[LogBlock]:
-    """Return the data and delete blocks that count, in their order.
+    """Return the data and delete blocks that count, in their order (docs/format.md §9.8).
 
     A rollback block revokes all blocks of its target before it. A block of a log compaction replaces the blocks of the
     instants that it names.
 
     Args:
         blocks: of one slice, in the order in which they are read.
-        instants: instants whose blocks count.
-        path: the partition's folder or a file, for errors.
-        table: for errors.
 
     Raises:
         Unsupported: a block that counts holds records that cannot be merged here.
-
-    Source: docs/format.md §9.8.
     """
     forward: list[LogBlock] = []
     for block in blocks:

@@ -34,9 +34,6 @@ class FileTask:
     """Base file to read; picklable.
 
     Attributes:
-        storage: storage of the table.
-        path: below the table's root.
-        size_bytes: as listed.
         schema: the table's columns that are needed, meta columns among them, in the table's order.
         columns: the columns wanted, in the order wanted; all in `schema`.
         condition: which rows are wanted; its columns are in `schema`.
@@ -116,7 +113,6 @@ class FileScan:
 
         Args:
             batch_rows: rows that are decoded at a time; None: as many as take `BATCH_BYTES`.
-            keep: as in `table`.
         """
         names = self._stored()
         size = min(batch_rows or BATCH_ROWS_MAX, self._rows_of(BATCH_BYTES, names))
@@ -137,8 +133,6 @@ class FileScan:
 
         Args:
             schema: the columns, in the table's types; those that the file lacks are null.
-            row_groups: their numbers, ascending.
-            batch_rows: rows that are decoded at a time.
         """
         names = [name for name in schema.names if name in self._file.schema_arrow.names]
         for batch in self._read(batch_rows, row_groups, names):

@@ -22,9 +22,7 @@ class SliceKeysTask:
     """File slice whose keys are wanted; picklable.
 
     Attributes:
-        storage: storage of the table.
         base: path of its base file below the table's root; None: it has none.
-        base_bytes: size of the base file, as listed.
         schema: columns of the table's base files, in its present types; see `stored_schema`.
         keys: how record keys are made in a table without meta columns; None: files have them in a column.
         logs: paths and sizes of its log files, in the order in which they are merged.
@@ -63,12 +61,6 @@ def keys_of_slice(task: SliceKeysTask) -> pa.Array:
 
 def keys_of_base(storage: Storage, path: str, schema: pa.Schema, keys: KeySpec | None) -> pa.Array:
     """Return the record keys of a base file, row by row.
-
-    Args:
-        storage: storage of the table.
-        path: below the table's root.
-        schema: as in `SliceKeysTask`.
-        keys: as in `SliceKeysTask`.
 
     Raises:
         Corrupt: it cannot be read.

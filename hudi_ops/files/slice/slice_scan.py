@@ -60,11 +60,8 @@ class SliceTask:
     """Slice to read; picklable.
 
     Attributes:
-        storage: storage of the table.
         base: path of its base file below the table's root; None: it has none.
-        base_bytes: size of the base file, as listed.
         logs: paths and sizes of its log files, in the order in which they are merged; at least one.
-        rules: how records of one key are merged.
         instants: instants whose blocks count. With `only`, for changes, log records are not merged with base rows of another
             writer; the condition must exclude those rows.
         schema: as in `FileTask`; merging reads further columns by itself.
@@ -164,7 +161,6 @@ class SliceScan:
     """Open slice: footer of the base file and framing of the log files are read.
 
     Args:
-        task: the slice to read.
         streaming: hold no more than keys, ordering values and positions of the logs, and a few batches; log blocks are then
             decoded twice.
 
@@ -234,9 +230,6 @@ class SliceScan:
     def batches(self, batch_rows: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the wanted rows in batches, none of them empty.
 
-        Args:
-            batch_rows: as in `FileScan.batches`.
-
         Raises:
             Corrupt: a page or a block cannot be decoded.
             Unsupported: ordering values of deletes that do not fit the table's.
@@ -302,10 +295,6 @@ class SliceScan:
 
 def open_scan(task: FileTask | SliceTask, *, streaming: bool) -> FileScan | SliceScan:
     """Open the files of a task.
-
-    Args:
-        task: a base file, or a slice with log files.
-        streaming: see `SliceScan`.
 
     Raises:
         Corrupt: a file does not follow its format.

@@ -34,11 +34,7 @@ class FileStatisticsTask:
     """Data file of which statistics are wanted; picklable.
 
     Attributes:
-        storage: storage of the table.
-        path: below the table's root.
-        size_bytes: as listed.
         schema: columns of the table's base files, in its present types; see `stored_schema`.
-        wanted: which statistics.
         keys: how record keys are made in a table without meta columns; None: files have them in a column.
         rules: how the table merges log records; needed for the keys of a log file.
         previous: the base file that a base file replaced, without log files between: then `added` and `removed` are exact.
@@ -92,10 +88,6 @@ def statistics_of_base(
     """Return the statistics of a new base file; None if nothing is wanted.
 
     Args:
-        path: of the file.
-        body: its bytes.
-        schema: as in `FileStatisticsTask`.
-        wanted: which statistics.
         rows: its rows; None: where the footer is not enough, they are decoded.
         added: keys that were not in the group before.
         removed: keys that are not in the group any more.
@@ -118,11 +110,6 @@ def statistics_of_log(
     """Return the statistics of a new log file; None if nothing is wanted.
 
     Args:
-        path: of the file.
-        body: its bytes.
-        schema: as in `FileStatisticsTask`.
-        wanted: which statistics.
-        rows: those of its data block.
         entries: rows and deletes as readers of the file see them; used if keys are wanted.
     """
     if not wanted:

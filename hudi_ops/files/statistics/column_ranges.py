@@ -47,7 +47,6 @@ def ranges_of_base(
     """Return the ranges of a base file.
 
     Args:
-        file: the open file.
         schema: the columns that base files of the table have, in its present types.
         columns: wanted ones; those below structs have dotted names. One that the file lacks is null in all its rows; one that
             the table lacks, or whose values are not compared (lists, maps, structs), is left out.
@@ -68,8 +67,6 @@ def ranges_of_rows(tables: Iterable[pa.Table], schema: pa.Schema, columns: Seque
 
     Args:
         tables: all rows, in pieces; a column that one of them lacks is null in it.
-        schema: as in `ranges_of_base`.
-        columns: as in `ranges_of_base`.
 
     Raises:
         ArrowInvalid: a value does not fit the table's type. Raised by Arrow.

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class ColumnRange:
-    """Values that one file holds in one column.
+    """Values that one file holds in one column (docs/format.md §14.7).
 
     `least` and `greatest` are one-row Arrow arrays of the column's type in the table (null in both: every value is null), so
     that ranges of many files are merged without a Python value each. `values` counts all, nulls among them; sizes in bytes, 0
@@ -17,8 +17,6 @@ class ColumnRange:
 
     Floats are ordered as Java and Spark order them: NaN is the greatest value of all, so where a column holds one, `greatest`
     is NaN. Arrow's kernels ignore NaN: `column_ranges.merged_range` merges ranges.
-
-    Source: docs/format.md §14.7.
     """
 
     column: str
@@ -32,14 +30,12 @@ class ColumnRange:
 
 @dataclass(frozen=True, slots=True)
 class FileStatistics:
-    """Statistics of one new data file for the metadata table.
+    """Statistics of one new data file for the metadata table (docs/format.md §14).
 
     `ranges` lacks the columns whose bounds are not known: a record without bounds would prune the file. `bloom` is the
     filter's text as in the footer, and `bloom_type` its type code; None for log files. `added` are record keys that were not
     in the file group before, or may not have been, and `removed` those that are certainly not there any more, each key once,
     in no order; both None if they were not requested. A log file that removes a key does not prove that the group held it.
-
-    Source: docs/format.md §14.
     """
 
     path: str

@@ -41,13 +41,6 @@ def to_arrow(avro: Mapping[str, Any] | str, path: str = "") -> pa.Schema:
     A union of null and one type is a nullable field, in either order; other unions become dense unions. Unknown logical types
     are ignored, as Avro requires.
 
-    Args:
-        avro: the schema, parsed or as JSON text.
-        path: file it came from, for errors.
-
-    Returns:
-        One field for each field of the record.
-
     Raises:
         Corrupt: not JSON, or not the Avro schema of a record.
         Unsupported: a record that contains itself.

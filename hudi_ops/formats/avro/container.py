@@ -26,19 +26,13 @@ _FOREIGN_CODECS: Final = frozenset({"bzip2", "lz4", "snappy", "xz", "zstandard"}
 
 
 def write_one(schema: Mapping[str, Any], record: Mapping[str, Any]) -> bytes:
-    """Write a container with one record.
+    """Write a container with one record (docs/format.md §2.4).
 
     Args:
-        schema: Avro schema of the record, with its names as they must stand in the file.
         record: the record; fields left out take the schema's default, None writes null.
-
-    Returns:
-        The file's bytes; equal for equal arguments.
 
     Raises:
         Internal: the record does not fit the schema, or has a field that the schema lacks.
-
-    Source: docs/format.md §2.4.
     """
     text = json.dumps(schema, separators=(",", ":"))
     body = io.BytesIO()
@@ -59,19 +53,10 @@ def write_one(schema: Mapping[str, Any], record: Mapping[str, Any]) -> bytes:
 
 
 def read_one(data: bytes, path: str = "") -> dict[str, Any]:
-    """Read a container that holds exactly one record.
-
-    Args:
-        data: the whole file.
-        path: where it came from, for errors.
-
-    Returns:
-        The record's fields.
+    """Read a container that holds exactly one record (docs/format.md §2.4).
 
     Raises:
         Corrupt: not a whole container, or none or several records in it.
-
-    Source: docs/format.md §2.4.
     """
     _, records = read_container(data, path)
     if len(records) != 1:
@@ -81,10 +66,6 @@ def read_one(data: bytes, path: str = "") -> dict[str, Any]:
 
 def read_container(data: bytes, path: str = "") -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Read all records of a container, codec null or deflate.
-
-    Args:
-        data: the whole file.
-        path: where it came from, for errors.
 
     Returns:
         The schema as it stands in the header, and the records.

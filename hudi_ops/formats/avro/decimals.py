@@ -11,12 +11,6 @@ from hudi_ops.formats.avro.varints import Bytes, Longs, binary, first_invalid
 def decimals_of(data: Bytes, begin: Longs, lengths: Longs, kind: pa.DataType) -> tuple[pa.Array, int | None]:
     """Read the decimals at these positions.
 
-    Args:
-        data: padded content.
-        begin: where each begins.
-        lengths: bytes of each.
-        kind: decimal128 or decimal256.
-
     Returns:
         The decimals, and the position of the first that has no bytes or more digits than `kind`, or None.
     """
@@ -51,7 +45,6 @@ def fixed_rows(values: pa.Array, size_bytes: int) -> tuple[Bytes, int | None]:
 
     Args:
         values: decimals; the bytes of a null are arbitrary.
-        size_bytes: bytes of each.
 
     Returns:
         A matrix with a row for each, and the position of the first that does not fit, or None.

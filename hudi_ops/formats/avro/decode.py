@@ -42,7 +42,6 @@ class Lanes:
     Attributes:
         at: where each lane is.
         end: where its record ends.
-        record: number of that record.
     """
 
     __slots__ = ("at", "end", "record")
@@ -59,12 +58,7 @@ class Lanes:
 
 
 class Decoder:
-    """Decoder of records of one schema in one piece of bytes.
-
-    Args:
-        data: padded content.
-        path: file it came from, for errors.
-    """
+    """Decoder of records of one schema in one piece of bytes."""
 
     def __init__(self, data: Bytes, path: str) -> None:
         self._data, self._path = data, path

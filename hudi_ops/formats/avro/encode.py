@@ -29,9 +29,7 @@ def encode_column(node: Node, column: pa.ChunkedArray | pa.Array, where: str) ->
     """Encode one field of every record.
 
     Args:
-        node: its type.
         column: values; of a dictionary-encoded column each distinct value is written once and taken from there.
-        where: the field's name, for errors.
 
     Returns:
         Pieces to be joined in this order.

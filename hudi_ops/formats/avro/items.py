@@ -23,9 +23,7 @@ class ItemChain:
 
     Args:
         nodes: the parts of an item; `can_leap` holds for each.
-        data: padded content.
         end: where the record ends.
-        window_bytes: bytes that are read at a time.
         first_byte: the byte that every item begins with; places with other bytes are skipped. None: any byte.
     """
 
@@ -44,10 +42,6 @@ class ItemChain:
 
     def follow(self, at: int, count: int) -> tuple[Longs, int]:
         """Follow `count` items.
-
-        Args:
-            at: where the first item begins.
-            count: number of items.
 
         Returns:
             Where the items begin, as far as they can be followed, and the place behind the last of them. There are fewer than

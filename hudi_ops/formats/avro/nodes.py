@@ -47,7 +47,6 @@ class Node:
 
     Attributes:
         form: layout of a value in bytes.
-        arrow: Arrow type of the values.
         children: fields of a record, branches of a union, the one item of an array; key and value of a map.
         names: of a record's fields; symbols of an enum.
         size_bytes: of a fixed value.
@@ -76,13 +75,6 @@ class Node:
 
 def record_of(schema: str, path: str) -> Node:
     """Return the tree of a record's schema.
-
-    Args:
-        schema: Avro JSON.
-        path: file it came from, for errors.
-
-    Returns:
-        A node of form RECORD.
 
     Raises:
         Corrupt: not JSON, not the schema of a record, or a record with two fields of one name.

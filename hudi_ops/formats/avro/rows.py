@@ -29,18 +29,11 @@ _CHUNK_BYTES: Final = 1 << 25
 
 
 class AvroRows:
-    """Rows of one block.
-
-    Args:
-        content: of the block.
-        schema: Avro JSON of its header.
-        path: file it came from, for errors.
+    """Rows of one block (docs/format.md §6.9).
 
     Raises:
         Corrupt: the records do not fill the content, or the schema is invalid.
         Unsupported: an older version of the block.
-
-    Source: docs/format.md §6.9.
     """
 
     def __init__(self, content: bytes | pa.Buffer, schema: str, path: str) -> None:
@@ -74,7 +67,6 @@ class AvroRows:
         """Yield the rows, at most `rows` at a time.
 
         Args:
-            rows: of a batch.
             columns: wanted ones, None for all; those that the schema lacks are left out.
 
         Raises:
@@ -130,10 +122,6 @@ def encode_rows(rows: pa.Table, schema: str) -> bytes:
 
     Args:
         rows: a column for each field of the schema, found by its name; cast where the type is another.
-        schema: Avro JSON of a record.
-
-    Returns:
-        The content.
 
     Raises:
         InvalidRequest: a value does not fit its field, or a column is missing.

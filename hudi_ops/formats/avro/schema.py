@@ -35,11 +35,10 @@ _PLAIN: Final[dict[pa.DataType, str | dict[str, str]]] = {
 
 
 def to_avro(schema: pa.Schema, table_name: str) -> dict[str, Any]:
-    """Return the Avro schema of a table.
+    """Return the Avro schema of a table (docs/format.md §4, §6.3).
 
     Args:
         schema: Arrow schema, with or without meta columns; it is normalised first.
-        table_name: `hoodie.table.name`.
 
     Returns:
         The record `{table}_record` in namespace `hoodie.{table}`; nullable fields are `["null", T]` with default null.
@@ -47,8 +46,6 @@ def to_avro(schema: pa.Schema, table_name: str) -> dict[str, Any]:
     Raises:
         Unsupported: a field's type has no counterpart.
         InvalidRequest: a field's name is no Avro name.
-
-    Source: docs/format.md §4, §6.3.
     """
     name, namespace = record_name(table_name)
     record = _record(name, namespace, list(normalise(schema)))
@@ -65,9 +62,6 @@ def record_name(table_name: str) -> tuple[str, str]:
 
     >>> record_name("2-sales")
     ('____sales_record', 'hoodie.____sales')
-
-    Args:
-        table_name: `hoodie.table.name`.
 
     Returns:
         Name and namespace; characters that Avro does not allow are replaced as Hudi replaces them.

@@ -39,7 +39,6 @@ def read_varints(data: Bytes, at: Longs) -> tuple[Words, Longs]:
     """Read unsigned integers of 7 bits a byte, lowest first.
 
     Args:
-        data: padded content.
         at: where each begins, within the content.
 
     Returns:

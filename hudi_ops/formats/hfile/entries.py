@@ -56,17 +56,13 @@ class Entries:
 
 
 def split_entries(payloads: Sequence[bytes], offsets: Sequence[int], path: str) -> Entries:
-    """Find the entries of data blocks.
+    """Find the entries of data blocks (docs/format.md §13.3).
 
     Args:
         payloads: of the blocks, none of them empty.
-        offsets: of the blocks in the file, for errors.
-        path: of the file, for errors.
 
     Raises:
         Corrupt: an entry does not follow the format, or the entries do not fill their block.
-
-    Source: docs/format.md §13.3.
     """
     raw = b"".join([b"\x00", *payloads, bytes(PADDING)])
     ends = _entry_ends(raw)
@@ -116,16 +112,7 @@ def _entry_ends(raw: bytes) -> Longs:
 
 
 def join_entries(keys: pa.BinaryArray, values: pa.BinaryArray, row_bytes: Longs, value_bytes: Longs) -> memoryview:
-    """Join the bytes of entries.
-
-    Args:
-        keys: rows.
-        values: one for each.
-        row_bytes: lengths of the rows.
-        value_bytes: lengths of the values.
-
-    Source: docs/format.md §13.3.
-    """
+    """Join the bytes of entries (docs/format.md §13.3)."""
     count = len(keys)
     heads = np.empty((count, _HEAD_BYTES + _ROW_LENGTH.size), np.uint8)
     heads[:, :4] = (row_bytes + KEY_BYTES).astype(">i4").view(np.uint8).reshape(count, 4)
@@ -157,10 +144,7 @@ class DataBlock:
 
 
 def encode_index(blocks: Sequence[DataBlock]) -> bytes:
-    """Encode the payload of the root index.
-
-    Source: docs/format.md §13.4.
-    """
+    """Encode the payload of the root index (docs/format.md §13.4)."""
     parts = []
     for block in blocks:
         length = _hadoop_varint(len(block.key) + KEY_BYTES)
@@ -183,18 +167,10 @@ def row_of(key: bytes, offset: int, path: str) -> bytes:
 
 
 def decode_index(payload: bytes, count: int, offset: int, path: str) -> list[DataBlock]:
-    """Read the payload of the root index.
-
-    Args:
-        payload: of the block.
-        count: number of data blocks.
-        offset: of the block, behind all data blocks.
-        path: of the file, for errors.
+    """Read the payload of the root index (docs/format.md §13.4).
 
     Raises:
         Corrupt: it does not follow the format, the blocks overlap, or their keys do not ascend.
-
-    Source: docs/format.md §13.4.
     """
     blocks: list[DataBlock] = []
     at = free = 0

@@ -37,10 +37,7 @@ def encode_hfile_block(kind: bytes, payload: bytes | memoryview, previous: int, 
     """Encode one block, compressed by GZ; equal arguments give equal bytes.
 
     Args:
-        kind: its magic.
-        payload: its content.
         previous: offset of the block of this kind before it, -1 for the first.
-        level: of compression, 1 to 9.
 
     Source: docs/format.md §13.2.
     """
@@ -53,22 +50,16 @@ def encode_hfile_block(kind: bytes, payload: bytes | memoryview, previous: int, 
 
 
 def decode_hfile_block(data: memoryview, offset: int, kind: bytes, codec: Codec, path: str) -> tuple[bytes, int]:
-    """Decode the block at the beginning of these bytes.
+    """Decode the block at the beginning of these bytes (docs/format.md §13.2).
 
     Args:
         data: the block, and any bytes after it.
-        offset: offset in the file, for errors.
-        kind: its magic.
-        codec: of the file.
-        path: of the file, for errors.
 
     Returns:
         The payload, and the size of the whole block.
 
     Raises:
         Corrupt: the block does not follow the format, runs past the data, or its payload contradicts its header.
-
-    Source: docs/format.md §13.2.
     """
     if len(data) < HEADER_BYTES:
         fail(path, offset, f"{len(data)} bytes", f"a block's header of {HEADER_BYTES} bytes")

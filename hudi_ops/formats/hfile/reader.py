@@ -35,7 +35,6 @@ class HFile:
     Attributes:
         keys: sorted by unsigned bytes; `large_binary` where they take 2 GiB or more.
         values: one for each key, likewise.
-        info: the writer's file info, by key.
     """
 
     keys: pa.BinaryArray | pa.LargeBinaryArray
@@ -47,17 +46,11 @@ class HFile:
 
 
 def read_hfile(data: bytes | pa.Buffer, path: str) -> HFile:
-    """Read a whole HFile.
-
-    Args:
-        data: its bytes.
-        path: where it came from, for errors.
+    """Read a whole HFile (docs/format.md §13).
 
     Raises:
         Corrupt: it does not follow the format; names the offset.
         Unsupported: it has another major version, a codec other than GZ, an index of several levels, or is encrypted.
-
-    Source: docs/format.md §13.
     """
     return HFileReader(pa.BufferReader(data), path).read()
 
@@ -66,13 +59,10 @@ class HFileReader:
     """HFile of which only requested blocks are read; trailer, index and file info at once.
 
     Args:
-        source: source that holds the file.
-        path: location of the file, for errors.
         start: where the file begins in the source; it is not 0 in a log block.
         size_bytes: of the file; None: up to the source's end.
 
     Attributes:
-        entries: number of entries.
         info: the writer's file info, by key.
 
     Raises:

@@ -34,10 +34,7 @@ SCHEMA: Final = "schema"
 
 @dataclass(frozen=True, slots=True)
 class Trailer:
-    """Offsets of the file's parts, and their numbers.
-
-    Source: docs/format.md §13.5.
-    """
+    """Offsets of the file's parts, and their numbers (docs/format.md §13.5)."""
 
     file_info: int
     load_on_open: int
@@ -71,18 +68,15 @@ class Trailer:
 
 
 def decode_trailer(data: memoryview, offset: int, path: str) -> Trailer:
-    """Read the trailer.
+    """Read the trailer (docs/format.md §13.5).
 
     Args:
         data: the last 4096 bytes of the file.
         offset: their offset in the file, for errors and as the limit of the offsets that they name.
-        path: of the file, for errors.
 
     Raises:
         Corrupt: it is not a trailer, or contradicts itself.
         Unsupported: another major version, codec, an index of several levels, or an encrypted file.
-
-    Source: docs/format.md §13.5.
     """
     if bytes(data[: len(_MAGIC)]) != _MAGIC:
         fail(path, offset, f"a trailer that begins with {bytes(data[: len(_MAGIC)])!r}", repr(_MAGIC))
@@ -110,11 +104,9 @@ def decode_trailer(data: memoryview, offset: int, path: str) -> Trailer:
 
 
 def encode_info(info: Mapping[str, bytes]) -> bytes:
-    """Encode the payload of the file info block, sorted by key.
+    """Encode the payload of the file info block, sorted by key (docs/format.md §13.5).
 
     Equal arguments give equal bytes.
-
-    Source: docs/format.md §13.5.
     """
     pairs = [_bytes_field(1, key.encode()) + _bytes_field(2, info[key]) for key in sorted(info)]
     body = b"".join(_bytes_field(1, pair) for pair in pairs)
@@ -122,18 +114,11 @@ def encode_info(info: Mapping[str, bytes]) -> bytes:
 
 
 def decode_info(payload: bytes, offset: int, path: str) -> dict[str, bytes]:
-    """Read the payload of the file info block.
-
-    Args:
-        payload: of the block.
-        offset: of the block, for errors.
-        path: of the file, for errors.
+    """Read the payload of the file info block (docs/format.md §13.5).
 
     Raises:
         Corrupt: it does not follow the format.
         Unsupported: entries are of another version, or have numbers of changes after their values.
-
-    Source: docs/format.md §13.5.
     """
     if payload[: len(_INFO_MAGIC)] != _INFO_MAGIC:
         fail(path, offset, f"file info that begins with {payload[:4]!r}", repr(_INFO_MAGIC))

@@ -43,7 +43,6 @@ def write_hfile(
         values: bytes, one for each key; as a dictionary where they repeat.
         schema: Avro JSON of the values for a base file, which also names its least and greatest key; None in a log block.
         block_bytes: of a data block before compression.
-        level: of gzip.
 
     Raises:
         Internal: nulls, or keys that do not ascend.

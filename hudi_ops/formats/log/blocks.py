@@ -69,15 +69,11 @@ class BlockSpan:
 
 
 def scan_blocks(source: pa.NativeFile, path: str) -> list[BlockSpan]:
-    """Find the blocks of a log file, in file order.
+    """Find the blocks of a log file, in file order (docs/format.md §6.8).
 
     A block is damaged, as for Apache Hudi, when it runs past the end, when its last eight bytes do not repeat its size, or
     when neither the end nor another block follows it: half an append of a writer that died. Such a stretch ends at the next
     magic; adjacent stretches are one.
-
-    Args:
-        source: the whole file, for random access.
-        path: its location, for errors.
 
     Returns:
         Blocks and damaged stretches; together they cover the file.
@@ -85,8 +81,6 @@ def scan_blocks(source: pa.NativeFile, path: str) -> list[BlockSpan]:
     Raises:
         Corrupt: the file does not begin with a block, or a block that is whole does not follow the format.
         Unsupported: a block has an unknown type, header or version.
-
-    Source: docs/format.md §6.8.
     """
     window = _Window(source, path)
     spans: list[BlockSpan] = []
@@ -113,7 +107,6 @@ def encode_block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: byt
     Args:
         kind: any but CORRUPT.
         headers: written in the order of their numbers.
-        content: in the format of its kind.
 
     Source: docs/format.md §6.8.
     """

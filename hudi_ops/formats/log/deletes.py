@@ -90,11 +90,7 @@ class Deletes:
 
 
 def decode_deletes(content: bytes | pa.Buffer, path: str) -> list[Deletes]:
-    """Read the content of a DELETE block.
-
-    Args:
-        content: of the block.
-        path: file it came from, for errors.
+    """Read the content of a DELETE block (docs/format.md §6.9).
 
     Returns:
         The deletes in their order, one for each run of records with ordering values of one type. An unconditional one (no
@@ -103,8 +99,6 @@ def decode_deletes(content: bytes | pa.Buffer, path: str) -> list[Deletes]:
     Raises:
         Corrupt: the bytes do not follow the format; names the record.
         Unsupported: an older version of the block, or several ordering fields.
-
-    Source: docs/format.md §6.9.
     """
     if len(content) < _HEAD.size:
         _fail(path, f"{len(content)} bytes", "version and length")
@@ -125,7 +119,6 @@ def encode_deletes(deletes: Deletes, partition_path: str) -> bytes:
 
     Args:
         deletes: keys without null; ordering values of the same length.
-        partition_path: of the file group.
 
     Raises:
         InvalidRequest: a key is null, or the lengths differ.

@@ -36,10 +36,7 @@ def encode_metadata_log(
 
     Args:
         keys: record keys, text or bytes, strictly ascending by unsigned bytes.
-        values: bytes, one for each key.
-        deletes: keys that are deleted.
         instant: request time of the delta commit that writes the file.
-        schema: Avro JSON of the values.
         partition: of the metadata table, which deletes name.
 
     Raises:
@@ -78,11 +75,9 @@ def _of_one_block(keys: pa.Array, values: pa.Array) -> list[tuple[int, int]]:
 
 
 def encode_empty_init_log(instant: str) -> bytes:
-    """Encode the first log file of a file group of the metadata table.
+    """Encode the first log file of a file group of the metadata table (docs/format.md §13.6).
 
     It is a list of deletes without entries.
-
-    Source: docs/format.md §13.6.
     """
     none = Deletes(pa.array([], pa.string()), None)
     return encode_block(BlockKind.DELETE, {HeaderKey.INSTANT_TIME: instant}, encode_deletes(none, ""))
@@ -91,11 +86,9 @@ def encode_empty_init_log(instant: str) -> bytes:
 def read_metadata_log(
     data: Bytes, path: str, visible: Callable[[str], bool]
 ) -> list[tuple[str, HFile | pa.StringArray]]:
-    """Read a log file of the metadata table.
+    """Read a log file of the metadata table (docs/format.md §13.6).
 
     Args:
-        data: its bytes.
-        path: its location, for errors.
         visible: whether the blocks of an instant count; others are not decoded.
 
     Returns:
@@ -105,8 +98,6 @@ def read_metadata_log(
     Raises:
         Corrupt: a block that is whole does not follow the format.
         Unsupported: a block that counts is of another kind, or was made by a log compaction.
-
-    Source: docs/format.md §13.6.
     """
     found = open_metadata_log(pa.BufferReader(data), path, visible)
     return [

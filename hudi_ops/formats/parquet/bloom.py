@@ -74,9 +74,6 @@ class BloomFilter:
             capacity: keys to size it for; at least the number of `keys`, more if others will be added.
             fpp: false-positive rate once `capacity` keys are in.
 
-        Returns:
-            A filter that says yes for each of `keys`.
-
         Raises:
             InvalidRequest: the rate is not between 0 and 1, or a key is null.
         """
@@ -107,12 +104,6 @@ class BloomFilter:
 
         A DYNAMIC_V0 filter grows by a row whenever its last row is full, as Hudi's does; a SIMPLE one keeps its size,
         and answers yes more often than it should beyond `count` keys.
-
-        Args:
-            keys: string array, no nulls.
-
-        Returns:
-            A new filter that also says yes for each of `keys`.
 
         Raises:
             InvalidRequest: a key is null.
@@ -179,20 +170,13 @@ class BloomFilter:
 
 
 def decode_filter(type_code: str, text: str, path: str = "") -> BloomFilter:
-    """Read a filter from its two footer values.
-
-    Args:
-        type_code: `SIMPLE` or `DYNAMIC_V0`.
-        text: the filter's bytes in base64.
-        path: file whose footer it is, for errors.
+    """Read a filter from its two footer values (docs/format.md §7).
 
     Returns:
         The filter; `encode` gives the same values again.
 
     Raises:
         Corrupt: unknown type code, not base64, or bytes that are no filter of that type.
-
-    Source: docs/format.md §7.
     """
     try:
         data = base64.b64decode(text, validate=True)

@@ -43,9 +43,6 @@ class BaseFileFooter:
     def might_hold(self, keys: pa.Array | pa.ChunkedArray) -> bool:
         """Return whether any of these record keys may be in the file: False is certain.
 
-        Args:
-            keys: record keys without nulls.
-
         Source: docs/format.md §7.
         """
         keys = keys.filter(pa.array(self.in_range(keys)))
@@ -57,9 +54,6 @@ class BaseFileFooter:
         """Return which record keys lie in the footer's key range.
 
         All of them do if the footer has no range, or none that is reliable.
-
-        Args:
-            keys: record keys without nulls.
         """
         # A writer may have compared Java strings, by UTF-16 code units, where Arrow compares UTF-8 bytes: against bounds below
         # U+E000 both agree.
@@ -70,15 +64,10 @@ class BaseFileFooter:
 
 
 def encode_footer(footer: BaseFileFooter) -> dict[str, str]:
-    """Encode the footer as Parquet key-value metadata.
+    """Encode the footer as Parquet key-value metadata (docs/format.md §6.3, §7).
 
     Args:
         footer: what to write; None is left out.
-
-    Returns:
-        Keys and values.
-
-    Source: docs/format.md §6.3, §7.
     """
     values: dict[str, str] = {}
     if footer.bloom is not None:
@@ -98,10 +87,6 @@ def decode_footer(metadata: Mapping[bytes, bytes] | None, path: str = "") -> Bas
 
     Args:
         metadata: the Parquet file's key-value metadata; None when it has none.
-        path: the base file, for errors.
-
-    Returns:
-        What was found.
 
     Raises:
         Corrupt: a value is not UTF-8, or the bloom filter is damaged.
@@ -118,10 +103,6 @@ def decode_footer(metadata: Mapping[bytes, bytes] | None, path: str = "") -> Bas
 
 def filter_text(metadata: Mapping[bytes, bytes] | None, path: str = "") -> tuple[str, str] | None:
     """Return type code and text of the bloom filter, undecoded; None without a filter.
-
-    Args:
-        metadata: as in `decode_footer`.
-        path: the base file, for errors.
 
     Raises:
         Corrupt: it is not UTF-8.

@@ -32,9 +32,6 @@ def text_chunks(keys: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
     Args:
         keys: string array of any layout (string, large_string, string_view, dictionary).
 
-    Yields:
-        The non-empty chunks, in order.
-
     Raises:
         InvalidRequest: the array holds nulls, or is not of strings.
     """
@@ -65,8 +62,6 @@ def positions(keys: pa.Array, bits: int, hashes: int) -> Iterator[tuple[npt.NDAr
 
     Args:
         keys: large_string array without nulls.
-        bits: size of the filter.
-        hashes: bits a key.
 
     Yields:
         Row numbers of the chunk, and for each hash the bit of each of those rows.

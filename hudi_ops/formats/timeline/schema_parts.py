@@ -58,9 +58,6 @@ def root(outermost: Schema) -> Mapping[str, Any]:
 
     It gets the namespace, and each record inside it is defined only where it occurs first.
 
-    Args:
-        outermost: a record, with every record inside it spelt out.
-
     Returns:
         The schema, in which later occurrences of a record are references by name, as Avro requires.
     """

@@ -2,7 +2,6 @@
 
 `timeline_schemas` exports these and all others.
 
-
 Source: docs/format.md §3.2; the `avro.schema` headers of tables written by Apache Hudi.
 """
 

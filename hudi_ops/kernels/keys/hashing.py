@@ -24,12 +24,6 @@ def java_string_hash(values: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32
     """Return `String.hashCode()` of every value.
 
     It is computed over UTF-16 code units, as in Java; 0 for a null.
-
-    Args:
-        values: strings of any Arrow string type, including dictionary-encoded ones.
-
-    Returns:
-        One number per value, in order.
     """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
@@ -46,22 +40,16 @@ def java_string_hash(values: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32
 
 
 def bucket_ids(hash_values: Sequence[pa.Array], num_buckets: int) -> npt.NDArray[np.int32]:
-    """Return the bucket of every row.
+    """Return the bucket of every row (docs/format.md §10.1).
 
     It is `(List.hashCode() & 0x7fffffff) % num_buckets` over the row's hash values.
 
     Args:
         hash_values: columns of strings, all of one length, as `bucket_hash_values` returns them. A null says that the row's
             list has no value at that place (lists may differ in length); a null *value* is the empty string here.
-        num_buckets: buckets of the partition, at least 1.
-
-    Returns:
-        One bucket per row.
 
     Raises:
         InvalidRequest: there is no column, the columns differ in length, or `num_buckets` is below 1.
-
-    Source: docs/format.md §10.1.
     """
     if num_buckets < 1:
         raise InvalidRequest(
@@ -94,11 +82,7 @@ def bucket_hash_values(record_keys: pa.Array | pa.ChunkedArray, hash_fields: Seq
     `__empty__` hash like the empty string.
 
     Args:
-        record_keys: strings without nulls.
         hash_fields: `hoodie.bucket.index.hash.field`; empty means every field.
-
-    Returns:
-        Columns for `bucket_ids`; nulls where a row has fewer values than the longest row.
 
     Raises:
         Unsupported: a key on which Apache Hudi's own parser never ends: its last field is not a hash field and holds a colon.

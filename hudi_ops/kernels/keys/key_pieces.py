@@ -80,7 +80,6 @@ def parsed_values(keys: pa.Array, wanted: list[str]) -> tuple[npt.NDArray[np.int
     """Return the hash values of keys that each hold a comma and a colon.
 
     Args:
-        keys: a string array without nulls.
         wanted: the hash fields; empty means every field.
 
     Returns:

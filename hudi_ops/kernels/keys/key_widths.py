@@ -13,7 +13,6 @@ def with_fixed_width(base: pa.ChunkedArray, incoming: pa.Array) -> tuple[pa.Chun
 
     Args:
         base: keys of one side; a null among them leaves both unchanged.
-        incoming: keys of the other side, of the same type.
     """
     width = _width(incoming)
     if width is None or any(_width(chunk) != width for chunk in base.chunks if len(chunk)):

@@ -31,7 +31,6 @@ class KeySpec:
     """Rules by which a table's record keys are made.
 
     Attributes:
-        fields: the record key fields, in the table's order.
         encode_names: False prints the bare value of the one field; True prints `f1:v1,f2:v2`.
     """
 
@@ -57,21 +56,12 @@ class PartitionSpec:
 
 
 def record_keys(data: pa.Table, spec: KeySpec) -> pa.Array:
-    """Return the record key of every row.
-
-    Args:
-        data: rows with the key columns.
-        spec: how keys are made.
-
-    Returns:
-        One string array without nulls.
+    """Return the record key of every row (docs/format.md §6.5).
 
     Raises:
         InvalidRequest: a key column is missing; a key field is null, or all of them are empty strings (details: `row`,
             `field`); or several fields without names.
         Unsupported: a key field of a type without a safe text. Raised by `key_column`.
-
-    Source: docs/format.md §6.5.
     """
     if not spec.fields or (len(spec.fields) > 1 and not spec.encode_names):
         raise InvalidRequest(
@@ -98,13 +88,9 @@ def record_keys(data: pa.Table, spec: KeySpec) -> pa.Array:
 
 
 def partition_paths(data: pa.Table, spec: PartitionSpec) -> pa.DictionaryArray:
-    """Return the partition path of every row, dictionary-encoded.
+    """Return the partition path of every row, dictionary-encoded (docs/format.md §6.6).
 
     Only distinct values are printed and encoded.
-
-    Args:
-        data: rows with the partition columns.
-        spec: how paths are made.
 
     Returns:
         int32 indices into distinct paths, which ascend; no nulls.
@@ -113,8 +99,6 @@ def partition_paths(data: pa.Table, spec: PartitionSpec) -> pa.DictionaryArray:
         InvalidRequest: a partition column is missing; or a value does not name one folder below its parent (details: `row`,
             `field`).
         Unsupported: a field of a type without a safe text. Raised by `key_column`.
-
-    Source: docs/format.md §6.6.
     """
     codes = np.zeros(data.num_rows, np.int64)
     paths = np.array([""] if data.num_rows else [], object)

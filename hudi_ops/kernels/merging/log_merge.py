@@ -54,7 +54,6 @@ class LogEntries:
         """Concatenate entries.
 
         Args:
-            parts: in order.
             kind: type of the ordering values; None if nothing is compared. A part without them gets nulls.
         """
         keys = pa.concat_arrays([pa.array([], pa.string()), *(part.keys for part in parts)])
@@ -79,13 +78,7 @@ class LogBaseJoin:
     Entries that match the same base row have one key, so only keys that the base lacks are compared with each other.
 
     If the base holds a key more than once, the entry must win against each of its rows and then replaces them all, as in
-    `plan_merge`.
-
-    Args:
-        entries: entries of the log files.
-        mode: the table's merge mode.
-
-    Source: docs/format.md §11.3.
+    `plan_merge`. Source: docs/format.md §11.3.
     """
 
     def __init__(self, entries: LogEntries, mode: Ordering) -> None:

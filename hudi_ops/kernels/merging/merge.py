@@ -66,20 +66,13 @@ class MergePlan:
 
 
 def combine(keys: pa.Array, ordering: pa.Array | None, mode: Ordering) -> pa.Array:
-    """Return the winning row of each key inside a batch.
+    """Return the winning row of each key inside a batch (docs/format.md §11.1).
 
     By event time the largest ordering value wins, equal ones go to the last row, and a null loses to any value; by commit
     time, or without an ordering column, the last row wins.
 
-    Args:
-        keys: record keys without nulls.
-        ordering: ordering value per row, or None.
-        mode: the table's merge mode.
-
     Returns:
         int64 row numbers, ascending.
-
-    Source: docs/format.md §11.1.
     """
     codes, distinct = key_codes(keys)
     if distinct == len(keys):
@@ -109,13 +102,8 @@ def winners_of(
     Args:
         codes: number of each record's key.
         distinct: a number above all codes.
-        ordering: ordering value of each record, or None.
-        mode: the table's merge mode.
         deletes: which are records of delete blocks; None for none.
         unconditional: those of them that win over all before them. They lose to every row after them, and not to deletes.
-
-    Returns:
-        The number of each key's winning record; -1 for a key without a record.
 
     Source: docs/format.md §11.3.
     """
@@ -179,12 +167,8 @@ def plan_merge(
     any value and equal to a null; deletes obey the same rule. Where a side has no ordering column at all, the incoming row wins.
 
     Args:
-        base_keys: record keys of the base file, in any order.
-        base_ordering: ordering values of the base rows.
         incoming_keys: record keys of the batch, each once (see `combine`), no nulls.
-        incoming_ordering: ordering values of the batch.
         incoming_deletes: true for rows that delete their key; a null counts as false; None when there are none.
-        mode: the table's merge mode.
 
     Returns:
         Masks and counts. If the base holds a key more than once, the incoming row must win against each of its rows and then
@@ -226,10 +210,6 @@ def plan_merge(
 def plan_append(count: int, deletes: pa.Array | None) -> MergePlan:
     """Take every row, whatever its key; skip rows that delete.
 
-    Args:
-        count: incoming rows.
-        deletes: as in `plan_merge`.
-
     Returns:
         A plan that leaves the base unchanged.
     """
@@ -242,13 +222,6 @@ def existing(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> 
     """Return which incoming keys the base already has.
 
     `insert` needs it, which must not write a key twice.
-
-    Args:
-        base_keys: record keys of the base file.
-        incoming_keys: record keys of the batch, each once, no nulls.
-
-    Returns:
-        A mask over the incoming keys.
     """
     found = np.zeros(len(incoming_keys), bool)
     found[_matches(base_keys, incoming_keys)[1]] = True
@@ -273,7 +246,6 @@ def pairs(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> tup
 
     Args:
         base_keys: record keys of the base file, in any order; a null has no partner.
-        incoming_keys: no nulls.
 
     Returns:
         Numbers of base rows, ascending, and of incoming ones.
@@ -305,10 +277,6 @@ def pairs(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> tup
 
 def is_late(base_ordering: pa.Array | pa.ChunkedArray, incoming_ordering: pa.Array) -> npt.NDArray[np.bool_]:
     """Return for each pair whether the incoming row is older than the base row.
-
-    Args:
-        base_ordering: ordering values of base rows.
-        incoming_ordering: those of the incoming rows that they meet.
 
     Raises:
         InvalidRequest: the ordering values of both sides cannot be compared. Raised by `comparable_pair`.

@@ -47,13 +47,6 @@ def comparable_pair(
 ) -> tuple[pa.Array, pa.Array]:
     """Convert both sides to the base's type, made comparable.
 
-    Args:
-        base: ordering values in the table.
-        incoming: ordering values of the batch.
-
-    Returns:
-        (base, incoming), comparable with each other.
-
     Raises:
         InvalidRequest: the incoming values do not fit the base's type.
     """
@@ -75,10 +68,6 @@ def ordering_of_deletes(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Convert ordering values of a delete block to the type of the table's column.
 
     A delete carries one of few types: times may come as whole numbers, and decimals come with 15 digits after the point.
-
-    Args:
-        values: values of the block.
-        kind: the column's type.
 
     Raises:
         Unsupported: they do not fit the column.

@@ -16,7 +16,6 @@ class GroupSlice:
 
     Attributes:
         code: index of the partition path in the batch's dictionary.
-        bucket: bucket inside the partition.
         rows: row numbers in the batch, ascending.
     """
 
@@ -29,10 +28,6 @@ def split_groups(codes: npt.NDArray[np.integer], buckets: npt.NDArray[np.integer
     """Return the rows of each (partition code, bucket).
 
     Groups ascend by the pair; rows keep their order.
-
-    Args:
-        codes: partition code per row, not negative.
-        buckets: bucket per row, not negative.
 
     Returns:
         One slice per pair that occurs; together they hold every row once.

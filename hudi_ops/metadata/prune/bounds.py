@@ -52,7 +52,6 @@ def possible_files(
     Args:
         metadata: holds `column_stats`.
         condition: its columns are in `schema`.
-        files: base and log files.
         schema: the table's, with meta columns.
         looked_up_max: most records that are looked up by key; of more, all of their columns are read.
         unasked: columns whose statistics are ignored.
@@ -81,7 +80,6 @@ def possible_partitions(
         condition: its columns are in `schema`.
         paths: partition paths; nothing is known of any other folder.
         schema: the table's, with meta columns.
-        unasked: columns whose statistics are ignored.
     """
     asked = _bounded(condition, schema, unasked)
     keys = {column: [partition_stats_key(column, path) for path in paths] for column in asked}

@@ -10,13 +10,7 @@ Longs = npt.NDArray[np.int64]
 
 
 def least_of(values: pa.Array, groups: Longs, count: int) -> pa.Array:
-    """Return the least value of each group, or null if it has only nulls.
-
-    Args:
-        values: of one type; nulls are ignored.
-        groups: number of each value's group.
-        count: of groups.
-    """
+    """Return the least value of each group, or null if it has only nulls."""
     return _reduced(values, groups, count, "min")
 
 

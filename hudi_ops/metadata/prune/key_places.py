@@ -27,7 +27,6 @@ def groups_of_keys(metadata: MetadataTable, keys: Sequence[str]) -> frozenset[tu
 
     Args:
         metadata: holds `record_index`, and is current.
-        keys: record keys.
     """
     partition = MetadataPartition.RECORD_INDEX
     found = decoded_locations(metadata.lookup(partition, keys), f"{FOLDER}/{partition.value}")
@@ -42,8 +41,6 @@ def files_for_keys(metadata: MetadataTable, files: Sequence[DataFile], keys: Seq
 
     Args:
         metadata: holds `bloom_filters`.
-        files: base files.
-        keys: record keys.
     """
     partition = MetadataPartition.BLOOM_FILTERS
     where = f"{FOLDER}/{partition.value}"

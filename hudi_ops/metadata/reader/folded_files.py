@@ -26,7 +26,6 @@ def folded_files(parts: Sequence[Records], where: str) -> dict[str, dict[str, in
 
     Args:
         parts: of the one file group, the oldest first, each with its records as stored in the file.
-        where: for errors.
 
     Raises:
         Corrupt: a value does not follow its schema.

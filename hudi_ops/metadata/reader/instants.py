@@ -54,8 +54,6 @@ def completed_beside(own: Timeline, instant: str, completion_time: str) -> list[
     """Return a metadata table's completed instants, except the delta of one instant.
 
     Args:
-        own: that timeline.
-        instant: request time of the delta.
         completion_time: its completion time, and the request time of the instant above it.
     """
     return [

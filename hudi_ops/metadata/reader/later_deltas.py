@@ -58,13 +58,6 @@ def refuse_contradicted(
 ) -> None:
     """Refuse records of a delta that contradict those of later requests.
 
-    Args:
-        storage: the data table's.
-        made: the delta's records.
-        time: its request time.
-        later: see `later_deltas`.
-        version: of the table.
-
     Raises:
         Conflict: a later request removed a record that the delta puts, or the reverse.
     """

@@ -38,7 +38,6 @@ class MetadataListing:
     It takes a few requests, however many partitions there are. Sizes are those in its records.
 
     Args:
-        metadata: holds the partition `files`.
         is_partitioned: whether rows lie in folders below the table's root.
         whole_bytes: up to this size all of `files` is read at once; of more, first the list of partitions.
     """
@@ -64,7 +63,6 @@ class MetadataListing:
         Raises as `MetadataTable.read` does.
 
         Args:
-            keep: which partitions are wanted; None for all.
             may_prune_folders: without effect here: partitions are known without their folders.
         """
         if not self._is_partitioned:
@@ -101,10 +99,6 @@ def open_listing(
     """Return the listing that a read uses.
 
     Args:
-        storage: the table's.
-        config: its properties.
-        metadata: see `open_metadata`.
-        choice: see `ListingChoice`.
         engine: how many folders are listed at a time.
 
     Raises:

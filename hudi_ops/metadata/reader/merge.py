@@ -1,9 +1,7 @@
 """Merge of older and newer records of one partition, by the rules of Apache Hudi.
 
 Records with keys that only one side has are copied: only those of both are decoded, and only where the partition's rule needs
-more than the newer record.
-
-Source: docs/format.md §14.7.
+more than the newer record. Source: docs/format.md §14.7.
 """
 
 from __future__ import annotations
@@ -38,7 +36,6 @@ def merge(older: Records, newer: Records, *, version: int) -> Records:
     Deletes stay, since their keys may lie in records older than both.
 
     Args:
-        older: of the same partition.
         newer: later records, in the order in which log files are read.
         version: of the table, in whose schema the result is.
 
@@ -83,10 +80,6 @@ def compacted(records: Records, *, version: int) -> Records:
     """Return the base file content of merged records.
 
     It has no deletes, since no older record remains. Marks of deleted files stay in the records of `files`, as in Apache Hudi's.
-
-    Args:
-        records: of all files that go into the base file.
-        version: of the table.
     """
     written = current(records, version=version).decoded()
     return replace(written, values=without_file_name(written.values), deletes=no_keys())

@@ -63,10 +63,6 @@ def read_records(
     There is one part for a base file, one for each block of a log file that counts, the oldest first.
 
     Args:
-        storage: the data table's.
-        partition: the file's.
-        file: one of `MetadataSlice`.
-        wanted: which records.
         counts: whether log blocks of an instant count.
         version: of the table; its schema is that of log blocks that name none.
 

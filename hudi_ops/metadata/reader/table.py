@@ -43,12 +43,6 @@ class MetadataTable:
     """Metadata table of a data table, beside one reading of that table's timeline.
 
     `open_metadata` creates it. Partitions are listed on first use, each once. Not safe between threads.
-
-    Args:
-        storage: the data table's.
-        config: its properties.
-        instants: which instants count.
-        engine: how many files are read at a time.
     """
 
     def __init__(
@@ -128,8 +122,6 @@ class MetadataTable:
         """Read unmerged records of base and log files; raises as `read` does.
 
         Args:
-            partition: theirs.
-            keys: as in `lookup`; None: not by key.
             prefixes: prefixes of keys, in any file group; None: not by prefix.
 
         Returns:
@@ -218,10 +210,7 @@ def open_metadata(
     completed writes of the data table is ignored with a warning.
 
     Args:
-        storage: the data table's.
-        config: its properties.
         timeline: its timeline, which must have been read before.
-        engine: how many files are read at a time.
         archived: a session's; None: archived instants are looked up again.
     """
     if config.version < _OLDEST_VERSION or not config.metadata_partitions:

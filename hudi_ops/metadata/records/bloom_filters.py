@@ -24,13 +24,7 @@ FILTER_TYPE: Final = "DYNAMIC_V0"
 
 
 def bloom_filter_records(statistics: Sequence[FileStatistics], instant: str, *, version: int) -> Records:
-    """Return records of those base files that have a filter.
-
-    Args:
-        statistics: of new files.
-        instant: request time of the action that wrote them.
-        version: of the table.
-    """
+    """Return records of those base files that have a filter."""
     filtered = [each for each in statistics if each.bloom is not None and not each.is_log]
     texts = pa.array([each.bloom.encode() for each in filtered if each.bloom is not None], pa.binary())
     keys = pa.array([bloom_filter_key(each.partition_path, each.name) for each in filtered], pa.string())
@@ -57,7 +51,6 @@ def removed_filters(files: Iterable[tuple[str, str]], *, version: int) -> Record
 
     Args:
         files: partition path and name of base files; others never had a filter.
-        version: of the table.
     """
     return deletes_only(_BLOOM, (bloom_filter_key(path, name) for path, name in files), version=version)
 

@@ -1,8 +1,6 @@
 """Records of the partition `column_stats`: the range of each column in each file.
 
-This module also encodes ranges.
-
-Source: docs/format.md §14.7.
+This module also encodes ranges. Source: docs/format.md §14.7.
 """
 
 from __future__ import annotations
@@ -67,8 +65,6 @@ def column_stats_records(
     column, too: `stat_values.widest` gives bounds that are safe.
 
     Args:
-        statistics: of new files.
-        version: of the table.
         index_version: of the index definition; None: that of a new table of this version.
 
     Raises:
@@ -93,9 +89,7 @@ def removed_stats(files: Iterable[tuple[str, str]], columns: Sequence[str], *, v
     """Return deletes of the ranges of cleaned files.
 
     Args:
-        files: partition path and name.
         columns: that the index definition names; a key without a record is harmless.
-        version: of the table.
     """
     gone = (column_stats_key(column, path, name) for path, name in files for column in columns)
     return deletes_only(_STATS, gone, version=version)
@@ -105,10 +99,7 @@ def ranges_of(found: Sequence[ColumnRange], names: Sequence[str], name_at: Longs
     """Group ranges by type, so that each type's bounds are one array.
 
     Args:
-        found: ranges.
-        names: of the files that they are of.
         name_at: for each range the position of its file.
-        index_version: of the index definition.
 
     Raises:
         Unsupported: a type that has no bounds in a metadata table.
@@ -166,10 +157,7 @@ def range_values(
     """Encode records that hold these ranges.
 
     Args:
-        partition: column_stats or partition_stats.
-        ranges: their ranges.
         is_tight: of each, or of all.
-        version: of the table.
     """
     node = field_node(partition, version)
     rows = len(ranges.name_at)

@@ -44,7 +44,6 @@ def files_records(changes: Mapping[str, FileChanges], *, version: int) -> Record
 
     Args:
         changes: by partition path; "" is a table without partitions.
-        version: of the table.
     """
     lists: dict[str, dict[str, tuple[int, bool]]] = {}
     partitions: dict[str, tuple[int, bool]] = {}
@@ -70,10 +69,6 @@ def listing_records(files: Mapping[str, Mapping[str, int]], *, version: int) -> 
     """Return records of the whole listing, with which a new metadata table begins.
 
     A listing without partitions has a record, too.
-
-    Args:
-        files: sizes by file name, by partition path.
-        version: of the table.
     """
     lists = {
         partition_name(path): {name: (size, False) for name, size in files[path].items()} for path in sorted(files)
@@ -87,8 +82,6 @@ def entry_records(lists: Mapping[str, Entries], gone: Iterable[str], *, version:
 
     Args:
         lists: entries by key, in the order in which they are written.
-        gone: keys that are deleted.
-        version: of the table.
     """
     keys = pa.array(list(lists), pa.string())
     offsets = [0]
@@ -115,9 +108,7 @@ def file_values(types: pa.Int32Array, maps: pa.MapArray, *, version: int) -> pa.
     """Encode records whose entries are these maps.
 
     Args:
-        types: of the records.
         maps: from name to size and isDeleted.
-        version: of the table.
     """
     heads = pa.array([head_of(_FILES, kind) for kind in types.to_pylist()], pa.binary())
     body = encode_column(field_node(_FILES, version), maps, "filesystemMetadata")

@@ -1,7 +1,4 @@
-"""Keys of the metadata table's records.
-
-Source: docs/format.md §14.5.
-"""
+"""Keys of the metadata table's records (docs/format.md §14.5)."""
 
 from __future__ import annotations
 
@@ -78,7 +75,6 @@ def product_keys(columns: Sequence[str], places: pa.Array, column_at: pa.Array, 
     A key is a column's hash before the part of a file or a partition.
 
     Args:
-        columns: names.
         places: the rest of the key of each file (`bloom_filter_key`) or partition (`partition_hash`).
         column_at: for each range its column's position in `columns`.
         place_at: for each range the position of its rest in `places`.

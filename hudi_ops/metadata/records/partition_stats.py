@@ -34,7 +34,6 @@ def partition_stats_records(
 
     Args:
         statistics: of new files, or of all visible files.
-        version: of the table.
         tight: whether `statistics` are all files of their partitions, so that the ranges replace others; else these widen.
         columns: with statistics, and their types. If one file of a partition lacks the range of one, its bounds exclude
             nothing, since Apache Hudi skips a partition without a record; None: columns are those with ranges.
@@ -63,13 +62,7 @@ def partition_stats_records(
 
 
 def removed_partitions(paths: Iterable[str], columns: Sequence[str], *, version: int) -> Records:
-    """Return deletes of the ranges of deleted partitions.
-
-    Args:
-        paths: partition paths.
-        columns: that the index definition names.
-        version: of the table.
-    """
+    """Return deletes of the ranges of deleted partitions."""
     gone = (partition_stats_key(column, path) for path in paths for column in columns)
     return deletes_only(_STATS, gone, version=version)
 

@@ -1,8 +1,6 @@
 """Records of the partition `record_index`: the file group of each record key.
 
-All keys of one file have one value, which is encoded, and decoded, once.
-
-Source: docs/format.md §14.7.
+All keys of one file have one value, which is encoded, and decoded, once. Source: docs/format.md §14.7.
 """
 
 from __future__ import annotations
@@ -43,9 +41,6 @@ def record_index_records(
     only a useless look-up.
 
     Args:
-        statistics: of new files, those with keys.
-        instant_ms: request time of the action, in milliseconds since 1970.
-        version: of the table.
         hidden: keys of file groups that the action hides.
         are_located: the record index is the table's index, so that deletes went to the group that it names.
     """

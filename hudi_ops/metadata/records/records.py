@@ -23,9 +23,7 @@ class Records:
     HoodieMetadataRecord with its key left blank, without framing, in the Avro JSON `schema`. Deletes go to a DELETE block.
 
     Values that repeat may come as a dictionary (`decoded` has each by itself), and texts and bytes of 2 GiB and more as
-    `large_string` and `large_binary`: those of a whole record index.
-
-    Source: docs/format.md §14.6, §14.7.
+    `large_string` and `large_binary`: those of a whole record index. Source: docs/format.md §14.6, §14.7.
     """
 
     partition: MetadataPartition
@@ -87,11 +85,7 @@ def sorted_records(
     """Sort records by their keys; of equal keys the last one stays.
 
     Args:
-        partition: theirs.
-        keys: in any order.
-        values: theirs; values in a dictionary stay so.
         deletes: keys that are deleted; one that is among `keys`, too, is not.
-        version: of the table, in whose schema the values are.
     """
     gone = deletes if isinstance(deletes, pa.Array) else pa.array(deletes, pa.string())
     if not _ascends(keys):

@@ -1,9 +1,7 @@
 """Avro schema of every record of a metadata table, for table versions 8 and 9.
 
 It is byte for byte the schema of Apache Hudi. Version 9 has two things more: values that are lists (of several ordering
-fields), and the type of a column's bounds.
-
-Source: docs/format.md §14.6.
+fields), and the type of a column's bounds. Source: docs/format.md §14.6.
 """
 
 from __future__ import annotations
@@ -176,9 +174,6 @@ def record_schema(version: int) -> str:
     """Return the Avro JSON of HoodieMetadataRecord.
 
     The file info of HFiles and the headers of log blocks carry it.
-
-    Args:
-        version: of the table, 8 or 9.
     """
     return _json([*(_nullable(f"_hoodie_{name}", "string", "") for name in _META_FIELDS), *_fields(version)])
 
@@ -188,9 +183,6 @@ def commit_schema(version: int) -> str:
     """Return the schema without the meta columns.
 
     It is `schema` in the extra metadata of the metadata table's commits.
-
-    Args:
-        version: of the table, 8 or 9.
     """
     return _json(_fields(version))
 

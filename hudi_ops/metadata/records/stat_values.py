@@ -103,7 +103,6 @@ def value_kind(kind: pa.DataType, index_version: int) -> ValueKind | None:
     """Return the encoding of bounds of a column of this type, or None.
 
     Args:
-        kind: the column's type.
         index_version: 1 (tables of version 8) or 2.
     """
     for is_it, branch, ordinal in _PLAIN:
@@ -126,12 +125,10 @@ def value_kind(kind: pa.DataType, index_version: int) -> ValueKind | None:
 
 
 def to_physical(values: pa.Array, written: ValueKind) -> pa.Array:
-    """Convert values of a column to the stored form.
+    """Convert values of a column to the stored form (docs/format.md §14.7).
 
     NaN, the greatest value, is written as infinity: Apache Hudi leaves out a file, and a partition, with a bound of NaN for
     any filter on the column.
-
-    Source: docs/format.md §14.7.
     """
     if written.branch == BYTES:
         return minimal_pieces(values) if _is.is_decimal(values.type) else values.cast(pa.binary())
@@ -213,12 +210,7 @@ def widened(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
 def widest(kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
     """Return bounds that exclude nothing, for a column of which none are known.
 
-    A column without a record is read as one of nulls.
-
-    Args:
-        kind: a type that has bounds.
-
-    Source: docs/format.md §14.7.
+    A column without a record is read as one of nulls. Source: docs/format.md §14.7.
     """
     least, greatest = _extremes(kind)
     return pa.array([least], kind), pa.array([greatest], kind)

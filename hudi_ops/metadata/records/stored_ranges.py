@@ -83,11 +83,7 @@ class StoredRanges:
     """Ranges as records hold them, one a row, in the order of the records.
 
     Attributes:
-        keys: of the records.
         names: files, or partition paths.
-        columns: names.
-        least: lower bounds.
-        greatest: upper bounds.
         counts: values, nulls, size and uncompressed size.
         is_deleted: whether the record only marks the range as deleted; Apache Hudi deletes records instead.
         is_tight: whether it replaces an older one.
@@ -109,10 +105,6 @@ class StoredRanges:
     @classmethod
     def read(cls, records: Records, where: str) -> StoredRanges:
         """Read all records.
-
-        Args:
-            records: of column_stats or partition_stats.
-            where: their file, for errors.
 
         Raises:
             Corrupt: a value does not follow the schema.
@@ -143,17 +135,11 @@ class StoredRanges:
         return len(self.keys)
 
     def of_column(self, column: str, kind: pa.DataType) -> pa.Table:
-        """Return ranges of one column in the table's present type.
-
-        Args:
-            column: its name.
-            kind: its type.
+        """Return ranges of one column in the table's present type (docs/format.md §14.7).
 
         Returns:
             Columns `name`, `least`, `greatest` (of type `kind`), `nulls`, `values`, and `is_known`: whether no value lies
             outside of the bounds; with null bounds, whether every value is null.
-
-        Source: docs/format.md §14.7.
         """
         (rows,) = np.nonzero(pc.equal(self.columns, column).to_numpy(zero_copy_only=False) & ~self.is_deleted)
         ends = [pa.nulls(len(rows), kind), pa.nulls(len(rows), kind)]

@@ -1,9 +1,7 @@
 """Values of the metadata table's records: Avro around one field per partition.
 
 A record of one partition has null in every field but its type and one other, so that all its bytes but those of that field
-are the same. They are written as constants; reading skips the fields that are not needed.
-
-Source: docs/format.md §14.6.
+are the same. They are written as constants; reading skips the fields that are not needed. Source: docs/format.md §14.6.
 """
 
 from __future__ import annotations
@@ -49,7 +47,6 @@ def head_of(partition: MetadataPartition, kind: int | None = None) -> bytes:
     These are meta fields, a blank key, its type, nulls, and the branch of the field.
 
     Args:
-        partition: of the record.
         kind: `type` of the record; that of the partition when it is None.
     """
     own = record_type(partition) if kind is None else kind
@@ -75,12 +72,6 @@ def types_and_fields(
     partition: MetadataPartition, values: pa.BinaryArray, schema: str, where: str
 ) -> tuple[pa.Int32Array, pa.Array]:
     """Decode `type` and the partition's own field of each value.
-
-    Args:
-        partition: theirs.
-        values: as stored in the file.
-        schema: Avro JSON of that file.
-        where: the file, for errors.
 
     Returns:
         Types, and structs (for `files`: maps), null where the record has none.

@@ -88,11 +88,9 @@ def put_properties(storage: Storage, config: TableConfig, now_ms: int) -> None:
 
 
 def begin_partition(storage: Storage, version: int, beginning: Beginning, now_ms: int) -> None:
-    """Begin one partition.
+    """Begin one partition (docs/format.md §14.3).
 
     Puts an empty log file for each file group, base files for those with records, then its delta commit.
-
-    Source: docs/format.md §14.3.
     """
     request_beginning(storage, beginning.instant)
     stats = begin_groups(storage, beginning, now_ms)
@@ -106,11 +104,7 @@ def request_beginning(storage: Storage, instant: str) -> None:
 
 
 def begin_groups(storage: Storage, beginning: Beginning, now_ms: int) -> list[WriteStat]:
-    """Put the first files of a partition; readers ignore them until its instant is complete.
-
-    Returns:
-        Write statistics of its base files.
-    """
+    """Put the first files of a partition; readers ignore them until its instant is complete."""
     folder = f"{FOLDER}/{beginning.partition}"
     metafile = partition_metadata.dumps(beginning.instant, 1, now_ms)
     ensure(storage, f"{folder}/{partition_metadata.FILE_NAME}", metafile)

@@ -53,14 +53,7 @@ class Building:
         statistics: Sequence[FileStatistics],
         keys: Sequence[KeysAt],
     ) -> Records:
-        """Return the complete records of a partition.
-
-        Args:
-            partition: which one.
-            files: sizes by name by partition path.
-            statistics: of all files that readers see.
-            keys: of all slices.
-        """
+        """Return the complete records of a partition."""
         if partition is MetadataPartition.FILES:
             return listing_records(files, version=self.version)
         if partition is MetadataPartition.RECORD_INDEX:
@@ -75,15 +68,7 @@ class Building:
         keys: Sequence[KeysAt],
         gone: pa.Array,
     ) -> Records:
-        """Return the records that bring a partition up to date.
-
-        Args:
-            partition: which one.
-            files: added and removed files.
-            statistics: of files that readers see since.
-            keys: new or moved keys.
-            gone: keys that the table does not hold any more.
-        """
+        """Return the records that bring a partition up to date."""
         if partition is MetadataPartition.FILES:
             return files_records(files, version=self.version)
         if partition is MetadataPartition.RECORD_INDEX:

@@ -16,9 +16,6 @@ def superseded_files(
     These are files of slices that are older than the one before a group's newest, and base files that never counted.
 
     Args:
-        partition: whose they are.
-        folder: as listed before the newest compaction completed.
-        instants: as read then.
         newest: time of the compaction that has completed since.
         before_ms: the slice before the newest must have existed by then: a reader of an older one began earlier.
 

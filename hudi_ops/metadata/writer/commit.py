@@ -44,13 +44,8 @@ def undo_delta(storage: Storage, instants: Iterable[str], check: Callable[[], No
     then.
 
     Args:
-        storage: the data table's.
-        instants: request times.
         check: called between listing and deleting, where another process may complete one of the instants in between; raises if so.
             Files that this process puts later have other names: its completion time, and its epoch in the names of the log files.
-
-    Returns:
-        Paths of the files, in the order in which they were deleted.
 
     Source: docs/format.md §14.4: the log files have to go physically, since a rolled-back instant counts as valid.
     """

@@ -61,7 +61,6 @@ class CompactionInputs:
     """Input of one compaction.
 
     Attributes:
-        instant: its time.
         groups: those that have log files to merge.
         taken: request and completion times of all instants that had completed below its time.
         before: earlier completed compactions.
@@ -106,7 +105,6 @@ def compaction_time(own: Timeline, data: Timeline) -> str:
     table.
 
     Args:
-        own: the metadata table's timeline.
         data: the data table's, read after it.
     """
     deltas = [instant.completion_time for instant in own.completed_writes if instant.kind == _DELTA]
@@ -137,9 +135,7 @@ def inputs_at(
     """Return the input of a compaction at this time.
 
     Args:
-        instant: its time.
         instants: which instants count; the data table's timeline read last.
-        listed: the folders of all partitions.
     """
     found: list[GroupInput] = []
     for partition, folder in listed:
@@ -157,13 +153,6 @@ def merged_group(
     storage: Storage, inputs: CompactionInputs, group: GroupInput, version: int, counts: Callable[[str], bool]
 ) -> MergedGroup:
     """Read and merge one file group.
-
-    Args:
-        storage: the data table's.
-        inputs: the compaction.
-        group: one of its groups.
-        version: of the table.
-        counts: whether log blocks of an instant count.
 
     Raises:
         Corrupt: a file does not follow its format.

@@ -1,9 +1,7 @@
 """Delta of one instant in the metadata table, as bytes that any process can put.
 
 It is made before the lock, and put once its slot is won. The name and the bytes of every file follow from the bundle, and the
-bundle from the slot: every process that applies it, however often, puts the same files.
-
-Source: docs/protocol.md §18.
+bundle from the slot: every process that applies it, however often, puts the same files. Source: docs/protocol.md §18.
 """
 
 from __future__ import annotations
@@ -97,11 +95,7 @@ def make_delta(
     """Return the delta of one instant.
 
     Args:
-        records: those of each partition.
         groups: number of file groups of each partition.
-        instant: request time of the data table's instant, which the delta commit shares.
-        version: of the table.
-        token: write token in the names of the log files.
     """
     files, stats = [], []
     for part in records:
@@ -118,11 +112,7 @@ def log_files(
     """Return path, bytes and write statistics of the log files that add records.
 
     Args:
-        records: added records.
-        groups: number of file groups of the partition.
-        instant: that writes them.
         log_version: counts the log files of one instant in one group.
-        token: write token in their names.
     """
     found = []
     for number, part in records.by_group(groups).items():

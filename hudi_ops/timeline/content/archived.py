@@ -56,11 +56,9 @@ def load_history(
     only: frozenset[str] | None = None,
     actions: frozenset[str] | None = None,
 ) -> ArchivedHistory:
-    """Read the archived timeline.
+    """Read the archived timeline (docs/format.md §5.1, §5.2).
 
     Args:
-        storage: the table.
-        config: its settings.
         with_content: read the bytes of plans and completed files too.
         only: request times of the instants wanted; None: all.
         actions: completed words of the instants wanted; None: all.
@@ -71,8 +69,6 @@ def load_history(
     Raises:
         Corrupt: a manifest or one of its files cannot be read.
         Unavailable: the history is rewritten faster than it can be read.
-
-    Source: docs/format.md §5.1, §5.2.
     """
     if config.layout == 1:
         kept = storage.list_folder(config.history_folder).files
@@ -114,7 +110,6 @@ class ArchivedTimes:
 
         Args:
             folder: the history folder of that timeline, in layout 2.
-            times: request times of the writes.
 
         Returns:
             Completion time by request time; empty for a write that the history does not have, either.

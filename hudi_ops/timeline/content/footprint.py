@@ -105,11 +105,9 @@ class Intent:
 
 
 def intent_of(data: bytes) -> Intent | None:
-    """Return the announcement of an inflight file.
+    """Return the announcement of an inflight file (docs/format.md §2.4).
 
     None when it is empty, half-written or silent: then it may touch anything.
-
-    Source: docs/format.md §2.4.
     """
     if not data:
         return None

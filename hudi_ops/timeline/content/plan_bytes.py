@@ -38,9 +38,6 @@ def slice_metrics(base_bytes: int | None, log_files: int, log_bytes: int, new_ba
     Without them it fails to execute the plan.
 
     Args:
-        base_bytes: size of the base file; None when there is none.
-        log_files: number of log files.
-        log_bytes: their size.
         new_base_bytes: size expected of a base file where there is none yet.
     """
     read_mb = ((base_bytes or 0) + log_bytes) // _BYTES_PER_MB

@@ -15,12 +15,6 @@ _UNDOING = frozenset({"rollback", "restore"})
 def undone_by(storage: Storage, config: TableConfig, timeline: Timeline, target: str) -> str:
     """Find the rollback or restore that undoes an instant, or has undone it.
 
-    Args:
-        storage: the table.
-        config: its settings.
-        timeline: its timeline, as it was read.
-        target: request time of the instant.
-
     Returns:
         Its action and request time; empty when there is none.
 

@@ -60,9 +60,6 @@ def refuse_uncancelled(storage: Storage, state: TableState, instant: str) -> int
 
     Source: docs/protocol.md §7.
 
-    Returns:
-        That slot.
-
     Raises:
         Internal: there is none.
     """

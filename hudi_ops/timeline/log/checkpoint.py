@@ -73,7 +73,6 @@ def still_open(instants: Iterable[Instant], consumed: frozenset[str], upto: str)
     """Return the writes that a checkpoint at `upto` must remember as not consumed.
 
     Args:
-        instants: the timeline's.
         consumed: request times of the completed writes that were consumed.
         upto: the checkpoint's completion time.
     """

@@ -60,10 +60,6 @@ class Pointer:
 
         Fields of a later release are ignored.
 
-        Args:
-            extra: the metadata.
-            path: of the commit's file, for errors.
-
         Raises:
             Corrupt: the commit has another value there.
         """

@@ -6,9 +6,7 @@ Which slots below the head may still be unapplied? Every process finishes all de
 again before it applies a decision of its own: it was the newest then. A VOID is claimed in the slot after the COMPLETE that
 it names, and finishes nothing else. So only the newest entry that is not a VOID may be unapplied; an entry below it was
 applied before the next one was claimed. The part that `newest_log` reads begins at or below it, and reaches down to the
-newest COMPLETE that counts, so that the next completion time is above every one before it.
-
-Source: docs/protocol.md §1.
+newest COMPLETE that counts, so that the next completion time is above every one before it. Source: docs/protocol.md §1.
 """
 
 from __future__ import annotations

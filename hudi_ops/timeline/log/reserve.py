@@ -29,10 +29,6 @@ def next_after(times: frozenset[str], now_ms: int, table: str, zone: str, *, fol
     Times are labels that must rise. Where clocks are put back, they rise by single milliseconds until the clock has caught up.
 
     Args:
-        times: those that are taken.
-        now_ms: ms since 1970 UTC.
-        table: named in the error.
-        zone: the table's time zone.
         follows_future: times may follow one that lies in the future.
 
     Raises:
@@ -63,12 +59,6 @@ def refuse_future_beside_foreign_writers(times: frozenset[str], now_ms: int, tab
     """Refuse to follow an instant in the future on a table with foreign writers.
 
     Apache Hudi's writers take the present time, which would be below ours.
-
-    Args:
-        times: those that are taken.
-        now_ms: ms since 1970 UTC.
-        table: named in the error.
-        zone: the table's time zone.
 
     Raises:
         InvalidRequest: the newest time lies more than a minute ahead of this clock.

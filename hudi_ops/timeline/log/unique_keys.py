@@ -39,10 +39,6 @@ def may_double(operation: str, *, is_ours: bool) -> bool:
     """Return whether an operation may put a key into a second file group.
 
     Inserts of this library look up their keys, Apache Hudi's do not.
-
-    Args:
-        operation: as commit metadata names it.
-        is_ours: a writer of this library did it.
     """
     return operation not in _LOOKED and not (is_ours and operation == "INSERT")
 
@@ -52,7 +48,6 @@ def why_doubtful(commits: CommitReader, timeline: Timeline, counted: Callable[[]
 
     Args:
         commits: reads the newest writes, down to the first of this library.
-        timeline: of the table.
         counted: returns the newest PROPERTIES entry with a count of such keys that the caller knows, or None.
 
     Returns:

@@ -69,7 +69,6 @@ def open_config(storage: Storage, known: dict[int, Settings]) -> TableConfig:
     """Return a table's settings, for reading rows; the table's type follows the file.
 
     Args:
-        storage: the table's.
         known: settings by slot; those that are read are added, so that a session reads one slot once.
 
     Raises:
@@ -104,10 +103,7 @@ def logged_config(storage: Storage, config: TableConfig, log: Log, known: dict[i
     They are those given, if they agree with the log, else the present ones.
 
     Args:
-        storage: the table's.
-        config: as the file said.
         log: the newest part of the log, read after it.
-        known: settings by slot.
 
     Raises:
         Corrupt: the file contradicts the log.
