@@ -64,9 +64,7 @@ def frame_of(
 ) -> Any:
     """Return a DataFrame over the table at a storage's root.
 
-    Args:
-        spark: a classic session; None: the active one, or a new one.
-        wanted: the other options, by name; None for what is not asked for.
+    `spark` is a classic session; None: the active one, or a new one. `wanted` are the other options, by name.
 
     Raises:
         InvalidRequest: an unknown column or instant, a filter that is no text, or one that does not fit.
@@ -125,11 +123,7 @@ class HudiOpsDataSource(DataSource):  # type: ignore[misc]
         return spark_schema(self._plan().schema)
 
     def reader(self, schema: StructType) -> HudiOpsReader:
-        """Return a reader of the table as it is now.
-
-        Args:
-            schema: as `schema` gave it, or the user's own, whose columns are then read by name.
-        """
+        """Return a reader of the table; a user's own `schema` names the columns to read."""
         names = tuple(schema.names)
         asked = _Asked.of(_storage(self.options), {**self._given(), "columns": None})
         return HudiOpsReader(replace(asked, read=replace(asked.read, columns=names)), schema)

@@ -20,9 +20,7 @@ def has_executors(frame: Any) -> bool:
 
 
 def frame_schema(frame: Any) -> pa.Schema:
-    """Return its columns as Arrow; zoned times carry the session's zone.
-
-    Nothing is evaluated.
+    """Return its columns as Arrow, unevaluated; zoned times carry the session's zone.
 
     Raises:
         Unavailable: Spark did not answer.

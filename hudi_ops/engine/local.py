@@ -60,11 +60,8 @@ class LocalEngine:
     ) -> Iterator[LocalScattered]:
         """Run the first step and hold its chunks until the context ends.
 
-        They are held in this process's memory, or beyond `memory_bytes` in a temporary file.
-
-        Args:
-            inputs: may be a stream.
-            held_bytes: part of `memory_bytes` that is already taken.
+        They are in memory, or beyond `memory_bytes` (of which `held_bytes` are taken) in a temporary file. `inputs` may be a
+        stream.
         """
         store = ChunkStore(max(0, self.memory_bytes - held_bytes), self._spill_folder)
 

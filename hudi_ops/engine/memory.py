@@ -10,10 +10,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def memory_limit_bytes() -> int:
-    """Return the memory limit in bytes.
-
-    It is the minimum of physical memory, the limits of the control groups (both versions) and those set by `ulimit`.
-    """
+    """Return the memory limit in bytes, of machine, control groups (v1, v2) and `ulimit`."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_cgroup_limits()]
     for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         soft = resource.getrlimit(kind)[0]

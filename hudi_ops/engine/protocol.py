@@ -47,11 +47,9 @@ class Scattered(Protocol):
         ...
 
     def gather(self, consume: Callable[[I, list[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
-        """Run `consume(input, tables)` once per (key, input).
+        """Run `consume(input, tables)` once per (key, input), with the key's chunks in their order.
 
-        `tables` are the key's chunks in their order. The list belongs to the task, which may empty it to release memory.
-
-        May be called again: a second attempt uses the chunks of the same first step.
+        The task may empty its list to release memory. A second call uses the chunks of the same first step.
         """
         ...
 
@@ -60,7 +58,7 @@ class Scattered(Protocol):
     ) -> AbstractContextManager[Scattered]:
         """Run a step between the two, and hold the results of `produce(input, tables)`.
 
-        These chunks stay until the context ends, beside the chunks of the first step. Chunks of one key are ordered by task.
+        They stay until the context ends, beside those of the first step. Chunks of one key are ordered by task.
         """
         ...
 
@@ -96,7 +94,6 @@ class FrameEngine(Engine, Protocol):
     ) -> AbstractContextManager[Scattered]:
         """Run the first step over the partitions of a DataFrame, which is evaluated once.
 
-        Args:
-            produce: called with a partition's record batches, and with the partition's name for errors.
+        `produce` gets a partition's record batches, and the partition's name for errors.
         """
         ...

@@ -75,8 +75,7 @@ class SparkEngine:
     def scatter(self, produce: Callable[[I], Iterable[Produced]], inputs: Iterable[I]) -> Iterator[SparkScattered]:
         """Run the first step and hold its chunks until the context ends.
 
-        They are in the executors' block managers, on disk where memory ends. Inputs that hold rows pass through the driver,
-        and its memory bounds them.
+        They are in the executors' block managers. Inputs that hold rows pass through the driver, whose memory bounds them.
         """
         numbered = list(enumerate(inputs))
         if not numbered:
@@ -92,8 +91,7 @@ class SparkEngine:
     ) -> Iterator[SparkScattered]:
         """Run the first step over the partitions of a DataFrame.
 
-        Rows go from the JVM to Python once, as Arrow, in the tasks that use them. A lost executor loses its chunks, and its
-        part of the frame is then evaluated again.
+        Rows go from the JVM to Python once, as Arrow. A lost executor's part of the frame is evaluated again.
         """
         with failing():
             made = frame.mapInArrow(_ProduceOfFrame(produce), "made binary").rdd.map(unpacked)
@@ -139,10 +137,7 @@ class SparkEngine:
 class SparkScattered:
     """Chunks of a first step on the executors.
 
-    Args:
-        engine: runs the second step.
-        made: result of the first step, an RDD; None when it had no input.
-        sizes: of each key, rows and bytes of its chunks.
+    `engine` runs the second step on `made`, an RDD (None without input); `sizes` are rows and bytes of each key's chunks.
     """
 
     def __init__(self, engine: SparkEngine, made: Any, summaries: list[Any], sizes: dict[str, tuple[int, int]]) -> None:
@@ -152,9 +147,7 @@ class SparkScattered:
         self._sizes = sizes
 
     def gather(self, consume: Callable[[I, list[pa.Table]], R], tasks: Sequence[tuple[str, I]]) -> list[R]:
-        """Shuffle the chunks by key once, then run one task a key.
-
-        Results are in the order of `tasks`.
+        """Shuffle the chunks by key once, then run one task a key, in the order of `tasks`.
 
         Raises:
             Internal: a task's chunks are missing.
@@ -184,10 +177,7 @@ class SparkScattered:
 
     @contextmanager
     def _grouped(self, tasks: Sequence[tuple[str, I]]) -> Iterator[tuple[Any, Any]]:
-        """Bring the chunks of each task's key together.
-
-        Returns the shuffle, and the tasks' inputs with the rows that they shall get.
-        """
+        """Return the shuffle of chunks by key, and the tasks' inputs with their rows."""
         context = self._engine._context
         sizes = [self._sizes.get(key, (0, 0)) for key, _ in tasks]
         # A task holds the chunks of its slice: more rows mean more slices, at most one a key.

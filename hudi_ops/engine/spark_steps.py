@@ -144,8 +144,6 @@ def _refuse_other_rows(tables: Sequence[pa.Table], rows: int) -> None:
 def made_of(number: int, produced: Iterable[Produced]) -> Iterator[Made]:
     """Yield the result of a first task, with its own errors as values.
 
-    Spark would retry them and wrap their text.
-
     Raises:
         Unavailable: an error that Spark shall retry.
     """
@@ -194,10 +192,7 @@ def unwrap(results: Iterable[tuple[bool, Any]]) -> list[Any]:
 
 
 def _tame_worker() -> None:
-    """Remove overhead that a Python worker has around each task.
-
-    On small inputs it takes three times the work itself (measured).
-    """
+    """Remove overhead of a Python worker: on small inputs three times the work (measured)."""
     # Spark runs one task a core; pyarrow's own pool would only compete with them.
     if pa.cpu_count() != 1:
         pa.set_cpu_count(1)

@@ -36,13 +36,9 @@ class _Stream:
 
 
 class ChunkStore:
-    """Chunks by key.
+    """Chunks by key; `add` may be called from several threads, `read` once sealed.
 
-    `add` may be called from several threads; once sealed, `read` may.
-
-    Args:
-        memory_bytes: chunks beyond this limit go to disk; once some did, all do.
-        folder: location of the temporary file; None: the system's folder for such files (`TMPDIR`).
+    Chunks beyond `memory_bytes` go to disk; once some did, all do. `folder` None: the system's one (`TMPDIR`).
     """
 
     def __init__(self, memory_bytes: int, folder: str | None = None) -> None:

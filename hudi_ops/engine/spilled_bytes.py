@@ -13,12 +13,9 @@ from hudi_ops.errors import Internal, Unavailable
 
 
 class SpilledBytes:
-    """Sink that is written once from beginning to end, and then read as one buffer.
+    """Sink written once and then read as one buffer; as a context manager it releases the disk.
 
-    As a context manager it releases the disk.
-
-    Args:
-        folder: location of the file; None: the system's folder for temporary files (`TMPDIR`).
+    `folder` of the file; None: the system's one for temporary files (`TMPDIR`).
     """
 
     def __init__(self, folder: str | None = None) -> None:

@@ -1,7 +1,4 @@
-"""Ordered concatenation of streams.
-
-Each stream is produced by its own thread, ahead of its turn within a bound, and consumed in order.
-"""
+"""Ordered concatenation of streams, each produced by its own thread within a bound."""
 
 from __future__ import annotations
 
@@ -18,13 +15,8 @@ R = TypeVar("R")
 def in_order(produce: Callable[[I], Iterator[R]], inputs: Iterable[I], *, threads: int, ahead: int) -> Iterator[R]:
     """Yield the results of `produce` for each input, in the order of the inputs.
 
-    At most `threads * (ahead + 1)` results are held. An error of a stream is raised when its turn comes. Closing the iterator
-    ends all threads before it returns.
-
-    Args:
-        produce: makes the stream of one input; runs in a thread.
-        threads: streams at a time; 1 runs them in the calling thread.
-        ahead: results of one stream that wait to be consumed, at most.
+    At most `threads * (ahead + 1)` results are held; with one thread streams run in the calling thread. An error of a stream is
+    raised when its turn comes. Closing the iterator ends all threads before it returns.
     """
     if threads == 1:
         for value in inputs:

@@ -48,22 +48,15 @@ def parse_data_file(name: str) -> DataFileName | None:
 
 
 def log_order(name: DataFileName) -> tuple[str, int, str, bool]:
-    """Return the sort key of a log file of a slice (docs/format.md §6.1).
-
-    Log files are merged in the order of requests, not of completions.
-    """
+    """Return the sort key of a log file: by request, not completion (docs/format.md §6.1)."""
     return name.instant, name.version, name.token, name.is_cdc
 
 
 def log_file_name(file_id: str, instant: str, version: int, token: str) -> str:
-    """Return the name of a log file.
+    """Return the name of the `version`-th log file (from 1) of an instant in a file group.
 
     >>> log_file_name("00000000-29e7-46c2-bb51-410f3cddd473-0", "20261121021726755", 1, "0-1830-3504")
     '.00000000-29e7-46c2-bb51-410f3cddd473-0_20261121021726755.log.1_0-1830-3504'
-
-    Args:
-        version: 1 for the first file of that instant in the group.
-        token: three numbers with hyphens.
     """
     return f".{file_id}_{instant}.log.{version}_{token}"
 
@@ -71,16 +64,16 @@ def log_file_name(file_id: str, instant: str, version: int, token: str) -> str:
 def base_file_name(file_id: str, group_number: int, epoch: int, instant: str) -> str:
     """Return the name of a new base file.
 
-    It follows from file group, instant and epoch alone, so that every attempt of a task writes the same name. `group_number`
-    stands where Apache Hudi puts the number of a task's partition; the epoch stands for its stage.
+    It depends on file group, instant and epoch alone, so that every attempt of a task writes the same name. `group_number` takes
+    the place of Apache Hudi's partition number of a task, the epoch that of its stage.
     """
     return f"{file_id}_{group_number}-{epoch}-0_{instant}.parquet"
 
 
 def bucket_file_id(table_id: str, partition_path: str, bucket: int, instant: str) -> str:
-    """Return the file id of a bucket's first file.
+    """Return the file id of a bucket's first file: eight digits, then a name-based UUID.
 
-    It has eight digits of the bucket, the rest is from a name-based UUID (docs/format.md §10.1).
+    Source: docs/format.md §10.1.
     """
     name = uuid.uuid5(_NAMESPACE, f"{table_id}/{partition_path}/{bucket}/{instant}")
     return f"{bucket:08d}{str(name)[8:]}-0"
@@ -89,8 +82,7 @@ def bucket_file_id(table_id: str, partition_path: str, bucket: int, instant: str
 def group_file_id(table_id: str, partition_path: str, number: int, instant: str) -> str:
     """Return the file id of the `number`-th group that a write begins in a partition.
 
-    It is for tables with key look-ups. The id is a name-based UUID that names nothing but its writer, so that every attempt
-    of a task writes the same one (docs/format.md §6.1).
+    It is a name-based UUID of the writer, so that every attempt of a task writes the same one. Source: docs/format.md §6.1.
     """
     return f"{uuid.uuid5(_NAMESPACE, f'{table_id}/{partition_path}/new {number}/{instant}')}-0"
 

@@ -54,12 +54,8 @@ _LISTS: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
 def normalise(schema: pa.Schema) -> pa.Schema:
     """Return the schema with which a table stores data of `schema` (docs/format.md §4, §6.3).
 
-    Types that Hudi and Spark lack become the smallest that hold all their values (`int8` to `int32`, `large_string` to
-    `string`); times with a zone become UTC, which moves no instant; seconds become milliseconds and nanoseconds microseconds.
-    Schema and field metadata are dropped.
-
-    Returns:
-        A schema to which data of `schema` can be cast; unchanged if applied again.
+    Types that Hudi and Spark lack become the smallest that hold all their values (`int8` to `int32`, `large_string` to `string`);
+    times with a zone become UTC; seconds become milliseconds, nanoseconds microseconds. Metadata is dropped. Idempotent.
 
     Raises:
         Unsupported: a field's type has no counterpart; the field is named with its full path.
@@ -71,11 +67,8 @@ def normalise(schema: pa.Schema) -> pa.Schema:
 def table_columns(schema: pa.Schema) -> pa.Schema:
     """Return the columns that a table gets from data of `schema` (docs/format.md §6.3).
 
-    They are those of `normalise`, and times without a zone become UTC at any depth: a reader in wide use fails on every table
-    that has a time without a zone.
-
-    Returns:
-        A schema to which data of `schema` can be cast; unchanged if applied again.
+    As `normalise`, and times without a zone become UTC at any depth: a reader in wide use fails on every table that has one.
+    Idempotent.
 
     Raises:
         Unsupported: a field's type has no counterpart.
@@ -105,9 +98,7 @@ def _zoned(field: pa.Field) -> pa.Field:
 
 
 def _refuse_same_but_for_case(fields: list[pa.Field], parent: str) -> None:
-    """Refuse sibling names that differ only in case.
-
-    Spark treats them as equal, and calls every use of them ambiguous.
+    """Refuse sibling names that differ only in case; Spark calls every use of them ambiguous.
 
     Raises:
         InvalidRequest: two siblings have such names, at any depth.

@@ -26,11 +26,7 @@ _LARGE: Final = {plain: large for large, plain in _PLAIN.items()}
 
 
 def joined(arrays: Iterable[pa.Array | pa.ChunkedArray], kind: pa.DataType) -> pa.Array:
-    """Concatenate arrays.
-
-    Args:
-        kind: plain type of the result, or of values that do not fit into it.
-    """
+    """Concatenate arrays; values that do not fit into the plain type `kind` make it large."""
     flat: list[pa.Array] = []
     for each in arrays:
         flat += each.chunks if isinstance(each, pa.ChunkedArray) else [each]
@@ -51,7 +47,7 @@ def narrowed(values: pa.Array) -> pa.Array:
 def places_in(values: pa.Array, others: pa.Array) -> pa.Array:
     """Return the position of each value among others, or null.
 
-    Arrow itself casts the others to the type of the values, which fails where they do not fit into it.
+    Arrow casts the others to the type of the values, which fails where they do not fit into it.
     """
     return pc.index_in(values.cast(others.type) if others.type in _PLAIN else values, others)
 

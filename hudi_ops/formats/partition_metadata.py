@@ -1,7 +1,4 @@
-"""`.hoodie_partition_metadata`, the file by which Apache Hudi finds a partition.
-
-The first writer of a partition writes it, once.
-"""
+"""`.hoodie_partition_metadata`, by which Apache Hudi finds a partition; written once."""
 
 from __future__ import annotations
 
@@ -32,11 +29,7 @@ class PartitionMetadata:
 
 
 def dumps(instant: str, depth: int, now_ms: int) -> bytes:
-    """Encode the file's bytes (docs/format.md §6.4).
-
-    Args:
-        now_ms: moment of the date comment, in milliseconds since 1970 UTC.
-    """
+    """Encode the file's bytes, with a date comment for `now_ms` (docs/format.md §6.4)."""
     values = {_COMMIT_TIME: instant, _DEPTH: str(depth)}
     return properties.dumps(values, comment="partition metadata", now_ms=now_ms)
 

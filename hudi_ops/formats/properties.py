@@ -32,18 +32,13 @@ _NEXT_STEP: Final = "restore the file from its `.backup` beside it, or from a co
 
 
 def loads(data: bytes, path: str = "") -> dict[str, str]:
-    """Read Java Properties text.
+    """Read Java Properties text, in file order.
 
-    Bytes above 0x7F are read as UTF-8 where the file is valid UTF-8 (as editors write it), else as ISO-8859-1 (as Java reads
-    it). The last value of a repeated key counts, as in Java.
-
-    Returns:
-        Keys and values, in file order.
+    Bytes above 0x7F are read as UTF-8 where the file is valid UTF-8 (as editors write it), else as ISO-8859-1 (as Java reads it).
+    The last value of a repeated key counts, as in Java. Source: java.util.Properties.load; docs/format.md §1.2.
 
     Raises:
         Corrupt: the file has no key at all, holds a zero byte, or an escape that is cut off or malformed.
-
-    Source: java.util.Properties.load; docs/format.md §1.2.
     """
     if not data:
         raise Corrupt(**_damage(path, "the file is empty", "at least one key"))
@@ -66,15 +61,12 @@ def loads(data: bytes, path: str = "") -> dict[str, str]:
 def dumps(values: Mapping[str, str], *, comment: str, now_ms: int) -> bytes:
     """Write Java Properties text below the two comment lines that Hudi writes.
 
-    Args:
-        values: keys and values; any Unicode but lone surrogates.
-        comment: first comment line without its `#`, such as `Properties saved on 2026-03-07T22:24:59.031Z`; printable ASCII.
-        now_ms: moment of the second comment line, in milliseconds since 1970 UTC.
+    `comment` is the first line without its `#`, such as `Properties saved on 2026-03-07T22:24:59.031Z`, in printable ASCII;
+    `now_ms` is shown in the second. Values are any Unicode but lone surrogates. Source: java.util.Properties.store; docs/format.md
+    §1.2.
 
     Raises:
         InvalidRequest: the comment would not stay one line of ASCII, or a value cannot be written as UTF-16.
-
-    Source: java.util.Properties.store; docs/format.md §1.2.
     """
     if not (comment.isascii() and comment.isprintable()):
         raise InvalidRequest(

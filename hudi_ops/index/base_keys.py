@@ -34,8 +34,8 @@ _WORTH_ASKING: Final = 4
 class KeyedGroup:
     """File group to search.
 
-    `merged` is its whole slice, key columns only, where it has log files. `reads_logs`: these may hold keys that its base
-    file does not.
+    `merged` is its whole slice, key columns only, where it has log files; `reads_logs`: these may hold keys that its base file
+    lacks.
     """
 
     storage: Storage
@@ -49,8 +49,8 @@ class KeyedGroup:
 class KeySearch:
     """Task that finds which of some keys a file group holds.
 
-    It carries the keys, so that an engine sends them once. With `live` only keys that readers see: log files may have deleted
-    keys of the base file.
+    It carries the keys, so that an engine sends them once. With `live` only keys that readers see count: log files may have deleted
+    some.
     """
 
     keys: Mapping[str, pa.Array]
@@ -88,10 +88,9 @@ def _taken(keys: pa.Array, rows: Numbers) -> pa.Array:
 
 @dataclass(frozen=True)
 class BaseFileLocator:
-    """Locator that searches base files with the engine's tasks, a file each.
+    """Locator that searches base files of `groups` with the engine's tasks, a file each.
 
-    Args:
-        groups: all that hold keys of the requested partitions, in one state of the table.
+    `groups` are all that hold keys of the requested partitions, in one state of the table.
     """
 
     engine: Engine
@@ -120,9 +119,9 @@ class BaseFileLocator:
     def _settle(
         self, path: str, keys: pa.Array, found: Mapping[KeyedGroup, Numbers], held: dict[KeyedGroup, Numbers]
     ) -> None:
-        """Restrict a key that several groups hold to the groups in which no log file deleted it.
+        """Restrict a key that several groups hold to those in which no log file deleted it.
 
-        A bulk insert, which does no look-up, may have put it into another group since. If it was deleted in all, the first counts.
+        A bulk insert, without a look-up, may have added it again. If it was deleted in all, the first counts.
         """
         counts = np.zeros(len(keys), np.int64)
         for rows in found.values():

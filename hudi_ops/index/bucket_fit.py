@@ -76,9 +76,7 @@ def chosen_groups(groups: Mapping[tuple[str, int], DataFile]) -> list[tuple[int,
 
 
 def sample_keys(task: SampleTask) -> KeySample:
-    """Return the keys of the first rows of a base file.
-
-    They must be written as this library would write them.
+    """Return the keys of the first rows of a base file, written as this library would.
 
     Raises:
         Unsupported: record keys or partition paths are made otherwise, so that an upsert would not find its rows.

@@ -30,9 +30,7 @@ def key_tasks(
 ) -> list[SliceKeysTask]:
     """Make the tasks that read the record keys of slices.
 
-    Args:
-        timeline: decides which log blocks count.
-        keys: how record keys are made in a table without meta columns; None: files have them in a column.
+    `keys` is the key spec of a table without meta columns; None: files have a key column.
     """
     merging = None
     if any(slice_.logs for slice_ in slices):

@@ -45,13 +45,10 @@ class Locator(Protocol):
         ...
 
     def locate(self, keys: Mapping[str, pa.Array]) -> list[Found]:
-        """Return the file groups that hold some of the keys.
+        """Return per file group and requested partition the keys in it.
 
-        Args:
-            keys: record keys by the partition path of their rows, possibly repeated; no nulls.
-
-        Returns:
-            For each group and each requested partition, the keys in it. A key that lies in several groups is in several.
+        `keys` are without nulls, by the partition path of their rows, possibly repeated. A key that lies in several groups is in
+        several.
 
         Raises:
             NotFound: a file of that state is gone.

@@ -29,14 +29,9 @@ class Share:
 
 
 def shares_of(rows: int, rooms: Sequence[int], rows_per_file: int) -> list[Share]:
-    """Distribute new rows of one partition over its groups.
+    """Return the share of each group: small ones up to their rooms, then equal new ones.
 
-    Args:
-        rooms: number of rows that each small group takes, in the order in which they are filled.
-        rows_per_file: number of rows of a new group, at least 1.
-
-    Returns:
-        The share of each group: small ones as far as they are needed, then new ones of about equal size.
+    `rooms` are the rows that small groups take, in the order in which they are filled; a new group has about `rows_per_file` rows.
     """
     dealt: list[Share] = []
     left = rows
@@ -53,14 +48,7 @@ def shares_of(rows: int, rooms: Sequence[int], rows_per_file: int) -> list[Share
 
 
 def dealt_to(keys: pa.Array, rows: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Return the share of each key, by a hash of the key.
-
-    Args:
-        rows: of each share, in order; a share gets about this part of all keys.
-
-    Returns:
-        Numbers of shares.
-    """
+    """Return the share of each key, by a hash of it; a share gets about its part of all keys."""
     if len(rows) == 1:
         return np.zeros(len(keys), np.int64)
     ends = np.cumsum(rows, dtype=np.float64) / max(1, sum(rows)) * 2.0**32

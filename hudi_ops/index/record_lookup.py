@@ -1,4 +1,4 @@
-"""Record index: the metadata table names the file group of a key, in any partition.
+"""Record index: the metadata table names a key's file group, in any partition.
 
 Source: docs/format.md §10.2.
 """

@@ -1,7 +1,4 @@
-"""Simple bucket index: a row's bucket is a hash of its key.
-
-Finding its file group needs no look-up. Source: docs/format.md §10.1.
-"""
+"""Simple bucket index: a row's bucket is a hash of its key (docs/format.md §10.1)."""
 
 from __future__ import annotations
 
@@ -56,9 +53,7 @@ class Tagger:
         )
 
     def split(self, rows: pa.Table) -> list[tuple[str, int, pa.Table]]:
-        """Return the rows of each (partition path, bucket), with their record key as first column.
-
-        Groups are in ascending order.
+        """Return the rows of each ascending (partition path, bucket), record key first.
 
         Raises:
             InvalidRequest: a key or partition value that is missing, null or cannot be used; names field and row.
@@ -145,9 +140,7 @@ G = TypeVar("G", bound=InGroup)
 
 
 def groups_by_bucket(members: Iterable[G], table: str) -> dict[tuple[str, int], G]:
-    """Return the one member of each (partition path, bucket).
-
-    The members hold one of each file group.
+    """Return the one group of each (partition path, bucket).
 
     Raises:
         Corrupt: two live file groups of one bucket, or a group without a bucket: the index cannot route to either.

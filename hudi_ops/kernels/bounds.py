@@ -41,11 +41,7 @@ class ColumnBounds:
 
     @classmethod
     def exactly(cls, values: pa.Array, is_known: pa.Array) -> ColumnBounds:
-        """Return the bounds of a column that holds one value, possibly null, in each unit.
-
-        Args:
-            is_known: n booleans without nulls; where false, nothing is known of the unit.
-        """
+        """Return the bounds of a column with one value per unit; unknown where `is_known` is false."""
         null_at, value_at = values.is_null().to_pylist(), values.is_valid().to_pylist()
         known = is_known.to_pylist()
         flags = [
@@ -56,11 +52,7 @@ class ColumnBounds:
 
 
 def bounds_table(columns: Mapping[str, ColumnBounds], units: int) -> pa.Table:
-    """Return the bounds of several columns as one table, named as `kernels.condition` expects.
-
-    Args:
-        columns: bounds by column name, n units each.
-    """
+    """Return bounds of n units as one table, with the names that `kernels.condition` expects."""
     made: dict[str, pa.Array] = {}
     for name, bounds in columns.items():
         made[LOW + name], made[HIGH + name] = bounds.low, bounds.high

@@ -68,11 +68,7 @@ def computed(rows: pc.Expression, columns: Sequence[str]) -> Condition:
 
 
 def compared(column: str, operator: str, value: Any) -> Condition:
-    """Compare a column with a value.
-
-    Args:
-        value: neither null nor NaN.
-    """
+    """Compare a column with a value, neither null nor NaN."""
     rows = COMPARISONS[operator](pc.field(column), pc.scalar(value))
     may_hold, may_fail = _possible(column, operator, value), _possible(column, _OPPOSITE[operator], value)
     # NaN passes no comparison but `!=`, and bounds leave it out.
@@ -112,10 +108,7 @@ def absent(column: str) -> Condition:
 
 
 def like(column: str, pattern: str) -> Condition:
-    """Match a column with an SQL pattern.
-
-    `%` matches any characters and `_` matches one; a backslash escapes the next character.
-    """
+    """Match a column with an SQL pattern of `%` and `_`; a backslash escapes."""
     rows = pc.match_like(pc.field(column), pattern)
     prefix = _prefix(pattern)
     may_hold = pc.field(VALUES + column)
@@ -169,15 +162,7 @@ def negated(one: Condition) -> Condition:
 
 
 def possible_units(condition: Condition, bounds: pa.Table) -> npt.NDArray[np.bool_]:
-    """Return which units may hold a row that passes.
-
-    Args:
-        condition: its columns all have bounds.
-        bounds: as `bounds_table` makes it, n units.
-
-    Returns:
-        n booleans; False means certainly none.
-    """
+    """Return n booleans for n units of `bounds_table`: False where certainly no row passes."""
     places = pa.array(np.arange(bounds.num_rows))
     answer = np.zeros(bounds.num_rows, np.bool_)
     try:
@@ -219,10 +204,7 @@ def _prefix(pattern: str) -> str:
 
 
 def _after_all_that_begin_with(prefix: str) -> str | None:
-    """Return the smallest text above all texts with the prefix, or None.
-
-    The order is by code points, which is that of UTF-8.
-    """
+    """Return the smallest text above all texts with the prefix, by code points, or None."""
     for at in range(len(prefix) - 1, -1, -1):
         code = ord(prefix[at]) + 1
         if code <= _LAST_CHARACTER:

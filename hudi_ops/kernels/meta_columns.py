@@ -24,13 +24,8 @@ def add_meta_columns(
 ) -> pa.Table:
     """Put the five meta columns in front of `data` (docs/format.md §6.2).
 
-    Args:
-        partition_path: relative path of their partition, empty when there is none.
-        instant: request time of the writing instant, 17 digits.
-        seqno_prefix: `{instant}_{taskPartition}_`; the row number in this table is appended.
-
-    Returns:
-        A new table; `data` is unchanged and its columns are shared. All but key and sequence number are dictionary-encoded.
+    `instant` has 17 digits; the row number is appended to `seqno_prefix`, `{instant}_{taskPartition}_`. The columns of `data` are
+    shared. All new columns but key and sequence number are dictionary-encoded.
 
     Raises:
         InvalidRequest: `data` has a meta column already, or `keys` has another length.
@@ -57,12 +52,10 @@ def add_meta_columns(
 
 
 def with_file_name(data: pa.Table, file_name: str) -> pa.Table:
-    """Replace `_hoodie_file_name` by a dictionary of one entry; share everything else.
+    """Replace `_hoodie_file_name` by a dictionary of one entry (docs/format.md §6.2).
 
     Raises:
         InvalidRequest: there is no such column.
-
-    Source: docs/format.md §6.2.
     """
     place = data.schema.get_field_index(FILE_NAME)
     if place < 0:

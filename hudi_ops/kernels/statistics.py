@@ -7,13 +7,7 @@ import pyarrow.compute as pc
 
 
 def key_range(keys: pa.Array | pa.ChunkedArray) -> tuple[str, str] | None:
-    """Return the smallest and the largest key by the order of their UTF-8 bytes.
-
-    Apache Hudi's footers hold them so.
-
-    Returns:
-        (smallest, largest), or None when there is no key.
-    """
+    """Return (smallest, largest) key by UTF-8 bytes, as Apache Hudi's footers do; None if empty."""
     ends = pc.min_max(keys).as_py()
     return None if ends["min"] is None else (ends["min"], ends["max"])
 

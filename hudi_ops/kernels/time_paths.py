@@ -40,8 +40,7 @@ def check_time_column(field: pa.Field, time: TimePartition) -> None:
 def time_paths(values: pa.Array, time: TimePartition, field: str) -> pa.Array:
     """Return the path of each value; a null has that of 1970-01-01, as in Apache Hudi.
 
-    Args:
-        values: integers, dates or texts, as `check_time_column` accepts them.
+    `check_time_column` has accepted the column.
 
     Raises:
         InvalidRequest: a text that is not in the input format, or a time outside the years 1 to 9999 (details: `row`, `field`).

@@ -62,11 +62,7 @@ def with_definitions(
     columns: Iterable[str],
     version: int,
 ) -> dict[str, IndexDefinition]:
-    """Return the definitions after adding partitions, as Apache Hudi's tables have them.
-
-    Args:
-        columns: with statistics.
-    """
+    """Return the definitions after adding partitions, as Apache Hudi's tables have them."""
     added = dict(definitions)
     for partition in partitions:
         if partition is _STATS:

@@ -1,7 +1,4 @@
-"""`.hoodie/.index_defs/index.json`: a table's indexes beside `files`, and their columns.
-
-Source: docs/format.md §14.8.
-"""
+"""`.hoodie/.index_defs/index.json`: indexes and their columns (docs/format.md §14.8)."""
 
 from __future__ import annotations
 
@@ -41,11 +38,7 @@ class IndexDefinition:
 
 
 def column_stats_definition(columns: Sequence[str], table_version: int) -> IndexDefinition:
-    """Return a new table's definition of its statistics, including those of partitions.
-
-    Args:
-        table_version: 8 or 9.
-    """
+    """Return a new table's definition of its statistics, including those of partitions."""
     name = str(MetadataPartition.COLUMN_STATS)
     return IndexDefinition(name, name, name, tuple(columns), version="V2" if table_version >= 9 else None)
 

@@ -20,13 +20,9 @@ def indexed_columns(
 ) -> tuple[str, ...]:
     """Return the columns that get statistics.
 
-    These are the columns of the definition, and those that Apache Hudi would add on its next write. It follows the schema,
-    not the definition, and writes its columns into the definition afterwards. A file without the range of such a column would
-    then be read as one with nulls only.
-
-    Args:
-        index_version: of the statistics.
-        source_fields: of the index definition; those that the schema lacks, or that have no bounds, are left out.
+    These are the columns of the definition, and those that Apache Hudi would add on its next write: it follows the schema, and
+    writes its columns into the definition afterwards. A file without the range of such a column would then be read as one with
+    nulls only. Columns that the schema lacks, or that have no bounds, are left out.
     """
     own = [
         field.name

@@ -13,11 +13,9 @@ from hudi_ops.timeline.state import CommitReader
 
 
 def instant_meant(storage: Storage, text: str, timezone: str | None = None) -> str:
-    """Return an instant of a table from what a user typed.
+    """Return an instant from typed digits, which are taken as they are, or an ISO time.
 
-    Args:
-        text: an instant's digits, which are taken as they are, or an ISO time.
-        timezone: that of the table's instants, where it is in local time and has no commit log yet.
+    `timezone` is that of instants of a table in local time without a commit log.
 
     Raises:
         InvalidRequest: no instant and no ISO time, or an ISO time for a table in local time whose zone is unknown.

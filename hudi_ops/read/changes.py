@@ -69,10 +69,7 @@ class ChangesRequest:
 
 @dataclass(frozen=True)
 class CoveredInstant:
-    """A completed write whose changes are returned.
-
-    Counts are those of its statistics; deleted rows are counted, and not returned.
-    """
+    """A completed write whose changes are returned; counts are those of its statistics."""
 
     time: str
     completion_time: str

@@ -22,9 +22,8 @@ BEGIN_ANEW = "read the whole table, and begin with the checkpoint of that read: 
 def checkpoint_meant(storage: Storage, text: str | None, timezone: str | None = None) -> Checkpoint:
     """Return the checkpoint that a caller's beginning or end names.
 
-    Args:
-        text: a checkpoint, a completion time of 17 digits, an ISO time, `earliest`, or None, which is the same.
-        timezone: that of the table's instants, as in `instant_meant`.
+    `text` is a checkpoint, a completion time of 17 digits, an ISO time, `earliest`, or None, which is the same; `timezone` as in
+    `instant_meant`.
 
     Raises:
         InvalidRequest: none of these.
@@ -101,12 +100,9 @@ def newest_completion(instants: Iterable[Instant]) -> str:
 def checkpoint_at(
     table_id: str, timeline: Timeline, consumed: Sequence[tuple[str, str]], since: Checkpoint
 ) -> Checkpoint:
-    """Return the checkpoint after the given writes.
+    """Return the checkpoint after `since` and writes of (completion time, request time).
 
-    Args:
-        timeline: listed before they were consumed.
-        consumed: (completion time, request time) of the writes.
-        since: where it began; they come on top of what it says.
+    `timeline` was listed before they were consumed.
     """
     completed, instant = max(consumed, default=(since.completed, since.instant))
     if completed < since.completed:

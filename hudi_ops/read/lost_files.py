@@ -17,14 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 def vanished(storage: Storage, error: NotFound, next_step: str, table: str = "") -> HudiOpsError:
-    """Tell what it means for a reader that a data file is gone.
+    """Return the error for a data file that is gone.
 
-    Args:
-        next_step: what the reader does when the file was cleaned away.
-
-    Returns:
-        `Corrupt` when the write that made the file still counts and no clean removed it; else `Unavailable`, as another read finds
-        newer files. Where storage does not tell, `Unavailable`, too.
+    It is `Corrupt` when the write that made the file still counts and no clean removed it; else, and where storage does not tell,
+    `Unavailable`, as another read finds newer files: `next_step` says what the reader does then.
     """
     try:
         if (lost := _lost(storage, str(error.details.get("path", "")))) is not None:

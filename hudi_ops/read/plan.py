@@ -126,10 +126,7 @@ class Wanted:
 
     @classmethod
     def of(cls, config: TableConfig, plain: pa.Schema, request: ReadRequest, only: Condition | None = None) -> Wanted:
-        """From a request on a table with these columns.
-
-        Args:
-            only: a further condition on rows.
+        """Return what a request wants of a table with these columns; `only` is a further condition.
 
         Raises:
             InvalidRequest: an unknown column, or a filter that does not fit its columns.
@@ -152,10 +149,7 @@ class Wanted:
     def tasks(
         self, storage: Storage, config: TableConfig, slices: Sequence[Slice], instants: BlockInstants
     ) -> tuple[FileTask | SliceTask, ...]:
-        """Return the read task of each slice, in order.
-
-        Args:
-            slices: those with neither base file nor logs are passed over.
+        """Return the read task of each slice with files, in order.
 
         Raises:
             Unsupported: a slice has logs, and how they are merged is not known here.

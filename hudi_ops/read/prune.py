@@ -136,9 +136,8 @@ def choose_slices(
 ) -> Chosen:
     """List a table, and leave out what cannot hold a wanted row.
 
-    Args:
-        metadata: the table's; None: nothing is left out but partitions by their paths.
-        why_unused: says why the record index does not tell where every row of a key is; empty: it does. Asked where it could.
+    Without `metadata` only partitions are left out, by their paths. `why_unused` returns why the record index does not know every
+    row of a key; empty: it does.
     """
     current = metadata if metadata is not None and sought.is_newest and _asks(sought) and metadata.is_current else None
     located, unused = None, ""
@@ -200,7 +199,7 @@ def why_index_unused(storage: Storage, config: TableConfig, timeline: Timeline, 
 def by_statistics(
     metadata: MetadataTable, slices: Sequence[Slice], sought: Sought, left_out: LeftOut
 ) -> tuple[list[Slice], LeftOut]:
-    """Leave out the slices of which no file can hold a wanted row, as `column_stats` has it.
+    """Leave out the slices of which no file can hold a wanted row, by `column_stats`.
 
     A row of a slice is whole in one of its files; one file without a record keeps the slice.
     """
@@ -226,15 +225,10 @@ def with_metadata(
     engine: LocalEngine | None = None,
     archived: ArchivedTimes | None = None,
 ) -> Used:
-    """Call with the metadata table; if its files cannot be read, once more and then without it.
+    """Call `use` with the metadata table or None; retry once if its files cannot be read.
 
-    Its base files are replaced and cleaned as those of every table; a second look finds the newer ones.
-
-    Args:
-        timeline: its timeline, read before.
-        listing: `storage`: without it from the start; `metadata`: never without it.
-        use: gets the metadata table; None: there is none, or none that can be used.
-        archived: a session's; None: what is archived is looked up anew.
+    Its base files are replaced and cleaned as those of every table; a second look finds the newer ones. After that it is not used,
+    unless `listing` is `metadata`; with `storage` it never is. `timeline` was read before.
 
     Raises:
         Unavailable: storage did not answer.

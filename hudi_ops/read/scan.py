@@ -100,10 +100,8 @@ class Explanation:
 class Scan:
     """Rows of a table at the moment the scan was made. Each use reads the same files again.
 
-    Anything that takes the Arrow C stream interface takes a scan: `pyarrow.table(scan)`, `polars.DataFrame(scan)`.
-
-    Args:
-        threads: files that are read at a time; None: as many as there are cores.
+    Anything that takes the Arrow C stream interface takes a scan: `pyarrow.table(scan)`, `polars.DataFrame(scan)`. `threads` files
+    are read at a time; None: as many as there are cores.
     """
 
     def __init__(self, plan: ReadPlan, threads: int | None = None) -> None:
@@ -175,8 +173,7 @@ class Scan:
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Return a relation over the rows; each query reads the files again, as a stream.
 
-        Args:
-            connection: where it lives; None: DuckDB's default connection.
+        `connection` None: DuckDB's default connection.
 
         Raises:
             InvalidRequest: DuckDB is not installed.

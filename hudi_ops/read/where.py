@@ -47,13 +47,10 @@ _TIMESTAMPS = frozenset({
 
 
 def parse_where(text: str) -> Condition:
-    """Return the condition of a SQL filter.
+    """Return the condition of a SQL filter such as `origin = 'JFK' AND arr_delay IS NOT NULL`.
 
-    Comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, arithmetic, and literals with DATE and TIMESTAMP (read as UTC).
-    Text stands in single quotes; double quotes name a column.
-
-    Args:
-        text: for example `origin = 'JFK' AND arr_delay IS NOT NULL`.
+    Comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, arithmetic, and literals with DATE and TIMESTAMP (read as UTC). Text
+    stands in single quotes; double quotes name a column.
 
     Raises:
         InvalidRequest: the text does not parse, is nested too deeply, or uses something else of SQL.

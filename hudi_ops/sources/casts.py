@@ -38,13 +38,11 @@ def is_read_as(source: pa.DataType, kind: pa.DataType) -> bool:
 def fit_column(column: pa.ChunkedArray, field: pa.Field, where: str, *, fill: bool = False) -> pa.ChunkedArray:
     """Convert a column to the type of `field` without changing a value.
 
-    Integers, floats and decimals become wider ones, and narrower ones if every value survives; a float is refused if
-    converting it back gives another value. Texts become dates, times and decimals (ISO), dates become times, and times other
-    units without loss; a time without a zone is UTC. Bytes become text if they are UTF-8. Encodings (dictionary, view, large)
-    do not matter. Nested values are compared field by field, by name.
-
-    Args:
-        fill: a missing nested field that may be null is null, and an unknown one of type null is left out.
+    Integers, floats and decimals become wider ones, and narrower ones if every value survives; a float is refused if converting it
+    back gives another value. Texts become dates, times and decimals (ISO), dates become times, and times other units without loss;
+    a time without a zone is UTC. Bytes become text if they are UTF-8. Encodings (dictionary, view, large) do not matter. Nested
+    values are compared by name; with `fill` a missing nested field that may be null is null, and an unknown one of type null is
+    left out.
 
     Raises:
         InvalidRequest: a type that is not read as the table's, a value that does not fit, text that is not UTF-8, an unknown
@@ -196,9 +194,7 @@ def _same_on_return(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _rounded(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast floating-point values to another floating-point type.
-
-    Rounding is allowed, but a finite value must not become infinite.
+    """Cast to another floating-point type, rounded; a finite value must not become infinite.
 
     Raises:
         ArrowInvalid: a finite value would become infinite.

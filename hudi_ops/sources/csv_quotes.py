@@ -49,14 +49,7 @@ class QuoteCheck:
         self._has_begun = False
 
     def feed(self, block: bytes) -> BadQuote | None:
-        """Check the next bytes.
-
-        Args:
-            block: the bytes after those of the last call; empty at the end of the file.
-
-        Returns:
-            The first malformed value that is known so far, or None.
-        """
+        """Check the next bytes (none: end of file); return the first malformed value or None."""
         if not block:
             return self._last()
         start, self._end = self._end, self._end + len(block)
@@ -114,10 +107,7 @@ class QuoteCheck:
         return True
 
     def _follow_runs(self, data: npt.NDArray[np.uint8], quotes: npt.NDArray[np.int64], shift: int) -> BadQuote | None:
-        """Process the quotes as runs of neighbours.
-
-        A run acts as one, since an odd number of quotes opens, closes, or is text.
-        """
+        """Process the quotes as runs: an odd number opens, closes, or is text."""
         is_first = np.diff(quotes, prepend=-2) > 1
         starts = np.flatnonzero(is_first)
         lengths = np.diff(starts, append=quotes.size)

@@ -15,10 +15,9 @@ _READ_BYTES = 1 << 20
 
 
 def parquet_runs(source: pa.NativeFile, part: tuple[int, int], run_bytes: int) -> Iterator[Run]:
-    """Yield the rows of some row groups of a file.
+    """Yield the rows of the i-th of n parts of a file, given as `part` (i, n).
 
-    Args:
-        part: (i, n): the i-th of n parts, about equal in bytes; each row group belongs to one, parts in the order of rows.
+    Parts are about equal in bytes; each row group belongs to one, and parts follow the order of rows.
     """
     # Pages are read when they are decoded; reading ahead would hold a whole row group's.
     file = pq.ParquetFile(source, pre_buffer=False, buffer_size=_READ_BYTES)

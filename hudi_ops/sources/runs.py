@@ -16,12 +16,9 @@ Run: TypeAlias = tuple[int, pa.Table]
 
 
 def runs_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema, run_bytes: int = RUN_BYTES) -> Iterator[Run]:
-    """Join small batches and slice large ones.
+    """Join small batches and slice large ones, to about `run_bytes`; a larger row is a run.
 
     A stream without rows gives one run without rows, for its columns.
-
-    Args:
-        run_bytes: approximate size of a run; a single row may be larger.
     """
     held: list[pa.RecordBatch] = []
     first, held_bytes = 0, 0
@@ -42,7 +39,7 @@ def runs_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema, run_bytes: int
 def concat_tables(tables: list[pa.Table]) -> pa.Table:
     """Concatenate tables of one schema without gaps.
 
-    The tables are taken out of the list, so that their memory is released column by column.
+    The list is emptied, so that memory is released column by column.
     """
     whole = pa.concat_tables(tables)
     schema, columns = whole.schema, whole.columns
@@ -62,7 +59,7 @@ def concat_tables(tables: list[pa.Table]) -> pa.Table:
 
 
 def picked(rows: pa.Table, numbers: pa.Array) -> pa.Table:
-    """Return the rows with these numbers, which ascend without repetition.
+    """Return the rows with these ascending numbers.
 
     Arrow's take joins the pieces of a column first, and fails where they hold 2 GiB of text together; a filter does not.
     """

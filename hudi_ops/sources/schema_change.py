@@ -30,17 +30,10 @@ def merge_schemas(
 ) -> pa.Schema:
     """Return the columns of a table after an ingest of these sources (docs/format.md §6.7).
 
-    Columns are matched by name. Missing columns are added at the end of the table, or of their nested record, as nullable. A
-    column becomes wider where the source's type holds every value of the table's; otherwise the table's type stays, and the
-    values must fit it. A source column without a type (all null) changes nothing.
-
-    Args:
-        sources: (origin, columns) of each source; their order decides only the order of added columns.
-        roles: purpose of a column (`key`, `partition`, `ordering`); such columns keep their type.
-
-    Returns:
-        The table's columns in their order, then the added ones; equal to `table` when nothing changes, so applying it again
-        changes nothing.
+    Columns are matched by name. Missing columns are added at the end of the table, or of their nested record, as nullable, in the
+    order of `sources` (origin, columns). A column becomes wider where the source's type holds every value of the table's; otherwise
+    the table's type stays, and the values must fit it. A source column without a type (all null) changes nothing, and columns in
+    `roles` (`key`, `partition`, `ordering`) keep their type. Idempotent.
 
     Raises:
         InvalidRequest: a change with which readers fail on old files, or that looks like a rename; names column, both types
@@ -235,9 +228,7 @@ def _holds(wide: pa.DataType, narrow: pa.DataType, narrower: Mapping[pa.DataType
 
 
 def _refuse_names(table: pa.Schema, merged: pa.Schema) -> None:
-    """Check the names of added columns.
-
-    Existing names may come from a foreign writer with other rules, so only changes are checked.
+    """Check names of added columns only: foreign writers may have other rules.
 
     Raises:
         InvalidRequest: an added name differs from another only in case.
@@ -260,7 +251,7 @@ def _refuse_names(table: pa.Schema, merged: pa.Schema) -> None:
 def _refuse_rename(table: pa.Schema, added: Sequence[pa.Field], sources: Sequence[tuple[str, pa.Schema]]) -> None:
     """Refuse changes that look like a rename.
 
-    If a column vanishes while one of its type appears, it was most likely renamed: accepting the change would null the old one.
+    If a column vanishes while one of its type appears, accepting the change would null the old one.
 
     Raises:
         InvalidRequest: there are such columns.

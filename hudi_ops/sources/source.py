@@ -51,12 +51,9 @@ def read_runs(
 ) -> Iterator[Run]:
     """Yield the runs of a source file or a part of it, with the columns of `schema`.
 
-    Args:
-        file: as listed; a file that changed since is refused, at the latest after its last run.
-        required: columns that must be there; others of `schema` may be missing only if this list leaves them out.
-        part: (i, n): the i-th of n parts. Only Parquet files have more than one.
-        run_bytes: size of a run; the file as a whole is never in memory.
-        fill: as in `fit_rows`.
+    A file that changed since it was listed is refused, at the latest after its last run. Columns of `required` must exist. `part`
+    is (i, n), the i-th of n parts; only Parquet files have more than one. The whole file is never in memory. `fill` as in
+    `fit_rows`.
 
     Raises:
         InvalidRequest: the file cannot be parsed, has a column the table does not know, lacks a required one, holds a value
@@ -108,11 +105,9 @@ def parts_of(file: FileInfo) -> int:
 
 
 def count_from(error: InvalidRequest, first: int) -> None:
-    """Change the row numbers of an error about a run to count from the start of the source.
+    """Make the row numbers in an error's details and text (`row 5:`) count from the source.
 
-    Args:
-        error: names a row of the run in its details, in its text (`row 5:`), in both or not at all.
-        first: number of the run's first row.
+    `first` is the number of the run's first row.
     """
     if first and "row" in error.details:
         error.details["row"] += first
@@ -122,14 +117,10 @@ def count_from(error: InvalidRequest, first: int) -> None:
 
 
 def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: str, *, fill: bool = False) -> pa.Table:
-    """Convert rows to the columns, order and types of `schema`.
+    """Convert rows to the columns, order and types of `schema`; `where` is for errors.
 
-    Missing columns that are not required stay out.
-
-    Args:
-        rows: as they were read or given.
-        required: columns that must be there.
-        fill: missing columns that are not required, and nested fields, are null; unknown ones of type null are left out.
+    Missing columns that are not `required` stay out. With `fill` they and missing nested fields are null, and unknown ones of type
+    null are left out.
 
     Raises:
         InvalidRequest: an unknown, missing or repeated column, or a value that does not fit.

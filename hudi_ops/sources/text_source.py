@@ -25,11 +25,8 @@ _OVERLAP_BYTES = 256
 class TextSource:
     """One CSV or JSON lines file.
 
-    Args:
-        open_body: opens its bytes, uncompressed, from the start; called again for each further look-up.
-        kind: `csv` or `json`.
-        takes_unknown: ignore fields of JSON that the schema does not have: it was made from this very file, and they are null
-            in every line.
+    `open_body` opens its uncompressed bytes from the start, again for each further look-up. `takes_unknown`: ignore JSON fields
+    that the schema lacks: it was made from this very file, and they are null in every line.
     """
 
     def __init__(
@@ -60,17 +57,12 @@ class TextSource:
                     raise
 
     def _explain_quotes(self) -> None:
-        """Raise an error that names a malformed quoted value.
-
-        Arrow's own error seldom names the cause, and a quote that never closes looks like a long row to it.
-        """
+        """Raise an error that names a malformed quoted value, which Arrow's own error seldom does."""
         if self._kind == "csv":
             refuse_bad_quotes(self._open_body)
 
     def refuse_overflow(self, rows: pa.Table, where: str) -> None:
-        """Refuse numbers that are too large.
-
-        Both readers turn them into infinity.
+        """Refuse numbers that are too large, which both readers turn into infinity.
 
         Raises:
             InvalidRequest: a number became infinite.

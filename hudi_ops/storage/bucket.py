@@ -106,9 +106,7 @@ class Address:
 
 
 def parse(uri: str) -> Address:
-    """Parse a URI.
-
-    Nothing is percent-decoded, as keys may hold `%`, `#` and `?`.
+    """Parse a URI; nothing is percent-decoded, as keys may hold `%`, `#` and `?`.
 
     Raises:
         InvalidRequest: no bucket, or a prefix that cannot name a folder.

@@ -42,16 +42,9 @@ def claim(
 ) -> Claimed:
     """Create the name for this decision, or read its owner (docs/protocol.md §3).
 
-    The name must never be deleted: a writer that slept would win a deleted name again.
-
-    Args:
-        entry_bytes: the body to put; holds the decision's id.
-        decision_id: id of the decision, the same for every try of it, and of no other decision.
-        read_id: returns the decision's id of a body.
-        attempts: most puts.
-
-    Returns:
-        Won, or lost, with the bytes under the name.
+    The name must never be deleted: a writer that slept would win it again. `entry_bytes` holds `decision_id`, the same for every
+    try of the decision and of no other; `read_id` returns the id of a body. At most `attempts` puts are made. The result is won or
+    lost, with the bytes under the name.
 
     Raises:
         OutcomeUnknown: no try could be settled, and one of them may have landed or may land later.
@@ -102,9 +95,6 @@ def is_own(body: bytes, decision_id: str, read_id: Callable[[bytes], str]) -> bo
 
 def ensure(storage: Storage, path: str, body: bytes) -> None:
     """Create a file whose bytes are the same for every creator, unless it exists.
-
-    Args:
-        body: the bytes that every creator would put.
 
     Raises:
         OutcomeUnknown: it could not be settled; it may exist now or later.

@@ -116,9 +116,7 @@ def modified_ms(found: os.stat_result) -> int:
 
 
 def write_durably(file: Path, body: Bytes) -> None:
-    """Create the file with this body and wait until the disk has it.
-
-    The folder above it is created.
+    """Create the file, and its folder, with this body, and wait until the disk has it.
 
     Raises:
         OSError: the disk's own; the file may be there in part.

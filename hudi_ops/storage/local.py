@@ -35,14 +35,11 @@ _FilesAndFolders: TypeAlias = tuple[list[FileInfo], list[str]]
 
 
 class LocalStorage:
-    """Files below one folder.
+    """Files below one folder, made by the first put.
 
-    Safe between threads and processes; pickles as its root, so Spark workers may have it.
-
-    Args:
-        root: the folder; made by the first put. A relative one is resolved against the working folder now, not later.
-        temp_folder: folder of temp files, relative to the root and on the same file system. Hidden from listings, and closed
-            to callers.
+    Safe between threads and processes; pickles as its root, so Spark workers may have it. A relative `root` is resolved against the
+    working folder now. `temp_folder` is relative to the root and on the same file system, hidden from listings, and closed to
+    callers.
 
     Raises:
         InvalidRequest: the temp folder is not a relative path.
@@ -83,10 +80,9 @@ class LocalStorage:
             disk.fail_reading(error, path)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """Open a file for random access through `pread`.
+        """Open a file for random access through `pread`, without a memory map.
 
-        Not a memory map: on a bad block or a truncated file a map kills the process (SIGBUS) where a read raises, an empty
-        file cannot be mapped, and column chunks are decoded into fresh memory anyway.
+        On a bad block or a truncated file a map kills the process (SIGBUS) where a read raises, and an empty file cannot be mapped.
 
         Raises:
             NotFound: no file there.
@@ -129,9 +125,7 @@ class LocalStorage:
         return sorted(found, key=attrgetter("path"))
 
     def list_folder(self, prefix: str = "") -> Folder:
-        """Return the files and folders directly under the folder.
-
-        Folders without any file below are left out.
+        """Return files and folders directly under the folder; folders without files are left out.
 
         Raises:
             Unavailable: a folder could not be read.
@@ -196,10 +190,9 @@ class LocalStorage:
             self.delete(path)
 
     def sweep_temp(self, older_than_ms: int, now_ms: int) -> int:
-        """Remove files that killed puts left in the temp folder.
+        """Remove temp files of killed puts, older than `older_than_ms`; return their number.
 
-        Args:
-            older_than_ms: age from which no live put owns a file; a live put that loses its file raises `Unavailable`.
+        A live put that loses its file raises `Unavailable`.
 
         Raises:
             Unavailable: the temp folder could not be read or changed.

@@ -23,10 +23,8 @@ _AFTER_SLASH = chr(ord("/") + 1)
 class MemoryStorage:
     """Files of one process, safe between its threads.
 
-    Like an object store, it has no folders: files `a` and `a/b` may both exist.
-
-    Args:
-        clock: gives the change times; without one they count the writes from 0, so that equal runs are equal.
+    Like an object store, it has no folders: files `a` and `a/b` may both exist. `clock` gives the change times; without one they
+    count the writes from 0, so that equal runs are equal.
     """
 
     def __init__(self, name: str = "memory", clock: Clock | None = None) -> None:
@@ -117,12 +115,9 @@ class MemoryStorage:
         return 0
 
     def copy(self, clock: Clock | None = None) -> MemoryStorage:
-        """Return the present state as a storage of its own, as a crash here would leave it.
+        """Return the present state, as a crash here would leave it, as a storage of its own.
 
-        Change times are kept.
-
-        Args:
-            clock: gives the change times from here on; without one, the clock that did so far.
+        Change times are kept; `clock` gives later ones (None: the clock that did so far).
         """
         twin = MemoryStorage(self._name, clock or self._clock)
         with self._lock:

@@ -101,9 +101,7 @@ class ObjectStorage:
         return self._read(path, lambda client: obstore.get(client, key).bytes().to_bytes())
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """Open a file for random access.
-
-        All reads are of the file that was opened: they fail once a larger one has been replaced.
+        """Open a file for random access; reads fail once a larger file has been replaced.
 
         Raises:
             NotFound: no file there.
@@ -157,9 +155,7 @@ class ObjectStorage:
         return Folder(tuple(files), tuple(sorted(path.rpartition("/")[2] for path in paths if not _is_hidden(path))))
 
     def put(self, path: str, body: Bytes) -> None:
-        """Create or replace a file.
-
-        Large bodies go up in parts, and get their name when all parts are there.
+        """Create or replace a file; large bodies go up in parts, and get their name at the end.
 
         Raises:
             Unavailable: not written.

@@ -50,9 +50,9 @@ def open_storage(uri: str) -> Storage:
 
 
 def open_folder(uri: str) -> Storage:
-    """Open the storage of a source: its folder must exist already.
+    """Open the storage of an existing source folder, with links resolved.
 
-    Links on the way to it are resolved: what was taken from a source is remembered by its URI, so a folder must have one.
+    Its URI is remembered, so a folder must have one.
 
     Raises:
         InvalidRequest: there is no such folder.

@@ -6,10 +6,7 @@ from hudi_ops.errors import InvalidRequest
 
 
 def is_path(path: str) -> bool:
-    """Return whether a text may name a file below a root.
-
-    It has no zero byte, and no segment that is empty, `.` or `..`.
-    """
+    """Return whether a text has no zero byte, and no segment that is empty, `.` or `..`."""
     # "." and "" are left out too: two spellings of one file would be two names for put_if_absent to win.
     return "\0" not in path and not any(segment in {"", ".", ".."} for segment in path.split("/"))
 

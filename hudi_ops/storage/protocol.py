@@ -22,10 +22,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """Stored file.
-
-    It has the path relative to the root, size in bytes, and time of the last change in ms since 1970 UTC.
-    """
+    """Stored file: path below the root, size in bytes, last change in ms since 1970 UTC."""
 
     path: str
     size_bytes: int
@@ -102,9 +99,7 @@ class Storage(Protocol):
         ...
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """Delete files, in one request where the backend supports it.
-
-        Where they are deleted one by one, it is in that order.
+        """Delete files in one request where the backend supports it, else in this order.
 
         Raises:
             Unavailable: some of them may still exist.

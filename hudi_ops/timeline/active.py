@@ -52,9 +52,9 @@ class Timeline:
 
     @cached_property
     def start(self) -> str:
-        """Request time of the first completed write; files of older instants are committed.
+        """Request time of the first completed write, or empty; older files are committed.
 
-        Empty when nothing was completed. Source: docs/format.md §9.1.
+        Source: docs/format.md §9.1.
         """
         return self.completed_writes[0].time if self.completed_writes else ""
 

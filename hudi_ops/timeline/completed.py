@@ -1,7 +1,4 @@
-"""Completed instants that changed a table's files, and a digest of them.
-
-Equal digests show that nothing has completed since.
-"""
+"""Completed instants that changed a table's files, and a digest that changes with them."""
 
 from __future__ import annotations
 

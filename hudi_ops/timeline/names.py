@@ -51,8 +51,8 @@ _NAME = re.compile(r"(?P<time>\d+)(?:_(?P<completion>\d+))?\.(?P<rest>[a-z.]+)")
 class TimelineFile:
     """Timeline file, by its name.
 
-    `action` is the word in the name (`compaction` while pending, `commit` once complete); `completion_time` is empty unless
-    the name carries one.
+    `action` is the word in the name (`compaction` while pending, `commit` once complete); `completion_time` is empty unless the
+    name carries one.
     """
 
     name: str
@@ -63,19 +63,13 @@ class TimelineFile:
 
 
 def completes_as(action: str) -> str:
-    """Return the action name under which `action` completes.
-
-    A compaction completes as `commit`, a clustering as `replacecommit`.
-    """
+    """Return the name under which `action` completes: `commit` for a compaction, for example."""
     return _COMPLETES_AS.get(action, action)
 
 
 @lru_cache(maxsize=16_384)
 def parse_file_name(name: str, layout: int) -> TimelineFile | None:
-    """Parse a file name of the timeline folder; None for names that are not timeline files.
-
-    Apache Hudi skips unknown names too, so the folder may hold files of this library.
-    """
+    """Parse a timeline file name; None for other names, which Apache Hudi skips, too."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -175,12 +169,9 @@ def is_instant(text: str) -> bool:
 
 
 def parse_instant(text: str, zone: str = "UTC") -> str:
-    """Parse an instant time that a user typed.
+    """Parse a typed instant time: 17 or 14 digits, or an ISO date or time (default UTC).
 
-    It is 17 or 14 digits, or an ISO date or time (UTC unless it names a zone).
-
-    Args:
-        zone: the table's time zone, into which ISO times are converted.
+    The result is in the time zone `zone` of the table.
 
     Raises:
         InvalidRequest: neither.

@@ -13,7 +13,7 @@ from hudi_ops.timeline.state import TableState
 class Since:
     """Tell what happened to completed writes between `before` and `now`.
 
-    A completion is known by both of its times: a write that was undone and made again has another completion time.
+    Both times identify a completion: a write that was undone and made again has another completion time.
     """
 
     before: TableState

@@ -1,7 +1,4 @@
-"""State for decisions, read in the safe order: settings, then the log, then the timeline.
-
-A later entry of the log shows that it is outdated.
-"""
+"""State for decisions, read in the safe order: settings, then the log, then the timeline."""
 
 from __future__ import annotations
 
@@ -51,19 +48,14 @@ class CommitReader:
         self._put = path, body
 
     def was_adopted(self, log: Log) -> bool:
-        """Return whether a table's log was begun for a table of a foreign writer.
-
-        Slot 0 is read once at most.
-        """
+        """Return whether slot 0 was begun for a table of a foreign writer; it is read once at most."""
         if log.table_id not in self._adopted:
             first: Entry | None = log.properties if log.properties_slot == 0 else read_slot(self.storage, 0)
             self._adopted[log.table_id] = first is None or first.decision_id.startswith(ADOPTS)
         return self._adopted[log.table_id]
 
     def metadata(self, timeline: Timeline, instant: Instant) -> CommitMetadata | None:
-        """Read the metadata of a completed write.
-
-        None when its file vanished (archived, restored).
+        """Read the metadata of a completed write; None when its file vanished (archived, restored).
 
         Raises:
             Corrupt: its bytes are not commit metadata.
@@ -118,16 +110,10 @@ class TableState:
 
 
 class SlotZero(Protocol):
-    """Proposer of slot 0 of a table without a commit log.
-
-    `services.create.adoption` is the one implementation.
-    """
+    """Proposer of slot 0 of a table without a commit log: `services.create.adoption`."""
 
     def propose(self, config: TableConfig, timeline: Timeline, commits: CommitReader) -> Properties:
-        """Return the entry for slot 0.
-
-        Raises when the table cannot be written, or not with the known facts.
-        """
+        """Return the entry for slot 0; raise if the table cannot be written with the known facts."""
         ...
 
     def accept(self, config: TableConfig, facts: TableFacts) -> None:
@@ -189,28 +175,24 @@ class StateLoader:
         return state
 
     def _agreeing(self, state: TableState) -> TableState:
-        """Return the state whose settings agree with its log.
-
-        Nothing is read as long as the settings that were read agree.
-        """
+        """Return the state with settings that agree with its log; read them only if these do not."""
         found = logged_config(self.storage, state.config, state.log, self.commits.settings)
         if found is state.config:
             return state
         return TableState(found, state.log, load_timeline(self.storage, found))
 
     def leave(self, state: TableState) -> None:
-        """Keep the state that a decision of this process left.
+        """Keep the state that a decision of this process left, as good as read.
 
-        It is as good as read, as long as no slot is taken after its head. It is not kept if others decided since the write
-        set out: they will have decided again by the time of the next.
+        It is dropped if others decided since the write set out: they will have decided again by the next one.
         """
         is_alone = state.log.head == self._set_out + 1
         self._left = state if is_alone and self._log is not None and self._log.head == state.log.head else None
 
     def set_out(self, state: TableState) -> None:
-        """Note that a write has begun from a state.
+        """Note that a write has begun from a state, and drop the state that the last decision left.
 
-        The state that the last decision left is dropped: if this write fails, the next one reads.
+        If this write fails, the next one reads.
         """
         self._left = None
         self._set_out = state.log.head
@@ -222,9 +204,9 @@ class StateLoader:
     def resume(self) -> TableState:
         """Return the state from which a write may set out, kept or read.
 
-        A kept state is as good as read as long as the log has nothing newer, which the write has to check (`has_left`). It
-        lacks instants that others put on the timeline without a slot since: begun ones, and those that Apache Hudi completed.
-        The first are checked only to save work, and the second are validated under the lock.
+        A kept state is as good as read as long as the log has nothing newer, which the write has to check (`has_left`). It lacks
+        instants that others put on the timeline without a slot since. Begun ones are checked only to save work; those that Apache
+        Hudi completed are validated under the lock.
         """
         return self._left or self.load()
 
@@ -256,7 +238,7 @@ class StateLoader:
     def reload(self, state: TableState) -> TableState:
         """Read log and timeline again, in this order; settings stay.
 
-        Enough to apply decided entries: a decision is made upon settings read by `load`.
+        Enough to apply decided entries: a decision needs settings read by `load`.
         """
         if self._log is None:
             return self.load()
@@ -270,7 +252,7 @@ class StateLoader:
     def seed(self, proposed: Properties | None = None) -> None:
         """Begin the proposed log of a foreign writer's table, or read the one begun concurrently.
 
-        Called before anything else is written. Slot 0 is all that adopting writes.
+        It precedes every other write. Slot 0 is all that adopting writes.
 
         Raises:
             InvalidRequest: the table was adopted with other facts.

@@ -24,17 +24,13 @@ class WriterTimes:
     def lie_upon(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Return whether log files completed at or after the base files of their groups.
 
-        The history is read only for writers that are not on the timeline and were requested before the base file: a later
-        request completed later, too. A log file whose writer is in neither belongs to the newest slice of its group.
-
-        Args:
-            pairs: (request time of the log file's writer, instant of the base file, made or planned).
+        `pairs` are (request time of the log file's writer, instant of the base file, made or planned). The history is read only for
+        writers that are not on the timeline and were requested before the base file: a later request completed later, too. A log
+        file whose writer is in neither belongs to the newest slice of its group. Source: docs/format.md §9.2.
 
         Raises:
             Corrupt: the history is needed and cannot be read.
             Unavailable: it is rewritten faster than it can be read.
-
-        Source: docs/format.md §9.2.
         """
         left = {log for log, base in pairs if log < base and self.timeline.find(log) is None}
         archived = self.archived.completion_times(self.history_folder, left) if left else {}

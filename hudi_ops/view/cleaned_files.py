@@ -25,16 +25,10 @@ _Removed: TypeAlias = tuple[str, str, str]
 
 
 def files_of_cleans(storage: Storage, config: TableConfig, since: str = "") -> dict[str, tuple[DataFile, str]]:
-    """Read which files cleans removed, or are removing; one that they name may still be there.
+    """Return the files that cleans removed or are removing: path -> request time of the clean.
 
-    Files of groups that an archived replace commit hides are left out: no moment of the active timeline needs them.
-
-    Args:
-        since: what completed before is passed over. A clean that completed before a moment cannot have removed what the moment
-            needs: what superseded that was requested later.
-
-    Returns:
-        Each file by its path, with the request time of its clean.
+    A named file may still exist. Files of groups that an archived replace commit hides are left out: no moment of the active
+    timeline needs them. Cleans that completed before `since` are skipped: what a moment needs was superseded later.
 
     Raises:
         Corrupt: a clean or the history cannot be read.
@@ -54,12 +48,9 @@ def files_of_cleans(storage: Storage, config: TableConfig, since: str = "") -> d
 
 
 def paths_of_cleans(storage: Storage, config: TableConfig) -> frozenset[str]:
-    """Read the paths of files that cleans removed, are removing or found gone.
+    """Return the paths of files that cleans removed, are removing or found gone.
 
-    `hudi-ops verify` asks this of tables in which cleans may be damaged, and reports those by themselves.
-
-    Returns:
-        The paths, those of replaced groups included; of a clean or a history that cannot be read, none.
+    Those of a clean or a history that cannot be read are left out: `hudi-ops verify` reports these by themselves.
 
     Raises:
         Unavailable: storage did not answer, or the history is rewritten faster than it can be read.

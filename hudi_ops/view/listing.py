@@ -58,10 +58,7 @@ class StorageListing:
         self._engine = engine or LocalEngine()
 
     def files(self, partitions: Sequence[str]) -> dict[str, list[DataFile]]:
-        """Return base and log files by partition path, sorted, without names that Hudi ignores.
-
-        A folder that is not there has none.
-        """
+        """Return base and log files by sorted partition path; a missing folder has none."""
         folders = self._engine.map(self._storage.list_folder, list(partitions))
         return {path: _data_files(path, folder) for path, folder in zip(partitions, folders, strict=True)}
 

@@ -54,10 +54,7 @@ class Moment:
     is_writing: bool = False
 
     def slices(self, listed: Mapping[str, list[DataFile]], source: str) -> list[Slice]:
-        """Return the slices that readers see of listed files.
-
-        Args:
-            source: who listed them, `storage` or `metadata`.
+        """Return the slices that readers see of files listed by `source`: `storage` or `metadata`.
 
         Raises:
             InvalidRequest: a clean removed a file that an earlier moment needs.
@@ -75,7 +72,7 @@ class Moment:
     def _refuse_cleaned(self, listed: Mapping[str, Sequence[DataFile]], as_of: str) -> None:
         """Refuse a moment of which a wanted slice lacks a file that a clean removed.
 
-        The cleans are read after the files were listed: whichever removed a file before is among them, completed or not.
+        The cleans are read after the files were listed, so any that removed a file before is among them.
 
         Raises:
             InvalidRequest: names the moment, the clean and a file.

@@ -64,11 +64,9 @@ class PartitionPaths:
         return self.spec.url_encode or not any(map(_is_text, self.kinds))
 
     def bounds(self, paths: Sequence[str], columns: Sequence[str], schema: pa.Schema) -> pa.Table:
-        """Bounds of some columns in each partition, or in all partitions below a folder.
+        """Bounds of some columns in n partitions, or in all partitions below n folders.
 
-        Args:
-            paths: n partition paths, or folders above partitions.
-            columns: names; of one that is no partition field nothing is known.
+        Nothing is known of a column that is no partition field.
         """
         levels = [path.split("/") if path else [] for path in paths]
         made = {}

@@ -13,14 +13,10 @@ NAMES_SHOWN_MAX = 20
 
 
 def choose(held: Mapping[str, object], wanted: Sequence[str], config: TableConfig) -> list[str]:
-    """Return the partitions that names and patterns select.
+    """Return the sorted paths of partitions that names and patterns select.
 
-    Args:
-        wanted: paths as they lie below the table's root (`origin=JFK/month=1`), or patterns of them with `*` and `?`. `*` goes
-            past slashes. A path that exists is never read as a pattern.
-
-    Returns:
-        Paths, sorted, each once.
+    `wanted` are paths below the table's root (`origin=JFK/month=1`), or patterns with `*` and `?`; `*` goes past slashes. A path
+    that exists is never read as a pattern.
 
     Raises:
         InvalidRequest: a name that no partition has, or a table without partitions.

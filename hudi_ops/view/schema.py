@@ -30,11 +30,9 @@ def file_schema(config: TableConfig, schema: pa.Schema) -> pa.Schema:
 
 
 def row_schema(config: TableConfig, schema: pa.Schema) -> pa.Schema:
-    """Return the columns of the rows: those of the files, then dropped partition columns.
+    """Return the columns of the rows: those of files, then dropped ones (docs/format.md §6.10).
 
     These have the type that the table was made with, if a path can be read as one, and are text where nothing says so.
-
-    Source: docs/format.md §6.10.
     """
     dropped = config.dropped_columns
     if not dropped:

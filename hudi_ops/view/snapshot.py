@@ -26,11 +26,7 @@ class TableView:
     files: Mapping[str, Sequence[DataFile]]
 
     def base_files(self, as_of: str | None = None) -> list[DataFile]:
-        """Return the visible base file of each file group, by partition and file id.
-
-        Args:
-            as_of: request time of the newest instant that counts; None for the newest there is.
-        """
+        """Return the visible base file of each file group, as of a request time, by file id."""
         found: list[DataFile] = []
         for _, files in sorted(self.files.items()):
             newest: dict[str, DataFile] = {}

@@ -187,20 +187,13 @@ def with_meta(schema: pa.Schema) -> pa.Schema:
 def stored_schema(schema: pa.Schema, meta_fields: bool) -> pa.Schema:
     """Return the columns of a base file that this library writes (docs/format.md §6.2).
 
-    Args:
-        meta_fields: `hoodie.populate.meta.fields`; without them the five columns are left out, not null.
+    Without `hoodie.populate.meta.fields` the five meta columns are left out, not null.
     """
     return with_meta(schema) if meta_fields else pa.schema(list(schema))
 
 
 def stored_avro_schema(schema: pa.Schema, table_name: str, meta_fields: bool) -> str:
-    """Return the Avro schema, as JSON, for base file footers and log block headers.
-
-    Args:
-        meta_fields: `hoodie.populate.meta.fields`: whether the five columns are in front.
-
-    Source: docs/format.md §4.
-    """
+    """Return the Avro JSON for base file footers and log block headers (docs/format.md §4)."""
     record = to_avro(schema, table_name)
     if meta_fields:
         meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
@@ -213,11 +206,8 @@ def bloom_of(
 ) -> BloomFilter:
     """Return the bloom filter of a new file.
 
-    Hashing every key again would cost as much as the write itself, so a rewrite adds to the old filter.
-
-    Args:
-        carried: the replaced file's filter; keys deleted since make it say yes too often, never too seldom.
-        added: the keys that the replaced file did not have.
+    Hashing every key again would cost as much as the write, so a rewrite adds the `added` keys to the `carried` filter of the
+    replaced file; for keys deleted since it says yes too often, never too seldom.
     """
     if carried is not None and added is not None and len(keys) <= carried.count:
         return carried.with_keys(added) if len(added) else carried

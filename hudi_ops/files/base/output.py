@@ -71,10 +71,7 @@ class BaseFileOutput:
     ) -> WriteStat:
         """Return the statistics of the file, as its commit names it.
 
-        Args:
-            inserted: rows with keys that the group did not have.
-            updated: rows that replace others.
-            deleted: rows that went.
+        `inserted` counts rows with keys that are new to the group, `updated` rows that replace others, `deleted` removed rows.
         """
         return WriteStat(
             file_id=self.file_id,

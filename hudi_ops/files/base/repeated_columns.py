@@ -31,12 +31,9 @@ def repeated_columns(file: pq.ParquetFile) -> list[str]:
 
 
 def concat_rows(carried: pa.Table, fresh: pa.Table) -> pa.Table:
-    """Concatenate carried rows and fresh ones.
+    """Concatenate rows of the older base file and fresh ones.
 
-    A column has one dictionary wherever the carried column has one.
-
-    Args:
-        fresh: rows with the same columns; encoded ones are decoded where the carried column is plain.
+    A column is a dictionary in the result if it is one in `carried`, else plain.
     """
     for place, field in enumerate(carried.schema):
         column = fresh.column(place)

@@ -56,10 +56,7 @@ def row_group_bounds(
 
 
 def may_hold_keys(file: pq.ParquetFile, keys: pa.Array, path: str) -> bool:
-    """Return whether one of the record keys may be in the file (docs/format.md §7).
-
-    The key range and the bloom filter of its footer tell.
-    """
+    """Return whether a key may be in the file, by key range and filter (docs/format.md §7)."""
     try:
         footer = parquet_footer.decode_footer(file.metadata.metadata, path)
     except Corrupt as error:
@@ -111,13 +108,7 @@ def _array(scalars: Sequence[pa.Scalar | None], kind: pa.DataType) -> pa.Array:
 
 
 def ends_of(statistics: Any, stored: pa.DataType, kind: pa.DataType) -> tuple[pa.Scalar | None, pa.Scalar | None]:
-    """Return the least and the greatest value by a column chunk's statistics.
-
-    They are in the table's type, and None where they are not known.
-
-    Args:
-        kind: in the table; see `keeps_order`.
-    """
+    """Return least and greatest value of a column chunk, in the table's type; None if unknown."""
     try:
         if statistics is None or not statistics.has_min_max:
             return None, None

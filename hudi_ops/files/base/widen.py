@@ -10,9 +10,9 @@ _is = pa.types
 def widen(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Convert a column to a later type of the table (docs/format.md §6.7).
 
-    A single-precision number becomes the double of its shortest decimal text, 0.1 and not 0.10000000149011612: Apache Hudi
-    and the `hudi` package read it so from the old file, and it must not change once the file is rewritten. Integers become
-    rounded floating-point numbers, for tables that other programs changed so.
+    A single-precision number becomes the double of its shortest decimal text, 0.1 and not 0.10000000149011612: Apache Hudi and the
+    `hudi` package read it so from the old file, and a rewrite must not change it. Integers become rounded floating-point numbers,
+    for tables that other programs changed so.
 
     Raises:
         ArrowInvalid: a value that the type cannot hold. Raised by Arrow.

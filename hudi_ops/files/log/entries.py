@@ -19,10 +19,7 @@ _OPERATION_DELETE = "D"
 
 
 def entries_of_rows(heads: pa.Table, rules: MergeRules, reader: LogFileReader, block: LogBlock) -> LogEntries:
-    """Return the entries of a data block (docs/format.md §11.3).
-
-    Args:
-        heads: the columns `rules.of_log`, in the table's types.
+    """Return the entries of a data block with the columns `rules.of_log` (docs/format.md §11.3).
 
     Raises:
         Corrupt: a row has no record key.
@@ -43,12 +40,9 @@ def entries_of_rows(heads: pa.Table, rules: MergeRules, reader: LogFileReader, b
 def entries_as_written(
     rows: pa.Table | None, keys: pa.Array, deletes: Deletes | None, rules: MergeRules
 ) -> list[LogEntries]:
-    """Return the entries of a new log file as readers will read them.
+    """Return the entries of a new log file as readers read them: its rows, then its deletes.
 
-    These are the entries of its rows, then those of its deletes.
-
-    Args:
-        rows: of the data block, with the columns `rules.of_log` in the table's types; None: there is none.
+    `rows` has the columns `rules.of_log` in the table's types; None: there are none.
     """
     found = [_of_rows(rows, keys, rules)] if rows is not None else []
     if deletes is None:

@@ -116,10 +116,7 @@ class LogFileReader:
             return self._parquet(block).schema_arrow
 
     def rows(self, block: LogBlock, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read the rows of a data block.
-
-        Args:
-            columns: wanted ones, None for all; those that the block lacks are left out.
+        """Read wanted columns of a data block (None: all), without those that the block lacks.
 
         Raises:
             Corrupt: the content does not follow the format.
@@ -137,12 +134,9 @@ class LogFileReader:
             return found if wanted is None else found.select(wanted)
 
     def batches(self, block: LogBlock, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a data block in batches.
+        """Yield the rows of a data block in batches; columns and errors as in `rows`.
 
         Memory does not grow with the rows of a Parquet block.
-
-        Args:
-            columns: wanted ones, None for all; those that the block lacks are left out.
 
         Raises:
             Corrupt: the content does not follow the format.
@@ -177,9 +171,7 @@ class LogFileReader:
             return self._parquet(block)
 
     def deletes(self, block: LogBlock) -> list[Deletes]:
-        """Read the deletes of a DELETE block.
-
-        There is one result for each run of ordering values of one type, in order.
+        """Read a DELETE block: a result for each run of ordering values of one type, in order.
 
         Raises:
             Corrupt: the content does not follow the format.
@@ -214,7 +206,7 @@ class LogFileReader:
     def _check_names(self, block: LogBlock, names: list[str]) -> None:
         """Refuse a block that lacks columns of its schema.
 
-        Pages have checksums, names have none: with a damaged name its values would be missing.
+        Pages have checksums, names have none: values of a damaged name would be missing.
         """
         if HeaderKey.SCHEMA not in block.headers:
             return

@@ -81,9 +81,7 @@ class MergeRules:
         return _distinct([*self.of_base, *self.flags])
 
     def keys_of(self, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
-        """Return the record keys of rows that have `key_columns`.
-
-        They are null where the column of keys is.
+        """Return the record keys of rows that have `key_columns`; null where the key column is.
 
         Raises:
             InvalidRequest: keys are made of fields, and one is null. Raised by `record_keys`.

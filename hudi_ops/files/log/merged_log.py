@@ -115,10 +115,7 @@ class MergedLogRecords:
         return LogEntries.joined(parts, ordering.type if ordering is not None else None)
 
     def rows(self, taken: Numbers, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the rows of some entries, block by block.
-
-        Args:
-            taken: numbers of entries that are rows, ascending; see `LogBaseJoin.taken`.
+        """Yield the rows of `taken` entries (ascending; see `LogBaseJoin.taken`), block by block.
 
         Raises:
             Corrupt: a block cannot be read.
@@ -173,7 +170,7 @@ class MergedLogRecords:
 def _refuse_other_writers(reader: LogFileReader, instants: BlockInstants, table: str) -> None:
     """Refuse a block of another writer than the file's.
 
-    Headers have no checksum: a block whose instant is damaged would be skipped, like one of a write that never completed.
+    Headers have no checksum: a block with a damaged instant would be skipped, as one of an incomplete write.
 
     Raises:
         Corrupt: a block of another writer than the file's.
@@ -195,8 +192,5 @@ def _refuse_other_writers(reader: LogFileReader, instants: BlockInstants, table:
 
 
 def _some_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the columns of a schema that the rows have.
-
-    If they have none, another column is returned, since a table without columns has no rows.
-    """
+    """Return the schema's columns that the rows have, else any: a table needs one to have rows."""
     return rows.select([name for name in schema.names if name in rows.column_names] or rows.column_names[:1])

@@ -1,7 +1,4 @@
-"""Scan of one base file.
-
-It reads the row groups that may hold wanted rows, and yields those rows, batch by batch, in the table's schema.
-"""
+"""Scan of one base file: wanted rows of the row groups that may hold some, batch by batch."""
 
 from __future__ import annotations
 
@@ -83,17 +80,11 @@ class FileScan:
         return sum(int(self._file.metadata.row_group(number).num_rows) for number in self.row_groups)
 
     def count(self) -> int:
-        """Count the wanted rows; without a condition the footer tells.
-
-        Raises as `batches` does.
-        """
+        """Count the wanted rows, by the footer if there is no condition; raise as `batches` does."""
         return self.rows if self._task.condition is None else sum(batch.num_rows for batch in self.batches())
 
     def table(self, keep: npt.NDArray[np.bool_] | None = None) -> pa.Table:
-        """Read the wanted rows at once.
-
-        Args:
-            keep: which rows of the read row groups exist; None: all of them.
+        """Read the wanted rows at once; `keep` masks the rows of the read row groups.
 
         Raises:
             Corrupt: a page cannot be decoded.
@@ -109,10 +100,9 @@ class FileScan:
     def batches(
         self, batch_rows: int | None = None, keep: npt.NDArray[np.bool_] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the wanted rows in batches, none of them empty; same errors as `table`.
+        """Yield the wanted rows in non-empty batches; raise as `table` does.
 
-        Args:
-            batch_rows: rows that are decoded at a time; None: as many as take `BATCH_BYTES`.
+        `batch_rows` limits the rows that are decoded at a time; None: as many as take `BATCH_BYTES`.
         """
         names = self._stored()
         size = min(batch_rows or BATCH_ROWS_MAX, self._rows_of(BATCH_BYTES, names))
@@ -127,12 +117,9 @@ class FileScan:
             yield from (batch for batch in rows.to_batches() if batch.num_rows)
 
     def columns(self, schema: pa.Schema, row_groups: Sequence[int], batch_rows: int) -> Iterator[pa.Table]:
-        """Yield some columns of all rows of some row groups, wanted or not.
+        """Yield columns of all rows of some row groups; raise as `table` does.
 
-        The errors are those of `table`.
-
-        Args:
-            schema: the columns, in the table's types; those that the file lacks are null.
+        Columns that the file lacks are null.
         """
         names = [name for name in schema.names if name in self._file.schema_arrow.names]
         for batch in self._read(batch_rows, row_groups, names):

@@ -122,9 +122,7 @@ class SliceTask:
 
 @dataclass(frozen=True, slots=True)
 class MergeCounts:
-    """Counts of merging a slice.
-
-    With a condition or keys, only processed records are counted.
+    """Counts of merging a slice; with a condition or keys, only of processed records.
 
     Attributes:
         log_records: rows and deletes in the log blocks that count.
@@ -147,10 +145,7 @@ class MergeCounts:
 
 @dataclass(frozen=True, eq=False)
 class _Merged:
-    """Outcome of merging.
-
-    It tells which rows of the read row groups survive (None: all), which log entries are rows of the slice, and counts.
-    """
+    """Outcome of merging: surviving base rows (None: all), surviving log rows, and counts."""
 
     keep: npt.NDArray[np.bool_] | None
     taken: npt.NDArray[np.int64]
@@ -201,27 +196,18 @@ class SliceScan:
 
     @property
     def counts(self) -> MergeCounts:
-        """Counts of merging; reads keys and ordering values, if no rows were read yet.
-
-        Raises as `batches` does.
-        """
+        """Counts of merging; reads keys and ordering values if needed; raises as `batches` does."""
         return self._merged.counts
 
     def count(self) -> int:
-        """Count the wanted rows; without a condition, keys and ordering values tell.
-
-        Raises as `batches` does.
-        """
+        """Count the wanted rows, by keys and ordering values if possible; raise as `batches` does."""
         if self._task.condition is not None:
             return sum(batch.num_rows for batch in self.batches())
         merged, base = self._merged, self._base.rows if self._base is not None else 0
         return (base if merged.keep is None else int(np.count_nonzero(merged.keep))) + len(merged.taken)
 
     def table(self) -> pa.Table:
-        """Read the wanted rows at once.
-
-        Raises as `batches` does.
-        """
+        """Read the wanted rows at once; raise as `batches` does."""
         merged = self._merged
         parts = [self._base.table(merged.keep)] if self._base is not None else []
         parts += self._log_rows(merged)

@@ -54,7 +54,7 @@ class FileStatisticsTask:
 def statistics_of_file(task: FileStatisticsTask) -> FileStatistics:
     """Return the statistics of a stored file, equal to those of its writer.
 
-    Of a base file the footer is read, and columns where the footer is not enough: keys if they are wanted, and floats, for NaN.
+    Of a base file the footer is read, and columns where the footer is not enough: wanted keys, and floats for NaN.
 
     Raises:
         Corrupt: it cannot be read.
@@ -87,10 +87,8 @@ def statistics_of_base(
 ) -> FileStatistics | None:
     """Return the statistics of a new base file; None if nothing is wanted.
 
-    Args:
-        rows: its rows; None: where the footer is not enough, they are decoded.
-        added: keys that were not in the group before.
-        removed: keys that are not in the group any more.
+    Without `rows`, columns are decoded where the footer is not enough. `added` keys are new to the group, `removed` ones have left
+    it.
     """
     if not wanted:
         return None
@@ -109,8 +107,7 @@ def statistics_of_log(
 ) -> FileStatistics | None:
     """Return the statistics of a new log file; None if nothing is wanted.
 
-    Args:
-        entries: rows and deletes as readers of the file see them; used if keys are wanted.
+    `entries` are its rows and deletes as readers see them.
     """
     if not wanted:
         return None
@@ -196,9 +193,9 @@ def _together(parts: Sequence[Sequence[ColumnRange]]) -> tuple[ColumnRange, ...]
 
 
 def _changed(entries: Iterable[LogEntries]) -> tuple[pa.Array, pa.Array]:
-    """Return the keys of which a log file holds a row, and those that it certainly deletes.
+    """Return the keys that a log file holds rows of, and those that it certainly deletes.
 
-    Later entries of the file decide. A delete that is ordered by event time may lose to a row elsewhere.
+    Later entries decide. A delete that is ordered by event time may lose to a row elsewhere.
     """
     added = removed = pa.array([], pa.string())
     for part in entries:

@@ -65,8 +65,7 @@ def ranges_of_base(
 def ranges_of_rows(tables: Iterable[pa.Table], schema: pa.Schema, columns: Sequence[str]) -> tuple[ColumnRange, ...]:
     """Return the ranges of rows of a log file: without sizes, and without values of deletes.
 
-    Args:
-        tables: all rows, in pieces; a column that one of them lacks is null in it.
+    A column that one of the tables lacks is null in it.
 
     Raises:
         ArrowInvalid: a value does not fit the table's type. Raised by Arrow.
@@ -80,11 +79,7 @@ def ranges_of_rows(tables: Iterable[pa.Table], schema: pa.Schema, columns: Seque
 
 
 def merged_range(parts: Sequence[ColumnRange]) -> ColumnRange:
-    """Merge one column's ranges in several files or pieces.
-
-    Args:
-        parts: at least one, all of one column and type.
-    """
+    """Merge ranges of one column and type, at least one."""
     if len(parts) == 1:
         return parts[0]
     least, _ = _ends(pa.concat_arrays([part.least for part in parts]))

@@ -28,8 +28,7 @@ _FOREIGN_CODECS: Final = frozenset({"bzip2", "lz4", "snappy", "xz", "zstandard"}
 def write_one(schema: Mapping[str, Any], record: Mapping[str, Any]) -> bytes:
     """Write a container with one record (docs/format.md §2.4).
 
-    Args:
-        record: the record; fields left out take the schema's default, None writes null.
+    Fields left out take the schema's default, None writes null.
 
     Raises:
         Internal: the record does not fit the schema, or has a field that the schema lacks.
@@ -65,16 +64,13 @@ def read_one(data: bytes, path: str = "") -> dict[str, Any]:
 
 
 def read_container(data: bytes, path: str = "") -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Read all records of a container, codec null or deflate.
+    """Return the schema and all records of a container, codec null or deflate.
 
-    Returns:
-        The schema as it stands in the header, and the records.
+    Source: Avro 1.11 specification, Object Container Files; docs/format.md §2.4.
 
     Raises:
         Corrupt: the bytes are not one whole container of records.
         Unsupported: the blocks are compressed by a codec that Hudi's timeline does not use.
-
-    Source: Avro 1.11 specification, Object Container Files; docs/format.md §2.4.
     """
     return _guarded(data, path)
 

@@ -9,11 +9,7 @@ from hudi_ops.formats.avro.varints import Bytes, Longs, binary, first_invalid
 
 
 def decimals_of(data: Bytes, begin: Longs, lengths: Longs, kind: pa.DataType) -> tuple[pa.Array, int | None]:
-    """Read the decimals at these positions.
-
-    Returns:
-        The decimals, and the position of the first that has no bytes or more digits than `kind`, or None.
-    """
+    """Read decimals; also return the position of the first without bytes or too long, or None."""
     width = kind.bit_width // 8
     rows = np.zeros((len(begin), width), np.uint8)
     sign = np.where(data[begin] & 0x80, np.uint8(0xFF), np.uint8(0))
@@ -41,14 +37,7 @@ def decimals_of(data: Bytes, begin: Longs, lengths: Longs, kind: pa.DataType) ->
 
 
 def fixed_rows(values: pa.Array, size_bytes: int) -> tuple[Bytes, int | None]:
-    """Encode decimals in a fixed number of bytes.
-
-    Args:
-        values: decimals; the bytes of a null are arbitrary.
-
-    Returns:
-        A matrix with a row for each, and the position of the first that does not fit, or None.
-    """
+    """Encode decimals as rows of a matrix; also return the first misfit, or None."""
     rows = _rows(values)
     width = rows.shape[1]
     if size_bytes >= width:

@@ -64,9 +64,7 @@ class Decoder:
         self._data, self._path = data, path
 
     def records(self, node: Node, lanes: Lanes, wanted: Collection[str] | None) -> tuple[list[str], list[pa.Array]]:
-        """Return the wanted columns, in the schema's order.
-
-        Every record must end where its length says.
+        """Return the wanted columns; every record must end where its length says.
 
         Raises:
             Corrupt: a record does not follow its schema; names the record.

@@ -26,13 +26,9 @@ _END: Final = b"\x00"
 
 
 def encode_column(node: Node, column: pa.ChunkedArray | pa.Array, where: str) -> list[Piece]:
-    """Encode one field of every record.
+    """Encode one field of every record; return its pieces in order.
 
-    Args:
-        column: values; of a dictionary-encoded column each distinct value is written once and taken from there.
-
-    Returns:
-        Pieces to be joined in this order.
+    Each distinct value of a dictionary-encoded column is encoded once.
 
     Raises:
         InvalidRequest: a value does not fit the type.

@@ -41,11 +41,9 @@ class ItemChain:
         self._start = self._stop = 0
 
     def follow(self, at: int, count: int) -> tuple[Longs, int]:
-        """Follow `count` items.
+        """Follow `count` items; return where they begin, and the place behind the last of them.
 
-        Returns:
-            Where the items begin, as far as they can be followed, and the place behind the last of them. There are fewer than
-            `count` when an item is damaged, or cannot be leapt: the next one, at the returned place.
+        There are fewer than `count` when the item at the returned place is damaged, or cannot be leapt.
         """
         found: list[Longs] = []
         left = count

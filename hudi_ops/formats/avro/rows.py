@@ -53,10 +53,7 @@ class AvroRows:
         return len(self._ends)
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return all rows.
-
-        Args:
-            columns: wanted ones, None for all; those that the schema lacks are left out.
+        """Return all rows of wanted columns (None: all), without those that the schema lacks.
 
         Raises:
             Corrupt: a record does not follow the schema; names the record.
@@ -64,10 +61,7 @@ class AvroRows:
         return pa.Table.from_batches(list(self.batches(CHUNK_ROWS, columns)) or [self._read(0, 0, columns)])
 
     def batches(self, rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, at most `rows` at a time.
-
-        Args:
-            columns: wanted ones, None for all; those that the schema lacks are left out.
+        """Yield the rows in batches of at most `rows`; columns as in `table`.
 
         Raises:
             Corrupt: a record does not follow the schema; names the record.
@@ -118,17 +112,14 @@ def _record_ends(raw: bytes, count: int, path: str) -> np.ndarray:
 
 
 def encode_rows(rows: pa.Table, schema: str) -> bytes:
-    """Encode the content of an AVRO_DATA block; equal arguments give equal bytes.
+    """Encode the content of an AVRO_DATA block (docs/format.md §6.9).
 
-    Args:
-        rows: a column for each field of the schema, found by its name; cast where the type is another.
+    `rows` has a column for each field of the schema, by name; it is cast where the type differs. Equal arguments give equal bytes.
 
     Raises:
         InvalidRequest: a value does not fit its field, or a column is missing.
         Corrupt: the schema is invalid.
         Unsupported: a record in the schema contains itself.
-
-    Source: docs/format.md §6.9.
     """
     node = record_of(schema, "a table's schema")
     missing = [name for name in node.names if name not in rows.column_names]

@@ -79,11 +79,7 @@ def zigzag(values: Longs) -> Words:
 
 
 def varint_rows(values: Words) -> tuple[Bytes, Longs]:
-    """Encode integers in 7 bits a byte.
-
-    Returns:
-        A matrix with a row for each, and the number of bytes of the row that count.
-    """
+    """Encode integers in 7 bits a byte: a matrix row for each, and the used length of each row."""
     width = max(1, -(-int(values.max(initial=0)).bit_length() // 7))
     lengths = np.ones(len(values), np.int64)
     rows = np.empty((len(values), width), np.uint8)
@@ -116,10 +112,7 @@ def binary(offsets: npt.NDArray[np.number], data: Bytes | pa.Buffer) -> pa.Binar
 
 
 def spans(data: Bytes, starts: Longs, lengths: Longs) -> pa.BinaryArray:
-    """Return the bytes at these positions, which ascend without overlap.
-
-    The gap between two is a value of the inner array too, and left out.
-    """
+    """Return the bytes at these positions, which ascend without overlap; gaps are left out."""
     offsets = np.empty(2 * len(starts) + 1, np.int32)
     offsets[0:-1:2] = starts
     offsets[1::2] = starts + lengths
@@ -129,20 +122,13 @@ def spans(data: Bytes, starts: Longs, lengths: Longs) -> pa.BinaryArray:
 
 
 def as_text(values: pa.BinaryArray) -> tuple[pa.StringArray, int | None]:
-    """Convert bytes to text without copying.
-
-    Returns:
-        The text, and the position of the first value that is not UTF-8, or None.
-    """
+    """View bytes as text; also return the position of the first that is not UTF-8, or None."""
     text = pa.Array.from_buffers(pa.string(), len(values), values.buffers(), offset=values.offset)
     return text, first_invalid(text)
 
 
 def first_invalid(values: pa.Array) -> int | None:
-    """Return the position of the first value that its type does not allow, or None.
-
-    Such values are text that is not UTF-8, and a decimal of too many digits.
-    """
+    """Return the position of the first text that is not UTF-8, or decimal that is too long."""
     if _is_valid(values):
         return None
     low, high = 0, len(values)  # the first bad one lies in [low, high)

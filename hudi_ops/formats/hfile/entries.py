@@ -56,10 +56,7 @@ class Entries:
 
 
 def split_entries(payloads: Sequence[bytes], offsets: Sequence[int], path: str) -> Entries:
-    """Find the entries of data blocks (docs/format.md §13.3).
-
-    Args:
-        payloads: of the blocks, none of them empty.
+    """Find the entries of data blocks, none of them empty (docs/format.md §13.3).
 
     Raises:
         Corrupt: an entry does not follow the format, or the entries do not fill their block.

@@ -34,12 +34,9 @@ class Codec(IntEnum):
 
 
 def encode_hfile_block(kind: bytes, payload: bytes | memoryview, previous: int, level: int) -> bytes:
-    """Encode one block, compressed by GZ; equal arguments give equal bytes.
+    """Encode one block, compressed by GZ (docs/format.md §13.2).
 
-    Args:
-        previous: offset of the block of this kind before it, -1 for the first.
-
-    Source: docs/format.md §13.2.
+    `previous` is the offset of the block of this kind before it, -1 for the first. Equal arguments give equal bytes.
     """
     packed = zlib.compress(payload, level, _GZIP)
     data_bytes = HEADER_BYTES + len(packed)
@@ -50,13 +47,7 @@ def encode_hfile_block(kind: bytes, payload: bytes | memoryview, previous: int, 
 
 
 def decode_hfile_block(data: memoryview, offset: int, kind: bytes, codec: Codec, path: str) -> tuple[bytes, int]:
-    """Decode the block at the beginning of these bytes (docs/format.md §13.2).
-
-    Args:
-        data: the block, and any bytes after it.
-
-    Returns:
-        The payload, and the size of the whole block.
+    """Return the payload and size of the block that begins these bytes (docs/format.md §13.2).
 
     Raises:
         Corrupt: the block does not follow the format, runs past the data, or its payload contradicts its header.

@@ -110,12 +110,9 @@ class HFileReader:
         return found
 
     def lookup(self, keys: pa.Array) -> HFile:
-        """Read the entries with these keys.
+        """Read the entries with these keys (text or bytes, sorted by bytes, unique).
 
         Only data blocks that may hold one are read.
-
-        Args:
-            keys: text or bytes, sorted by bytes, unique.
 
         Raises:
             Corrupt: a data block does not follow the format.
@@ -130,12 +127,9 @@ class HFileReader:
         return self._gather(self._blocks_of(wanted), found)
 
     def prefixes(self, prefixes: Sequence[bytes]) -> HFile:
-        """Read the entries whose keys begin with one of these prefixes.
+        """Read the entries whose keys begin with one of these prefixes, given in any order.
 
         Only data blocks that may hold one are read.
-
-        Args:
-            prefixes: in any order; one may begin another.
 
         Raises:
             Corrupt: a data block does not follow the format.

@@ -104,10 +104,7 @@ def decode_trailer(data: memoryview, offset: int, path: str) -> Trailer:
 
 
 def encode_info(info: Mapping[str, bytes]) -> bytes:
-    """Encode the payload of the file info block, sorted by key (docs/format.md §13.5).
-
-    Equal arguments give equal bytes.
-    """
+    """Encode the payload of the file info block, sorted by key (docs/format.md §13.5)."""
     pairs = [_bytes_field(1, key.encode()) + _bytes_field(2, info[key]) for key in sorted(info)]
     body = b"".join(_bytes_field(1, pair) for pair in pairs)
     return _INFO_MAGIC + _varint(len(body)) + body

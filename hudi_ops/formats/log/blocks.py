@@ -69,14 +69,11 @@ class BlockSpan:
 
 
 def scan_blocks(source: pa.NativeFile, path: str) -> list[BlockSpan]:
-    """Find the blocks of a log file, in file order (docs/format.md §6.8).
+    """Find the blocks and damaged stretches of a log file, in file order (docs/format.md §6.8).
 
-    A block is damaged, as for Apache Hudi, when it runs past the end, when its last eight bytes do not repeat its size, or
-    when neither the end nor another block follows it: half an append of a writer that died. Such a stretch ends at the next
-    magic; adjacent stretches are one.
-
-    Returns:
-        Blocks and damaged stretches; together they cover the file.
+    They cover the file. A block is damaged, as for Apache Hudi, when it runs past the end, when its last eight bytes do not repeat
+    its size, or when neither the end nor another block follows it: half an append of a writer that died. Such a stretch ends at the
+    next magic; adjacent stretches are one.
 
     Raises:
         Corrupt: the file does not begin with a block, or a block that is whole does not follow the format.
@@ -102,13 +99,9 @@ def scan_blocks(source: pa.NativeFile, path: str) -> list[BlockSpan]:
 
 
 def encode_block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: bytes | pa.Buffer) -> bytes:
-    """Encode one block; equal arguments give equal bytes.
+    """Encode one block of any kind but CORRUPT (docs/format.md §6.8).
 
-    Args:
-        kind: any but CORRUPT.
-        headers: written in the order of their numbers.
-
-    Source: docs/format.md §6.8.
+    Headers are written in the order of their numbers; equal arguments give equal bytes.
     """
     entries = []
     for key in sorted(headers):
@@ -197,10 +190,9 @@ def _add_damage(spans: list[BlockSpan], start: int, end: int) -> None:
 
 
 class _Window:
-    """Two pieces of the file in memory.
+    """Two pieces of the file in memory: around the block that is read, and around its end.
 
-    One is around the block that is read, one around its end, where the next one begins. Offsets only grow, so nothing is read
-    twice, however many false beginnings there are.
+    Offsets only grow, so nothing is read twice, however many false beginnings there are.
     """
 
     def __init__(self, source: pa.NativeFile, path: str) -> None:

@@ -80,10 +80,7 @@ _BROKEN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    """Deleted keys.
-
-    `ordering` is None when every delete is unconditional; a null in it makes that one so.
-    """
+    """Deleted keys; `ordering` is None, or a null in it, where a delete is unconditional."""
 
     keys: pa.Array
     ordering: pa.Array | None
@@ -114,17 +111,12 @@ def decode_deletes(content: bytes | pa.Buffer, path: str) -> list[Deletes]:
 def encode_deletes(deletes: Deletes, partition_path: str) -> bytes:
     """Return the content of a DELETE block; equal arguments give equal bytes.
 
-    Unconditional deletes are written as Apache Hudi writes them, with the integer 0; beside ordering values of another type with
-    none at all. An integer 0 of 32 bits therefore is unconditional for every reader.
-
-    Args:
-        deletes: keys without null; ordering values of the same length.
+    Unconditional deletes are written as by Apache Hudi, with the integer 0; beside ordering values of another type without a value.
+    An integer 0 of 32 bits therefore is unconditional for every reader. Source: docs/format.md §6.9.
 
     Raises:
         InvalidRequest: a key is null, or the lengths differ.
         Unsupported: ordering values of a type that a delete cannot carry.
-
-    Source: docs/format.md §6.9.
     """
     keys = deletes.keys.cast(pa.string())
     ordering = deletes.ordering

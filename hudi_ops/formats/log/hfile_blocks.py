@@ -75,7 +75,7 @@ def _of_one_block(keys: pa.Array, values: pa.Array) -> list[tuple[int, int]]:
 
 
 def encode_empty_init_log(instant: str) -> bytes:
-    """Encode the first log file of a file group of the metadata table (docs/format.md §13.6).
+    """Encode an empty first log file of a metadata table's file group (docs/format.md §13.6).
 
     It is a list of deletes without entries.
     """

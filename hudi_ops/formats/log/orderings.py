@@ -85,9 +85,7 @@ def branch_of(kind: pa.DataType) -> Branch:
 
 
 def ordering_pieces(ordering: pa.Array | None, rows: int) -> list[Piece]:
-    """Encode each ordering value, with its branch in front.
-
-    Unconditional deletes are written as Apache Hudi writes them.
+    """Encode each ordering value after its branch; unconditional deletes as Apache Hudi does.
 
     Raises:
         Unsupported: no branch fits the type, or a value does not fit its branch.

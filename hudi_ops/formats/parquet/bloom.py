@@ -67,12 +67,9 @@ class BloomFilter:
 
     @classmethod
     def build(cls, keys: pa.Array | pa.ChunkedArray, *, capacity: int, fpp: float = 1e-3) -> BloomFilter:
-        """Make a SIMPLE filter of the right size.
+        """Make a SIMPLE filter of `keys`, with false-positive rate `fpp` at `capacity` keys.
 
-        Args:
-            keys: string array, no nulls: the keys to put in.
-            capacity: keys to size it for; at least the number of `keys`, more if others will be added.
-            fpp: false-positive rate once `capacity` keys are in.
+        `keys` is a string array without nulls; `capacity` is at least their number, more if others will be added.
 
         Raises:
             InvalidRequest: the rate is not between 0 and 1, or a key is null.
@@ -124,13 +121,7 @@ class BloomFilter:
         return grown
 
     def might_contain(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-        """Return for each key whether it may be in.
-
-        Args:
-            keys: string array, length n, no nulls.
-
-        Returns:
-            n booleans; False means certainly not in, True means probably in.
+        """Return n booleans for n keys without nulls: False is certain, True is probable.
 
         Raises:
             InvalidRequest: a key is null.
@@ -170,10 +161,9 @@ class BloomFilter:
 
 
 def decode_filter(type_code: str, text: str, path: str = "") -> BloomFilter:
-    """Read a filter from its two footer values (docs/format.md §7).
+    """Read a filter from its two footer values, type code and base64 text (docs/format.md §7).
 
-    Returns:
-        The filter; `encode` gives the same values again.
+    `encode` gives the same values again.
 
     Raises:
         Corrupt: unknown type code, not base64, or bytes that are no filter of that type.

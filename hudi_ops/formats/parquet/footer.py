@@ -41,20 +41,14 @@ class BaseFileFooter:
     avro_schema: str | None
 
     def might_hold(self, keys: pa.Array | pa.ChunkedArray) -> bool:
-        """Return whether any of these record keys may be in the file: False is certain.
-
-        Source: docs/format.md §7.
-        """
+        """Return whether one of these keys may be in the file (docs/format.md §7); False is certain."""
         keys = keys.filter(pa.array(self.in_range(keys)))
         if len(keys) == 0 or self.bloom is None:
             return len(keys) > 0
         return bool(self.bloom.might_contain(keys).any())
 
     def in_range(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-        """Return which record keys lie in the footer's key range.
-
-        All of them do if the footer has no range, or none that is reliable.
-        """
+        """Return which keys are in the key range; all are if it is missing or not reliable."""
         # A writer may have compared Java strings, by UTF-16 code units, where Arrow compares UTF-8 bytes: against bounds below
         # U+E000 both agree.
         bounds = (self.min_key, self.max_key)
@@ -64,11 +58,7 @@ class BaseFileFooter:
 
 
 def encode_footer(footer: BaseFileFooter) -> dict[str, str]:
-    """Encode the footer as Parquet key-value metadata (docs/format.md §6.3, §7).
-
-    Args:
-        footer: what to write; None is left out.
-    """
+    """Encode the footer as Parquet key-value metadata (docs/format.md §6.3, §7)."""
     values: dict[str, str] = {}
     if footer.bloom is not None:
         values[_BLOOM_TYPE], values[_BLOOM] = footer.bloom.encode()
@@ -83,15 +73,10 @@ def encode_footer(footer: BaseFileFooter) -> dict[str, str]:
 
 
 def decode_footer(metadata: Mapping[bytes, bytes] | None, path: str = "") -> BaseFileFooter:
-    """Read Hudi's part of a footer; other keys are ignored.
-
-    Args:
-        metadata: the Parquet file's key-value metadata; None when it has none.
+    """Read Hudi's part of a footer, if any; other keys are ignored (docs/format.md §6.3, §7).
 
     Raises:
         Corrupt: a value is not UTF-8, or the bloom filter is damaged.
-
-    Source: docs/format.md §6.3, §7.
     """
     values = metadata or {}
     written = filter_text(values, path)
@@ -102,12 +87,10 @@ def decode_footer(metadata: Mapping[bytes, bytes] | None, path: str = "") -> Bas
 
 
 def filter_text(metadata: Mapping[bytes, bytes] | None, path: str = "") -> tuple[str, str] | None:
-    """Return type code and text of the bloom filter, undecoded; None without a filter.
+    """Return type code and undecoded text of the bloom filter, or None (docs/format.md §7).
 
     Raises:
         Corrupt: it is not UTF-8.
-
-    Source: docs/format.md §7.
     """
     values = metadata or {}
     text = _text(values, _BLOOM if _BLOOM.encode() in values else _BLOOM_BEFORE_APACHE, path)

@@ -27,10 +27,7 @@ _MAX_ROWS: Final = 8192
 
 
 def text_chunks(keys: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
-    """Yield the keys as plain arrays of type large_string, without nulls.
-
-    Args:
-        keys: string array of any layout (string, large_string, string_view, dictionary).
+    """Yield the keys, strings of any layout, as non-empty large_string arrays without nulls.
 
     Raises:
         InvalidRequest: the array holds nulls, or is not of strings.
@@ -58,15 +55,9 @@ def text_chunks(keys: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
 
 
 def positions(keys: pa.Array, bits: int, hashes: int) -> Iterator[tuple[npt.NDArray[Any], list[U32]]]:
-    """Yield the bits of each key, a cache-sized chunk at a time.
+    """Yield row numbers of a cache-sized chunk and, per hash, the bit of each of those rows.
 
-    Args:
-        keys: large_string array without nulls.
-
-    Yields:
-        Row numbers of the chunk, and for each hash the bit of each of those rows.
-
-    Source: docs/format.md §7; org.apache.hadoop.util.hash.MurmurHash.
+    `keys` is a large_string array without nulls. Source: docs/format.md §7; org.apache.hadoop.util.hash.MurmurHash.
     """
     lengths = pc.binary_length(keys).to_numpy().astype(np.uint32)
     order, keys, lengths = _longest_first(keys, lengths)

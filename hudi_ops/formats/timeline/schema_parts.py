@@ -54,12 +54,9 @@ def optional(table: Iterable[tuple[str, Schema]]) -> list[Field]:
 
 
 def root(outermost: Schema) -> Mapping[str, Any]:
-    """Make a record a whole schema.
+    """Make a record a whole schema, with a namespace.
 
-    It gets the namespace, and each record inside it is defined only where it occurs first.
-
-    Returns:
-        The schema, in which later occurrences of a record are references by name, as Avro requires.
+    Later occurrences of a record inside it become references by name, as Avro requires.
     """
     seen: set[str] = set()
 

@@ -21,10 +21,7 @@ _CELLS_PER_STEP = 1 << 18
 
 
 def java_string_hash(values: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32]:
-    """Return `String.hashCode()` of every value.
-
-    It is computed over UTF-16 code units, as in Java; 0 for a null.
-    """
+    """Return `String.hashCode()` of every value, over UTF-16 code units; 0 for a null."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if pa.types.is_dictionary(values.type):
@@ -40,13 +37,10 @@ def java_string_hash(values: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32
 
 
 def bucket_ids(hash_values: Sequence[pa.Array], num_buckets: int) -> npt.NDArray[np.int32]:
-    """Return the bucket of every row (docs/format.md §10.1).
+    """Return the bucket of every row: `(List.hashCode() & 0x7fffffff) % num_buckets`.
 
-    It is `(List.hashCode() & 0x7fffffff) % num_buckets` over the row's hash values.
-
-    Args:
-        hash_values: columns of strings, all of one length, as `bucket_hash_values` returns them. A null says that the row's
-            list has no value at that place (lists may differ in length); a null *value* is the empty string here.
+    `hash_values` are columns as `bucket_hash_values` returns them. A null says that the row's list has no value at that place
+    (lists may differ in length); a null *value* is the empty string here. Source: docs/format.md §10.1.
 
     Raises:
         InvalidRequest: there is no column, the columns differ in length, or `num_buckets` is below 1.
@@ -76,19 +70,15 @@ def bucket_ids(hash_values: Sequence[pa.Array], num_buckets: int) -> npt.NDArray
 def bucket_hash_values(record_keys: pa.Array | pa.ChunkedArray, hash_fields: Sequence[str]) -> list[pa.Array]:
     """Parse the values that the simple bucket index hashes out of record keys.
 
-    The rules are exactly those of Apache Hudi 1.1.1. A key that lacks a comma or a colon is hashed whole. Any other is taken
-    for `f:v,f:v`: a comma ends a value when the next comma or colon after it is a colon. The values of the hash fields follow
-    the order of the key, not of `hash_fields`; when none of the fields occurs, the whole key is hashed. `__null__` and
-    `__empty__` hash like the empty string.
-
-    Args:
-        hash_fields: `hoodie.bucket.index.hash.field`; empty means every field.
+    The rules are exactly those of Apache Hudi 1.1.1. A key that lacks a comma or a colon is hashed whole. Any other is taken for
+    `f:v,f:v`: a comma ends a value when the next comma or colon after it is a colon. The values of the hash fields
+    (`hoodie.bucket.index.hash.field`; empty: all) follow the order of the key; when none of the fields occurs, the whole key is
+    hashed. `__null__` and `__empty__` hash like the empty string. Source: docs/format.md §10.1; Apache Hudi 1.1.1,
+    KeyGenUtils.extractRecordKeysByFields.
 
     Raises:
         Unsupported: a key on which Apache Hudi's own parser never ends: its last field is not a hash field and holds a colon.
             Raised by `parsed_values`.
-
-    Source: docs/format.md §10.1; Apache Hudi 1.1.1, KeyGenUtils.extractRecordKeysByFields.
     """
     if isinstance(record_keys, pa.ChunkedArray):
         record_keys = record_keys.combine_chunks()

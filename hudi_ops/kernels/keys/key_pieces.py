@@ -50,9 +50,9 @@ class _Pieces:
 
 
 def _pieces(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> _Pieces:
-    """Split keys into pieces.
+    """Split keys at each comma that a colon follows before the next comma.
 
-    Each key holds a comma and a colon. A comma splits when a colon follows it before the next comma.
+    Each key holds a comma and a colon.
     """
     rows = len(offsets) - 1
     marks = np.flatnonzero((data == _COMMA) | (data == _COLON))
@@ -77,18 +77,13 @@ def _pieces(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> _Pie
 
 
 def parsed_values(keys: pa.Array, wanted: list[str]) -> tuple[npt.NDArray[np.int64], pa.Array]:
-    """Return the hash values of keys that each hold a comma and a colon.
+    """Return the number of hash values of each key (at least one), and all values in turn.
 
-    Args:
-        wanted: the hash fields; empty means every field.
-
-    Returns:
-        How many values each key has (at least one), and the values of all keys, one after the other.
+    Each key holds a comma and a colon; empty `wanted` means every field. Source: Apache Hudi 1.1.1,
+    KeyGenUtils.extractRecordKeysByFields.
 
     Raises:
         Unsupported: a key on which Apache Hudi's own parser never ends.
-
-    Source: Apache Hudi 1.1.1, KeyGenUtils.extractRecordKeysByFields.
     """
     counts, values = [], []
     for start in range(0, len(keys), BLOCK_ROWS):
@@ -133,10 +128,7 @@ def _refuse_endless(key: str, field: str, wanted: list[str]) -> NoReturn:
 
 
 def _every_other(data: npt.NDArray[np.uint8], begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> pa.Array:
-    """Return the strings data[begin:end].
-
-    They ascend and do not touch, so they and the gaps between them form one Arrow array.
-    """
+    """Return the strings data[begin:end], which ascend with gaps between them."""
     offsets = np.empty(2 * len(begins) + 1, np.int32)
     offsets[0:-1:2], offsets[1::2], offsets[-1] = begins, ends, len(data)
     both = pa.StringArray.from_buffers(2 * len(begins), pa.py_buffer(offsets), pa.py_buffer(data))

@@ -9,10 +9,7 @@ import pyarrow as pa
 def with_fixed_width(base: pa.ChunkedArray, incoming: pa.Array) -> tuple[pa.ChunkedArray, pa.Array | pa.ChunkedArray]:
     """Convert both sides to fixed-size binary if all keys have one width, as UUIDs do.
 
-    Otherwise both are returned unchanged.
-
-    Args:
-        base: keys of one side; a null among them leaves both unchanged.
+    Otherwise, or if `base` has a null, both are returned unchanged.
     """
     width = _width(incoming)
     if width is None or any(_width(chunk) != width for chunk in base.chunks if len(chunk)):

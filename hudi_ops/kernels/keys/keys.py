@@ -88,12 +88,9 @@ def record_keys(data: pa.Table, spec: KeySpec) -> pa.Array:
 
 
 def partition_paths(data: pa.Table, spec: PartitionSpec) -> pa.DictionaryArray:
-    """Return the partition path of every row, dictionary-encoded (docs/format.md §6.6).
+    """Return the partition path of every row: int32 indices into ascending distinct paths.
 
-    Only distinct values are printed and encoded.
-
-    Returns:
-        int32 indices into distinct paths, which ascend; no nulls.
+    Only distinct values are printed and encoded. Source: docs/format.md §6.6.
 
     Raises:
         InvalidRequest: a partition column is missing; or a value does not name one folder below its parent (details: `row`,
@@ -117,9 +114,7 @@ def partition_paths(data: pa.Table, spec: PartitionSpec) -> pa.DictionaryArray:
 def _distinct_texts(
     column: pa.Array, field: str, time: TimePartition | None
 ) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Return a code per row, and the text of each code.
-
-    A null gives the default partition, or 1970 where partitions are made of times.
+    """Return a code per row, and its text; null is the default partition, or 1970 for times.
 
     Raises:
         InvalidRequest: an empty text, or the default partition's own name: Apache Hudi takes a partition column's value from

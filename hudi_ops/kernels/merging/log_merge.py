@@ -51,11 +51,7 @@ class LogEntries:
 
     @classmethod
     def joined(cls, parts: Sequence[LogEntries], kind: pa.DataType | None) -> LogEntries:
-        """Concatenate entries.
-
-        Args:
-            kind: type of the ordering values; None if nothing is compared. A part without them gets nulls.
-        """
+        """Concatenate entries; `kind` types the ordering values, which are null for a part without."""
         keys = pa.concat_arrays([pa.array([], pa.string()), *(part.keys for part in parts)])
         ordering = None
         if kind is not None:
@@ -90,11 +86,9 @@ class LogBaseJoin:
         self._base_ordering: list[pa.Array] = []
 
     def add(self, base_keys: pa.Array | pa.ChunkedArray, base_ordering: pa.Array | pa.ChunkedArray | None) -> None:
-        """Add the next base rows.
+        """Add the next base rows: keys (a null matches no entry) and ordering values.
 
-        Args:
-            base_keys: their record keys; a null matches no entry.
-            base_ordering: their ordering values in the table's type; None if there are none, in all runs alike.
+        Ordering values are in the table's type; None, in all runs alike, if there are none.
         """
         rows, numbers = pairs(base_keys, self._entries.keys)
         if self._ordering is not None and base_ordering is not None:

@@ -66,13 +66,10 @@ class MergePlan:
 
 
 def combine(keys: pa.Array, ordering: pa.Array | None, mode: Ordering) -> pa.Array:
-    """Return the winning row of each key inside a batch (docs/format.md §11.1).
+    """Return the winning row of each key in a batch, as ascending int64 row numbers.
 
-    By event time the largest ordering value wins, equal ones go to the last row, and a null loses to any value; by commit
-    time, or without an ordering column, the last row wins.
-
-    Returns:
-        int64 row numbers, ascending.
+    By event time the largest ordering value wins, equal ones go to the last row, and a null loses to any value; by commit time, or
+    without an ordering column, the last row wins. Source: docs/format.md §11.1.
     """
     codes, distinct = key_codes(keys)
     if distinct == len(keys):
@@ -95,17 +92,10 @@ def winners_of(
     deletes: npt.NDArray[np.bool_] | None = None,
     unconditional: npt.NDArray[np.bool_] | None = None,
 ) -> Numbers:
-    """Return the winner of each key among rows of a batch or records of a log.
+    """Return for each key its winning record, or -1, by the rules of `combine`.
 
-    The rules are those of `combine`.
-
-    Args:
-        codes: number of each record's key.
-        distinct: a number above all codes.
-        deletes: which are records of delete blocks; None for none.
-        unconditional: those of them that win over all before them. They lose to every row after them, and not to deletes.
-
-    Source: docs/format.md §11.3.
+    Records of delete blocks are marked in `deletes`; those also in `unconditional` win over all before them, lose to every row
+    after them, and not to deletes. `distinct` is above all codes. Source: docs/format.md §11.3.
     """
     winners = np.full(distinct, -1, np.int64)
     winners[codes] = np.arange(len(codes))  # numpy keeps the last of repeated assignments: the last record of each key
@@ -208,32 +198,21 @@ def plan_merge(
 
 
 def plan_append(count: int, deletes: pa.Array | None) -> MergePlan:
-    """Take every row, whatever its key; skip rows that delete.
-
-    Returns:
-        A plan that leaves the base unchanged.
-    """
+    """Take every row but deletes, whatever its key, and leave the base unchanged."""
     is_new = ~_as_mask(deletes, count)
     taken = np.flatnonzero(is_new).astype(np.int64, copy=False)
     return MergePlan(None, taken, len(taken), 0, 0, 0, count - len(taken), is_new, np.zeros(count, bool))
 
 
 def existing(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return which incoming keys the base already has.
-
-    `insert` needs it, which must not write a key twice.
-    """
+    """Return a mask over the incoming keys (unique, no nulls): those that the base already has."""
     found = np.zeros(len(incoming_keys), bool)
     found[_matches(base_keys, incoming_keys)[1]] = True
     return found
 
 
 def _matches(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> tuple[Numbers, Numbers]:
-    """Match base rows with incoming rows of the same key.
-
-    Returns:
-        Numbers of base rows, ascending, and of the incoming row of each; incoming keys are unique.
-    """
+    """Return ascending numbers of base rows, and the incoming row of each (keys are unique)."""
     rows, numbers = pairs(base_keys, incoming_keys)
     partners = np.full(len(base_keys), -1, np.int64)
     partners[rows] = numbers
@@ -242,13 +221,9 @@ def _matches(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> 
 
 
 def pairs(base_keys: pa.Array | pa.ChunkedArray, incoming_keys: pa.Array) -> tuple[Numbers, Numbers]:
-    """Return all pairs of a base row and an incoming row with one key, each pair once.
+    """Return all pairs of a base row and an incoming row with one key, by ascending base row.
 
-    Args:
-        base_keys: record keys of the base file, in any order; a null has no partner.
-
-    Returns:
-        Numbers of base rows, ascending, and of incoming ones.
+    A null base key has no partner; incoming keys have no nulls.
     """
     from pyarrow import acero  # Imports pandas, which the package avoids until it is needed.
 

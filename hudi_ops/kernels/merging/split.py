@@ -25,12 +25,7 @@ class GroupSlice:
 
 
 def split_groups(codes: npt.NDArray[np.integer], buckets: npt.NDArray[np.integer]) -> list[GroupSlice]:
-    """Return the rows of each (partition code, bucket).
-
-    Groups ascend by the pair; rows keep their order.
-
-    Returns:
-        One slice per pair that occurs; together they hold every row once.
+    """Return ascending (partition code, bucket) pairs with their rows; rows keep their order.
 
     Raises:
         Internal: the arrays differ in length or hold negative numbers.

@@ -49,12 +49,8 @@ def possible_files(
 
     A file without a record may.
 
-    Args:
-        metadata: holds `column_stats`.
-        condition: its columns are in `schema`.
-        schema: the table's, with meta columns.
-        looked_up_max: most records that are looked up by key; of more, all of their columns are read.
-        unasked: columns whose statistics are ignored.
+    `schema` includes meta columns. At most `looked_up_max` records are looked up by key; of more, all of their columns are read.
+    Statistics of `unasked` columns are ignored.
     """
     keys = {
         column: [column_stats_key(column, file.partition_path, file.name) for file in files]
@@ -73,13 +69,7 @@ def possible_partitions(
 ) -> _Flags:
     """Return which partitions may hold a row that passes, by the present `partition_stats`.
 
-    Otherwise as `possible_files`.
-
-    Args:
-        metadata: holds `partition_stats`, and is current.
-        condition: its columns are in `schema`.
-        paths: partition paths; nothing is known of any other folder.
-        schema: the table's, with meta columns.
+    `metadata` is current. Nothing is known of folders other than `paths`. Otherwise as `possible_files`.
     """
     asked = _bounded(condition, schema, unasked)
     keys = {column: [partition_stats_key(column, path) for path in paths] for column in asked}
@@ -207,11 +197,10 @@ def _maybe_null(bounds: ColumnBounds) -> ColumnBounds:
 
 
 def _is_sure(found: pa.Table, kind: pa.DataType, is_of_files: bool) -> _Flags:
-    """Return the rows whose bounds and counts are certain.
+    """Return the rows whose bounds and counts are certain, marked by `is_known`.
 
-    `is_known` marks ranges of which that is certain. Apache Hudi takes a base file's range from the footer, and merges a
-    partition's range from its files. A column chunk with NaN then adds 0 to a range, so a range without 0 has no such part.
-    Times in 96 bits have no statistics at all, and count as null.
+    Apache Hudi takes a base file's range from the footer, and merges a partition's range from its files. A column chunk with NaN
+    then adds 0 to a range, so a range without 0 has no such part. Times in 96 bits have no statistics, and count as null.
     """
     is_known: _Flags = found["is_known"].to_numpy().astype(bool)
     nulls = found["nulls"].to_numpy()

@@ -23,10 +23,9 @@ logger = logging.getLogger(__name__)
 
 
 def groups_of_keys(metadata: MetadataTable, keys: Sequence[str]) -> frozenset[tuple[str, str]]:
-    """Return partition path and file id of every file group that holds one of these keys.
+    """Return partition path and file id of every file group with one of these keys.
 
-    Args:
-        metadata: holds `record_index`, and is current.
+    `metadata` holds `record_index`, and is current.
     """
     partition = MetadataPartition.RECORD_INDEX
     found = decoded_locations(metadata.lookup(partition, keys), f"{FOLDER}/{partition.value}")
@@ -35,12 +34,9 @@ def groups_of_keys(metadata: MetadataTable, keys: Sequence[str]) -> frozenset[tu
 
 
 def files_for_keys(metadata: MetadataTable, files: Sequence[DataFile], keys: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Return which base files may hold one of these record keys.
+    """Return which base files may hold one of these keys, by `bloom_filters`.
 
     A file without a filter may.
-
-    Args:
-        metadata: holds `bloom_filters`.
     """
     partition = MetadataPartition.BLOOM_FILTERS
     where = f"{FOLDER}/{partition.value}"

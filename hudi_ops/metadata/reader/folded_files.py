@@ -1,7 +1,4 @@
-"""Listing from base and log files of the partition `files`, without merged records.
-
-Source: docs/format.md §14.7.
-"""
+"""Listing from unmerged records of the partition `files` (docs/format.md §14.7)."""
 
 from __future__ import annotations
 
@@ -20,12 +17,9 @@ _Entries = tuple[list[str], list[int], list[bool]]
 
 
 def folded_files(parts: Sequence[Records], where: str) -> dict[str, dict[str, int]]:
-    """Return sizes by file name, by partition path, for each listed partition.
+    """Return sizes by file name by partition path, from parts of the one group, oldest first.
 
     A file that is deleted and added again exists; of two sizes the larger one counts.
-
-    Args:
-        parts: of the one file group, the oldest first, each with its records as stored in the file.
 
     Raises:
         Corrupt: a value does not follow its schema.

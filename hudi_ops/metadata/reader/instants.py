@@ -1,6 +1,6 @@
-"""Files and log blocks of a metadata table that count.
+"""Files and log blocks of a metadata table that count, by its data table's timeline.
 
-They depend on one reading of its data table's timeline (docs/format.md §14.4).
+Source: docs/format.md §14.4.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def load_metadata_timeline(storage: Storage) -> Timeline:
 def init_instants(own: Timeline, data: Timeline) -> tuple[str, ...]:
     """Return completed file names of instants that may have filled a partition.
 
-    These instants are numbers, or builds of an index: of an `indexing` instant, or of an instant that the data table's
-    timeline does not have. As long as they are the same, so is the number of file groups of each partition.
+    These are numbers, `indexing` instants, or instants that the data table's timeline does not have. As long as they are the same,
+    so is the number of file groups of each partition.
     """
     return tuple(
         instant.file_name
@@ -53,8 +53,7 @@ def _is_raised(instant: Instant) -> bool:
 def completed_beside(own: Timeline, instant: str, completion_time: str) -> list[Instant]:
     """Return a metadata table's completed instants, except the delta of one instant.
 
-    Args:
-        completion_time: its completion time, and the request time of the instant above it.
+    `completion_time` is that of the delta, and the request time of the instant above it.
     """
     return [
         completed for completed in own if completed.is_completed and completed.time not in {instant, completion_time}
@@ -81,10 +80,9 @@ class MetadataInstants:
         return found.is_completed if found is not None else bool(self.own.start) and time < self.own.start
 
     def counts(self, time: str) -> bool:
-        """Return whether log blocks of this instant are read.
+        """Return whether log blocks of this instant are read: it is not pending in the data table.
 
-        Those of a write that is pending in the data table are not. A write that was rolled back counts, as for Apache Hudi:
-        its rollback deletes the log files.
+        A write that was rolled back counts, as for Apache Hudi: its rollback deletes the log files.
         """
         of_data = self.data.find(time)
         return self.is_committed(time) and (of_data is None or of_data.is_completed)
@@ -93,9 +91,6 @@ class MetadataInstants:
         """Return whether log files completed at or after the base files of their groups.
 
         See `WriterTimes.lie_upon`. The log files that begin a partition's groups are empty: for them the history is not read.
-
-        Args:
-            pairs: (instant of the log file, instant of the base file, made or planned).
 
         Raises:
             Corrupt: the history of the metadata table is needed and cannot be read.
@@ -109,8 +104,7 @@ class MetadataInstants:
     def missing(self) -> tuple[str, ...]:
         """Completed writes of the data table that the metadata table lacks; it is then unreliable.
 
-        Writes that completed before its build began are part of it. A build runs beside writers, whose requests may be older
-        or younger than its own: completion times tell.
+        Writes that completed before its build began are part of it, whatever their request times.
         """
         known = {instant.time for instant in self.own if instant.is_completed}
         begun = min((instant.completion_time for instant in self.own if instant.is_completed), default="")
@@ -123,8 +117,7 @@ class MetadataInstants:
     def unseen(self) -> tuple[str, ...]:
         """Completed delta commits that the data table's timeline, as read, may lack.
 
-        The timeline lacks them if they began since, or belong to the metadata table alone. Or they were pending, and a
-        compaction of the metadata table since may have merged them, which it does once they are completed.
+        They began since, or belong to the metadata table alone; or they were pending, and a compaction merged them since.
         """
         merged = max((instant.time for instant in self.own.completed_writes if instant.kind == "commit"), default="")
         found = []

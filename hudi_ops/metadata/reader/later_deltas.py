@@ -1,8 +1,8 @@
 """Deltas of later requests that completed first.
 
-Log records are merged by request times (docs/format.md §14.4). Apache Hudi's records of `partition_stats` replace older ones:
-ours are put once more, above them. If later requests removed records of `files` or the record index that our delta puts, or
-the reverse, they would contradict the instant that completes last, and the write has to be made again.
+Log records are merged by request times (docs/format.md §14.4). Apache Hudi's records of `partition_stats` replace older ones: ours
+are put once more, above them. If later requests removed records of `files` or the record index that our delta puts, or the reverse,
+the write has to be made again.
 """
 
 from __future__ import annotations
@@ -31,12 +31,9 @@ _COMPARED = (MetadataPartition.FILES, MetadataPartition.RECORD_INDEX)
 
 
 def later_deltas(time: str, own: Timeline, state: TableState) -> list[Instant]:
-    """Return completed deltas of later requests, oldest first.
+    """Return completed deltas requested after `time`, oldest first.
 
-    Args:
-        time: request time of the instant that is about to complete.
-        own: the metadata table's timeline.
-        state: of the data table, read after it.
+    `state` is that of the data table, read after the metadata table's timeline `own`.
     """
     return [
         instant

@@ -18,11 +18,10 @@ from hudi_ops.timeline.state import TableState
 
 @dataclass(frozen=True)
 class Basis:
-    """State on which a delta was made.
+    """State on which a delta was made; while it is the same, so are partitions and file groups.
 
-    As long as it is the same, so are partitions and file groups. A partition that was dropped and built again begins at
-    another instant of the metadata table, or by a later PROPERTIES slot. While one is being filled its groups may appear at
-    any moment, so they are part of it.
+    A partition that was dropped and built again begins at another instant of the metadata table, or by a later PROPERTIES slot.
+    While one is being filled its groups may appear at any moment, so they are part of it.
     """
 
     partitions: tuple[str, ...]
@@ -81,9 +80,7 @@ def unkept_partitions(config: TableConfig) -> tuple[str, ...]:
 def group_counts(
     storage: Storage, config: TableConfig, partitions: Iterable[MetadataPartition]
 ) -> Mapping[MetadataPartition, int]:
-    """Return the number of file groups of each partition.
-
-    Only the files tell it (docs/format.md §14.2).
+    """Return the number of file groups of each partition, by its files (docs/format.md §14.2).
 
     Raises:
         Unsupported: groups that keys are not hashed to by number: a record index that is partitioned.

@@ -33,13 +33,9 @@ _LOOKED_UP_MAX = 0.5
 
 
 class MetadataListing:
-    """Listing of files by the metadata table.
+    """Listing of files by the metadata table, in a few requests.
 
-    It takes a few requests, however many partitions there are. Sizes are those in its records.
-
-    Args:
-        is_partitioned: whether rows lie in folders below the table's root.
-        whole_bytes: up to this size all of `files` is read at once; of more, first the list of partitions.
+    Up to `whole_bytes` all of `files` is read at once; of more, first the list of partitions.
     """
 
     source: Literal["storage", "metadata"] = "metadata"
@@ -50,20 +46,14 @@ class MetadataListing:
         self._is_partitioned = is_partitioned
 
     def files(self, partitions: Sequence[str]) -> dict[str, list[DataFile]]:
-        """Return base and log files by partition path, sorted by path.
-
-        Raises as `MetadataTable.read` does.
-        """
+        """Return base and log files by sorted partition path; raise as `MetadataTable.read` does."""
         found = self._listed(partitions)
         return {path: _data_files(path, found.get(path, {})) for path in partitions}
 
     def walk(self, keep: Keep | None = None, *, may_prune_folders: bool = False) -> Walked:
-        """Return all partitions with their base and log files.
+        """Return all partitions with base and log files; raise as `MetadataTable.read` does.
 
-        Raises as `MetadataTable.read` does.
-
-        Args:
-            may_prune_folders: without effect here: partitions are known without their folders.
+        `may_prune_folders` has no effect: partitions are known without their folders.
         """
         if not self._is_partitioned:
             return Walked(self.files([""]))
@@ -96,10 +86,7 @@ def open_listing(
     choice: ListingChoice = "auto",
     engine: LocalEngine | None = None,
 ) -> Listing:
-    """Return the listing that a read uses.
-
-    Args:
-        engine: how many folders are listed at a time.
+    """Return the listing that a read uses; `engine` limits the folders listed at a time.
 
     Raises:
         Unsupported: the metadata table was requested, and none can be used.

@@ -31,13 +31,9 @@ _WIDENED = (MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS)
 
 
 def merge(older: Records, newer: Records, *, version: int) -> Records:
-    """Merge older and newer records.
+    """Merge older and newer records, the latter in log order.
 
-    Deletes stay, since their keys may lie in records older than both.
-
-    Args:
-        newer: later records, in the order in which log files are read.
-        version: of the table, in whose schema the result is.
+    Deletes stay, since their keys may lie in records older than both. The result has the schema of table version `version`.
 
     Raises:
         Corrupt: a value does not follow its schema.
@@ -77,9 +73,9 @@ def merge(older: Records, newer: Records, *, version: int) -> Records:
 
 
 def compacted(records: Records, *, version: int) -> Records:
-    """Return the base file content of merged records.
+    """Return base file content of merged records, without deletes: no older record remains.
 
-    It has no deletes, since no older record remains. Marks of deleted files stay in the records of `files`, as in Apache Hudi's.
+    Marks of deleted files stay in the records of `files`, as in Apache Hudi's.
     """
     written = current(records, version=version).decoded()
     return replace(written, values=without_file_name(written.values), deletes=no_keys())
@@ -118,7 +114,7 @@ def _merged_values(older: Records, newer: Records, version: int) -> pa.BinaryArr
 def _merged_files(older: Records, newer: Records, version: int) -> pa.BinaryArray:
     """Merge entries of file lists.
 
-    A deleted file cancels an existing one, and stays a mark where none existed; of two sizes the larger counts.
+    A deletion cancels an existing file, else stays a mark; of two sizes the larger counts.
     """
     types, new = file_maps(newer.values, newer.schema, "newer records")
     _, old = file_maps(older.values, older.schema, "older records")
@@ -153,10 +149,7 @@ def _lengths(maps: pa.MapArray) -> Longs:
 
 
 def _labels(maps: pa.MapArray, owners: Longs) -> pa.StringArray:
-    """Return names that are unique over all records.
-
-    `/` is in no file's name, and a record's number has no other character.
-    """
+    """Return names that are unique over all records: `/` is in no file's name."""
     return pc.binary_join_element_wise(pa.array(owners).cast(pa.string()), maps.keys, "/")
 
 

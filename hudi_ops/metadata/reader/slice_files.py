@@ -58,13 +58,9 @@ def read_records(
     counts: Callable[[str], bool],
     version: int,
 ) -> list[Records]:
-    """Read the wanted records of a file.
+    """Read the wanted records of a base file, or of each block of a log file that counts.
 
-    There is one part for a base file, one for each block of a log file that counts, the oldest first.
-
-    Args:
-        counts: whether log blocks of an instant count.
-        version: of the table; its schema is that of log blocks that name none.
+    Parts are the oldest first. `version` gives the schema of log blocks that name none.
 
     Raises:
         Corrupt: the file does not follow its format.

@@ -1,7 +1,4 @@
-"""File groups of one partition of a metadata table, each with its newest slice.
-
-They come from one listing (docs/format.md §14.2).
-"""
+"""Newest slices of a metadata partition, from one listing (docs/format.md §14.2)."""
 
 from __future__ import annotations
 
@@ -21,9 +18,9 @@ _NUMBER = re.compile(r".*-(?P<number>\d{4,})-0")
 
 @dataclass(frozen=True, slots=True)
 class MetadataSlice:
-    """Files that are read of one file group.
+    """Files that are read of one file group; `logs` are in merge order.
 
-    `logs` are in the order in which they are merged. Paths are below the data table's root.
+    Paths are below the data table's root.
     """
 
     file_id: str
@@ -42,9 +39,7 @@ def list_partition(storage: Storage, partition: MetadataPartition) -> Folder:
 
 
 def count_groups(partition: MetadataPartition, folder: Folder) -> int | None:
-    """Return the number of file groups of a partition.
-
-    None when they are not those that keys are hashed to by number.
+    """Return the number of file groups; None if keys are not hashed to them by number.
 
     Source: docs/format.md §14.2: distinct groups on storage. Nothing else tells.
     """
@@ -57,10 +52,9 @@ def count_groups(partition: MetadataPartition, folder: Folder) -> int | None:
 def newest_slices(
     partition: MetadataPartition, folder: Folder, instants: MetadataInstants
 ) -> tuple[MetadataSlice, ...]:
-    """Return the newest slice of each file group, by file id.
+    """Return the newest slice of each file group, by file id; it may have no counting file.
 
-    It is its newest committed base file, and the log files that came after it. Groups without a counting file are included. A log
-    file came after a base file if it was completed after that was requested, as in every merge-on-read table (docs/format.md §9.2).
+    It is the newest committed base file, and the log files completed after that was requested (docs/format.md §9.2).
     """
     bases: dict[str, DataFile] = {}
     logs: dict[str, list[DataFile]] = {}
@@ -86,8 +80,8 @@ def newest_slices(
 def newer_bases(partition: MetadataPartition, folder: Folder, instants: MetadataInstants) -> frozenset[str]:
     """Return times of base files that do not count, above all counting ones of their group.
 
-    A compaction is making them, or gave up. Or they were completed since the timeline was listed: then the slices of the
-    timeline may have been cleaned before the folder was listed, and the remaining files would seem complete.
+    A compaction is making them, or gave up; or they were completed since the timeline was listed. Then the slices of the timeline
+    may have been cleaned before the folder was listed, and the remaining files would seem complete.
     """
     counted: dict[str, str] = {}
     others: list[DataFile] = []

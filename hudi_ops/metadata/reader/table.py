@@ -1,7 +1,4 @@
-"""Metadata table at one reading.
-
-It returns records of its partitions, merged from base and log files (docs/format.md §14).
-"""
+"""Metadata table at one reading: merged records of its partitions (docs/format.md §14)."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ _OLDEST_VERSION = 8
 class MetadataTable:
     """Metadata table of a data table, beside one reading of that table's timeline.
 
-    `open_metadata` creates it. Partitions are listed on first use, each once. Not safe between threads.
+    Created by `open_metadata`. Partitions are listed on first use, each once. Not safe between threads.
     """
 
     def __init__(
@@ -63,10 +60,9 @@ class MetadataTable:
         return self._config.version
 
     def holds(self, partition: MetadataPartition) -> bool:
-        """Return whether a partition can be read.
+        """Return whether a partition is complete, and keys are hashed to its groups by number.
 
-        The properties must name it as complete, and keys must be hashed to its file groups by number. One that is being
-        filled may still lack records.
+        One that is being filled may still lack records.
         """
         return partition in self._config.metadata_partitions and bool(self.slices(partition))
 
@@ -74,8 +70,8 @@ class MetadataTable:
     def is_current(self) -> bool:
         """Whether all its records are of writes that are complete on the timeline as read.
 
-        Records of a file hold whenever they were written; the present location of a key, or content of a partition, may be of
-        a later moment than the timeline. The timeline is listed once more if it is needed.
+        Records of a file always hold; the location of a key, or content of a partition, may be of a later moment than the timeline.
+        The timeline is listed once more if it is needed.
         """
         if self._is_current is None:
             unseen = self.instants.unseen
@@ -84,9 +80,7 @@ class MetadataTable:
         return self._is_current
 
     def slices(self, partition: MetadataPartition) -> tuple[MetadataSlice, ...]:
-        """Return the newest slice of each file group, by its number.
-
-        There are none where keys are not hashed to groups by number.
+        """Return the newest slice of each file group by number; none if groups have no numbers.
 
         Raises:
             Unavailable: the metadata table was compacted since its timeline was listed, and may have been cleaned: open it again.
@@ -119,13 +113,9 @@ class MetadataTable:
         keys: pa.Array | Sequence[str] | None = None,
         prefixes: Sequence[str] | None = None,
     ) -> list[list[Records]]:
-        """Read unmerged records of base and log files; raises as `read` does.
+        """Return per file group its unmerged parts, oldest first; raise as `read` does.
 
-        Args:
-            prefixes: prefixes of keys, in any file group; None: not by prefix.
-
-        Returns:
-            For each file group that was read its parts, the oldest first.
+        `prefixes` of keys are looked up in all file groups.
         """
         groups = self._groups(partition)
         if keys is not None:
@@ -138,7 +128,7 @@ class MetadataTable:
     def _refuse_outrun(self, partition: MetadataPartition, folder: Folder) -> None:
         """Refuse a listing that a compaction may have outrun.
 
-        If slices were cleaned before the folder was listed, newer base files had been completed before: reading again finds them.
+        If slices were cleaned before the folder was listed, reading again finds newer base files.
 
         Raises:
             Unavailable: as `slices` does.
@@ -207,11 +197,7 @@ def open_metadata(
     """Open the metadata table of a data table; None if there is no reliable one.
 
     There is none in versions before 8, where the properties name no partition, and where its folder is gone; one that lacks
-    completed writes of the data table is ignored with a warning.
-
-    Args:
-        timeline: its timeline, which must have been read before.
-        archived: a session's; None: archived instants are looked up again.
+    completed writes of the data table is ignored with a warning. `timeline` must have been read before.
     """
     if config.version < _OLDEST_VERSION or not config.metadata_partitions:
         return None

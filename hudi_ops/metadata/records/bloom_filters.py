@@ -1,7 +1,4 @@
-"""Records of the partition `bloom_filters`: the filter in the footer of each base file.
-
-Source: docs/format.md §14.7.
-"""
+"""Records of the partition `bloom_filters`: filters of base files (docs/format.md §14.7)."""
 
 from __future__ import annotations
 
@@ -47,11 +44,7 @@ def bloom_filter_values(filters: pa.StructArray, *, version: int) -> pa.BinaryAr
 
 
 def removed_filters(files: Iterable[tuple[str, str]], *, version: int) -> Records:
-    """Return deletes of the filters of cleaned files.
-
-    Args:
-        files: partition path and name of base files; others never had a filter.
-    """
+    """Return deletes of the filters of cleaned files, given by partition path and name."""
     return deletes_only(_BLOOM, (bloom_filter_key(path, name) for path, name in files), version=version)
 
 

@@ -1,7 +1,4 @@
-"""Records of the partition `column_stats`: the range of each column in each file.
-
-This module also encodes ranges. Source: docs/format.md §14.7.
-"""
+"""Records of the partition `column_stats`, and encoding of ranges (docs/format.md §14.7)."""
 
 from __future__ import annotations
 
@@ -61,11 +58,8 @@ def column_stats_records(
 ) -> Records:
     """Return records of all ranges of these files.
 
-    A column without a range has no record, and Apache Hudi then takes it for one of nulls as soon as a filter reads another
-    column, too: `stat_values.widest` gives bounds that are safe.
-
-    Args:
-        index_version: of the index definition; None: that of a new table of this version.
+    A column without a range has no record, and Apache Hudi then takes it for one of nulls as soon as a filter reads another column,
+    too: `stat_values.widest` gives bounds that are safe. `index_version` None: that of a new table.
 
     Raises:
         Unsupported: a range in a type that has no bounds in a metadata table.
@@ -86,20 +80,13 @@ def default_index_version(version: int) -> int:
 
 
 def removed_stats(files: Iterable[tuple[str, str]], columns: Sequence[str], *, version: int) -> Records:
-    """Return deletes of the ranges of cleaned files.
-
-    Args:
-        columns: that the index definition names; a key without a record is harmless.
-    """
+    """Return deletes of the ranges of cleaned files; a key without a record is harmless."""
     gone = (column_stats_key(column, path, name) for path, name in files for column in columns)
     return deletes_only(_STATS, gone, version=version)
 
 
 def ranges_of(found: Sequence[ColumnRange], names: Sequence[str], name_at: Longs, index_version: int) -> Ranges:
     """Group ranges by type, so that each type's bounds are one array.
-
-    Args:
-        name_at: for each range the position of its file.
 
     Raises:
         Unsupported: a type that has no bounds in a metadata table.
@@ -154,11 +141,7 @@ def kind_of(kind: pa.DataType, index_version: int) -> ValueKind:
 def range_values(
     partition: MetadataPartition, ranges: Ranges, *, is_tight: bool | npt.NDArray[np.bool_], version: int
 ) -> pa.BinaryArray:
-    """Encode records that hold these ranges.
-
-    Args:
-        is_tight: of each, or of all.
-    """
+    """Encode records that hold these ranges; `is_tight` is given for each, or for all."""
     node = field_node(partition, version)
     rows = len(ranges.name_at)
     tight: Piece = bytes([0, is_tight]) if isinstance(is_tight, bool) else _flags(is_tight)

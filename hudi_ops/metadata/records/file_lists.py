@@ -1,7 +1,4 @@
-"""Records of the partition `files`: the data table's partitions and the files of each.
-
-Source: docs/format.md §14.7.
-"""
+"""Records of the partition `files`: partitions and their files (docs/format.md §14.7)."""
 
 from __future__ import annotations
 
@@ -37,13 +34,10 @@ class FileChanges:
 
 
 def files_records(changes: Mapping[str, FileChanges], *, version: int) -> Records:
-    """Return the records of an action.
+    """Return the records of an action: one per partition, and a list of those with new files.
 
-    There is one for each partition, and one that lists the partitions that got files, as in Apache Hudi. A deleted partition
-    has a delete, and is marked so in the list.
-
-    Args:
-        changes: by partition path; "" is a table without partitions.
+    As in Apache Hudi, a deleted partition has a delete, and is marked so in the list. The partition "" is a table without
+    partitions.
     """
     lists: dict[str, dict[str, tuple[int, bool]]] = {}
     partitions: dict[str, tuple[int, bool]] = {}
@@ -66,10 +60,7 @@ def files_records(changes: Mapping[str, FileChanges], *, version: int) -> Record
 
 
 def listing_records(files: Mapping[str, Mapping[str, int]], *, version: int) -> Records:
-    """Return records of the whole listing, with which a new metadata table begins.
-
-    A listing without partitions has a record, too.
-    """
+    """Return the records with which a new metadata table begins, also without partitions."""
     lists = {
         partition_name(path): {name: (size, False) for name, size in files[path].items()} for path in sorted(files)
     }
@@ -78,11 +69,7 @@ def listing_records(files: Mapping[str, Mapping[str, int]], *, version: int) -> 
 
 
 def entry_records(lists: Mapping[str, Entries], gone: Iterable[str], *, version: int) -> Records:
-    """Return records of these entries.
-
-    Args:
-        lists: entries by key, in the order in which they are written.
-    """
+    """Return records of these entries, in the order of `lists`."""
     keys = pa.array(list(lists), pa.string())
     offsets = [0]
     names: list[str] = []
@@ -105,11 +92,7 @@ def entry_records(lists: Mapping[str, Entries], gone: Iterable[str], *, version:
 
 
 def file_values(types: pa.Int32Array, maps: pa.MapArray, *, version: int) -> pa.BinaryArray:
-    """Encode records whose entries are these maps.
-
-    Args:
-        maps: from name to size and isDeleted.
-    """
+    """Encode records whose entries are maps from name to size and isDeleted."""
     heads = pa.array([head_of(_FILES, kind) for kind in types.to_pylist()], pa.binary())
     body = encode_column(field_node(_FILES, version), maps, "filesystemMetadata")
     return join([heads, *body, tail_of(_FILES)], len(maps))
@@ -133,9 +116,9 @@ def decoded_entries(records: Records, where: str) -> dict[str, dict[str, tuple[i
 
 
 def listed_files(records: Records, where: str) -> dict[str, dict[str, int]]:
-    """Return the listing of merged records: sizes by file name, by partition path.
+    """Return sizes by file name by listed partition path, from merged records.
 
-    Partitions are those in the list; one of them without a record of its own has no files.
+    A partition without a record of its own has no files.
     """
     entries = decoded_entries(records, where)
     partitions = entries.pop(ALL_PARTITIONS_KEY, {})

@@ -70,14 +70,10 @@ def bloom_filter_key(partition_path: str, file_name: str) -> str:
 
 
 def product_keys(columns: Sequence[str], places: pa.Array, column_at: pa.Array, place_at: pa.Array) -> pa.StringArray:
-    """Return keys of many ranges, whose parts are computed once each.
+    """Return keys of many ranges, with each part computed once.
 
-    A key is a column's hash before the part of a file or a partition.
-
-    Args:
-        places: the rest of the key of each file (`bloom_filter_key`) or partition (`partition_hash`).
-        column_at: for each range its column's position in `columns`.
-        place_at: for each range the position of its rest in `places`.
+    A key is a column's hash before the part of a file (`bloom_filter_key`) or partition (`partition_hash`), given in `places`;
+    `column_at` and `place_at` are positions in `columns` and `places`.
     """
     hashes = pa.array([column_hash(column) for column in columns], pa.string())
     return pc.binary_join_element_wise(hashes.take(column_at), places.take(place_at), "")

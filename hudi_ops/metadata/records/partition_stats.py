@@ -1,7 +1,4 @@
-"""Records of the partition `partition_stats`: column ranges of each data partition.
-
-Source: docs/format.md §14.7.
-"""
+"""Records of the partition `partition_stats`: ranges of partitions (docs/format.md §14.7)."""
 
 from __future__ import annotations
 
@@ -32,12 +29,9 @@ def partition_stats_records(
 ) -> Records:
     """Return records of the partitions of these files.
 
-    Args:
-        statistics: of new files, or of all visible files.
-        tight: whether `statistics` are all files of their partitions, so that the ranges replace others; else these widen.
-        columns: with statistics, and their types. If one file of a partition lacks the range of one, its bounds exclude
-            nothing, since Apache Hudi skips a partition without a record; None: columns are those with ranges.
-        index_version: of the index definition; None: that of a new table of this version.
+    `tight`: `statistics` are all files of their partitions, so that the ranges replace others; else these widen. Bounds of a column
+    that one file lacks exclude nothing, since Apache Hudi skips a partition without a record; `columns` None: those with ranges.
+    `index_version` None: that of a new table.
 
     Raises:
         Unsupported: a range in a type that has no bounds in a metadata table.

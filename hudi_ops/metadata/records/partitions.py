@@ -1,4 +1,4 @@
-"""Partitions of a metadata table: their folders, file groups, and the group of a key.
+"""Partitions of a metadata table: folders, file groups, and the group of a key.
 
 Source: docs/format.md §14.2, §14.5.
 """
@@ -65,10 +65,7 @@ def group_id(partition: MetadataPartition, number: int) -> str:
 
 
 def group_numbers(keys: pa.Array | pa.ChunkedArray, groups: int) -> npt.NDArray[np.int64]:
-    """Return the number of the file group of each key, of `groups`.
-
-    Source: docs/format.md §14.5: `abs(abs(hash) % groups)` over Java's string hash.
-    """
+    """Return the file group of each key: `abs(abs(hash) % groups)` (docs/format.md §14.5)."""
     # In 64 bits the absolute value of the least int is a number like any other; Java's second abs gives the same.
     return np.abs(java_string_hash(keys).astype(np.int64)) % groups
 

@@ -36,13 +36,9 @@ def record_index_records(
     """Return records of the keys that these files added, and deletes of removed ones.
 
     A key that one file removes and another adds has moved, and is added. Of two files that add it, the later one in `statistics`
-    wins. A key that a base file removes was in its group. The location of a key that a log file deletes is known only if the
-    record index led there: else the key may live elsewhere, and a missing record loses the row, while a superfluous one costs
-    only a useless look-up.
-
-    Args:
-        hidden: keys of file groups that the action hides.
-        are_located: the record index is the table's index, so that deletes went to the group that it names.
+    wins. A key that a base file removes was in its group. The location of a key that a log file deletes is known only if the record
+    index led there (`are_located`): else the key may live elsewhere, and a missing record loses the row, while a superfluous one
+    costs only a useless look-up. `hidden` are keys of file groups that the action hides.
     """
     adding = [each for each in statistics if each.added is not None and len(each.added)]
     values = location_values([(each.partition_path, each.file_id, instant_ms) for each in adding], version=version)
@@ -54,12 +50,7 @@ def record_index_records(
 
 
 def location_values(locations: Sequence[tuple[str, str, int]], *, version: int) -> pa.BinaryArray:
-    """Encode records that name these locations.
-
-    Args:
-        locations: partition path, file id and time of its instant in milliseconds.
-        version: of the table.
-    """
+    """Encode records of locations: partition path, file id and time of its instant in ms."""
     node = field_node(_RECORD_INDEX, version)
     rows = [_location(*each) for each in locations]
     structs = pa.array(rows, node.arrow)

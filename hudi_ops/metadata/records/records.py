@@ -39,10 +39,9 @@ class Records:
         return len(self) > 0
 
     def by_group(self, groups: int) -> dict[int, Records]:
-        """Return the records of each file group of `groups`, in the order of their keys.
+        """Return the records of each of `groups` file groups, in the order of their keys.
 
-        Dictionary-encoded values stay encoded: of a large partition the values of all groups would take many times what the
-        keys do.
+        Values stay dictionary-encoded: decoded ones of a large partition take many times what the keys do.
         """
         if groups == 1:
             return {0: self} if self else {}
@@ -82,11 +81,7 @@ def sorted_records(
     *,
     version: int,
 ) -> Records:
-    """Sort records by their keys; of equal keys the last one stays.
-
-    Args:
-        deletes: keys that are deleted; one that is among `keys`, too, is not.
-    """
+    """Sort records by their keys; of equal keys the last one stays, and wins over a delete."""
     gone = deletes if isinstance(deletes, pa.Array) else pa.array(deletes, pa.string())
     if not _ascends(keys):
         places = ascending(keys)

@@ -171,19 +171,13 @@ _META_FIELDS: Final = ("commit_time", "commit_seqno", "record_key", "partition_p
 
 @cache
 def record_schema(version: int) -> str:
-    """Return the Avro JSON of HoodieMetadataRecord.
-
-    The file info of HFiles and the headers of log blocks carry it.
-    """
+    """Return the Avro JSON of HoodieMetadataRecord, carried by HFiles and log blocks."""
     return _json([*(_nullable(f"_hoodie_{name}", "string", "") for name in _META_FIELDS), *_fields(version)])
 
 
 @cache
 def commit_schema(version: int) -> str:
-    """Return the schema without the meta columns.
-
-    It is `schema` in the extra metadata of the metadata table's commits.
-    """
+    """Return `schema` of the metadata table's commits: the record without meta columns."""
     return _json(_fields(version))
 
 

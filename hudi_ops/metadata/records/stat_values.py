@@ -100,11 +100,7 @@ class ValueKind:
 
 
 def value_kind(kind: pa.DataType, index_version: int) -> ValueKind | None:
-    """Return the encoding of bounds of a column of this type, or None.
-
-    Args:
-        index_version: 1 (tables of version 8) or 2.
-    """
+    """Return the encoding of bounds of a column of this type, or None."""
     for is_it, branch, ordinal in _PLAIN:
         if is_it(kind):
             return ValueKind(branch, ordinal)
@@ -140,9 +136,9 @@ def to_physical(values: pa.Array, written: ValueKind) -> pa.Array:
 
 
 def logical_type(branch: int, ordinal: int | None, info: str | None) -> pa.DataType | None:
-    """Return the logical type of a bound, or None if it is unknown.
+    """Return the logical type of a bound, by its branch and fields; None if unknown.
 
-    Its branch and the fields of index version 2 tell. A time of index version 1 is a long like any other.
+    A time of index version 1 is a long like any other.
     """
     if ordinal is None:
         if branch in (DATE, LOCAL_DATE):
@@ -178,9 +174,9 @@ def _decimals(values: pa.BinaryArray, kind: pa.DataType) -> pa.Array:
 
 
 def widened(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Convert bounds of a column whose type became wider to the table's present type.
+    """Convert bounds of a column to its present, wider type; None when they prove nothing.
 
-    None when they prove nothing. Numbers that became text are in another order, so that their bounds bound nothing.
+    Numbers that became text are in another order.
     """
     found = values.type
     if found == kind:
@@ -208,9 +204,9 @@ def widened(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def widest(kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
-    """Return bounds that exclude nothing, for a column of which none are known.
+    """Return bounds that exclude nothing, for unknown ones (docs/format.md §14.7).
 
-    A column without a record is read as one of nulls. Source: docs/format.md §14.7.
+    A column without a record is read as one of nulls.
     """
     least, greatest = _extremes(kind)
     return pa.array([least], kind), pa.array([greatest], kind)

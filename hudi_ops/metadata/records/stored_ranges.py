@@ -1,7 +1,4 @@
-"""Ranges of columns, read from records of `column_stats` and `partition_stats`.
-
-Source: docs/format.md §14.7.
-"""
+"""Ranges of columns, read from `column_stats` and `partition_stats` (docs/format.md §14.7)."""
 
 from __future__ import annotations
 
@@ -137,9 +134,8 @@ class StoredRanges:
     def of_column(self, column: str, kind: pa.DataType) -> pa.Table:
         """Return ranges of one column in the table's present type (docs/format.md §14.7).
 
-        Returns:
-            Columns `name`, `least`, `greatest` (of type `kind`), `nulls`, `values`, and `is_known`: whether no value lies
-            outside of the bounds; with null bounds, whether every value is null.
+        Columns: `name`, `least`, `greatest` (of type `kind`), `nulls`, `values`, and `is_known`: whether no value lies outside of
+        the bounds; with null bounds, whether every value is null.
         """
         (rows,) = np.nonzero(pc.equal(self.columns, column).to_numpy(zero_copy_only=False) & ~self.is_deleted)
         ends = [pa.nulls(len(rows), kind), pa.nulls(len(rows), kind)]
@@ -218,9 +214,8 @@ def _end(side: Bounds, rows: Longs, form: RangeForm, kind: pa.DataType) -> pa.Ar
 def _is_told(kind: pa.DataType, names: pa.Array, least: pa.Array, values: Longs, nulls: Longs) -> npt.NDArray[np.bool_]:
     """Return whether Apache Hudi's range of a base file is complete.
 
-    Apache Hudi uses the footer. That has no bounds for a column chunk with NaN (Apache Hudi then writes 0) or with a text of
-    more than 4 KiB (then: all are null), and ranges of several chunks, or files of a partition, are merged from that. Log
-    files are read row by row.
+    Apache Hudi uses the footer, without bounds for a column chunk with NaN (Apache Hudi then writes 0) or with a text of more than
+    4 KiB (then: all are null), and merges ranges of chunks, and of files, from that. Log files are read row by row.
     """
     is_log = pc.starts_with(names, ".").to_numpy(zero_copy_only=False)
     has_ends = least.is_valid().to_numpy(zero_copy_only=False)

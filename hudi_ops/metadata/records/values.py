@@ -42,13 +42,7 @@ def field_node(partition: MetadataPartition, version: int) -> Node:
 
 
 def head_of(partition: MetadataPartition, kind: int | None = None) -> bytes:
-    """Return the bytes of a value before its own field.
-
-    These are meta fields, a blank key, its type, nulls, and the branch of the field.
-
-    Args:
-        kind: `type` of the record; that of the partition when it is None.
-    """
+    """Return the bytes of a value before its own field; `kind` is the partition's if it is None."""
     own = record_type(partition) if kind is None else kind
     return _NULL * (_META_FIELDS + 1) + bytes([2 * own]) + _NULL * _place(partition) + FIRST
 
@@ -71,10 +65,7 @@ def framed(partition: MetadataPartition, body: list[Piece], rows: int) -> pa.Bin
 def types_and_fields(
     partition: MetadataPartition, values: pa.BinaryArray, schema: str, where: str
 ) -> tuple[pa.Int32Array, pa.Array]:
-    """Decode `type` and the partition's own field of each value.
-
-    Returns:
-        Types, and structs (for `files`: maps), null where the record has none.
+    """Return `type` and the partition's own field (structs, or maps for `files`) of each value.
 
     Raises:
         Corrupt: a value does not follow the schema.
@@ -138,9 +129,9 @@ def _refuse_other_fields(found: Node, partition: MetadataPartition, where: str) 
 
 
 def without_file_name(values: pa.BinaryArray) -> pa.BinaryArray:
-    """Return values in the form of a log file, without the file name.
+    """Return values without file name, as in log files.
 
-    Apache Hudi stores the base file's name in its values, and a value that moves to another file would name the wrong one.
+    Apache Hudi stores the base file's name in its values, which would be wrong in another file.
     """
     if not len(values):
         return values

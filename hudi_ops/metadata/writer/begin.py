@@ -32,10 +32,7 @@ _FIRST = "0-0-0"
 
 @dataclass(frozen=True)
 class Beginning:
-    """Partition to begin: its instant, completion time, and records.
-
-    `completion_time` is for `begin_partition` alone.
-    """
+    """Partition to begin: instant, completion time (for `begin_partition` alone), and records."""
 
     partition: MetadataPartition
     instant: str
@@ -69,9 +66,7 @@ def metadata_properties(config: TableConfig) -> dict[str, str]:
 
 
 def begin_metadata(storage: Storage, config: TableConfig, beginnings: Sequence[Beginning], now_ms: int) -> None:
-    """Put the properties of a metadata table and begin its partitions.
-
-    The data table's properties do not name them yet.
+    """Put a metadata table's properties, and begin partitions that readers ignore as yet.
 
     Raises:
         OutcomeUnknown: a file could not be settled; the next try settles it.

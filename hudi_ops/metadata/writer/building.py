@@ -101,10 +101,7 @@ class Building:
 
 
 def group_count(partition: MetadataPartition, records: int) -> int:
-    """Return the number of file groups of a partition with these records, as in Apache Hudi.
-
-    Source: docs/format.md §14.2.
-    """
+    """Return the number of file groups, as in Apache Hudi (docs/format.md §14.2)."""
     if partition is not MetadataPartition.RECORD_INDEX:
         return default_groups(partition)
     wanted = -(-records * _GROWTH * _RECORD_BYTES // _GROUP_BYTES_MAX)

@@ -11,16 +11,11 @@ from hudi_ops.storage.protocol import FileInfo, Folder
 def superseded_files(
     partition: MetadataPartition, folder: Folder, instants: MetadataInstants, newest: str, before_ms: int
 ) -> list[str]:
-    """Return the files that no reader needs any more.
+    """Return the files that no reader needs any more, log files before their base files.
 
-    These are files of slices that are older than the one before a group's newest, and base files that never counted.
-
-    Args:
-        newest: time of the compaction that has completed since.
-        before_ms: the slice before the newest must have existed by then: a reader of an older one began earlier.
-
-    Returns:
-        Paths, log files before the base files that they lie upon.
+    These are files of slices older than the one before a group's newest, and base files that never counted. `newest` is the time of
+    a compaction completed since the listing. The slice before the newest must have existed by `before_ms`: a reader of an older one
+    began earlier.
     """
     bases: dict[str, list[tuple[str, FileInfo]]] = {}
     logs: dict[str, list[tuple[str, FileInfo]]] = {}

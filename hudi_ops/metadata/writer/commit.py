@@ -20,10 +20,10 @@ ACTION = "deltacommit"
 
 
 def apply_delta(storage: Storage, delta: MetadataDelta, completion_time: str) -> None:
-    """Put a delta's log files and complete its delta commit.
+    """Put a delta's log files; complete its delta commit at the data instant's completion time.
 
-    It completes at the data instant's completion time. The delta above it counts at once. It is loose, so that a range may be
-    too wide if the write is voided in the end, and excludes nothing.
+    The delta above it counts at once. It is loose: if the write is voided in the end, a range may be too wide, and excludes
+    nothing.
 
     Raises:
         OutcomeUnknown: a file could not be settled; the next try settles it.
@@ -38,16 +38,12 @@ def apply_delta(storage: Storage, delta: MetadataDelta, completion_time: str) ->
 
 
 def undo_delta(storage: Storage, instants: Iterable[str], check: Callable[[], None] = lambda: None) -> list[str]:
-    """Remove the files of instants from a metadata table, completed there or not.
+    """Remove the files of instants, complete or not, from a metadata table; return the paths.
 
-    They may be ours or Apache Hudi's. The data instants must still be pending, or never have been: readers ignore their blocks
-    then.
-
-    Args:
-        check: called between listing and deleting, where another process may complete one of the instants in between; raises if so.
-            Files that this process puts later have other names: its completion time, and its epoch in the names of the log files.
-
-    Source: docs/format.md §14.4: the log files have to go physically, since a rolled-back instant counts as valid.
+    The data instants, of any writer, must still be pending, or never have been: readers ignore their blocks then. `check` is called
+    between listing and deleting, and raises if another process completed one of the instants in between. Files that this process
+    puts later have other names: its completion time, and its epoch in the names of the log files. Source: docs/format.md §14.4: the
+    log files have to go physically, since a rolled-back instant counts as valid.
     """
     undone = frozenset(instants)
     noted = [

@@ -100,12 +100,9 @@ def compactions(own: Timeline) -> frozenset[str]:
 def compaction_time(own: Timeline, data: Timeline) -> str:
     """Return the time of the next compaction, or empty when nothing has completed.
 
-    It is the newest completion time that both timelines know, or the first time below it that no instant has. Every later
-    completion is above it, and no instant will ever be requested at that time, since requests rise above every time of the data
-    table.
-
-    Args:
-        data: the data table's, read after it.
+    It is the newest completion time that both timelines know (`data` is read after `own`), or the first time below it that no
+    instant has. Every later completion is above it, and no instant will ever be requested at that time, since requests rise above
+    every time of the data table.
     """
     deltas = [instant.completion_time for instant in own.completed_writes if instant.kind == _DELTA]
     written = [instant.completion_time for instant in data if instant.completion_time]
@@ -132,11 +129,7 @@ def taken_below(own: Timeline, instant: str) -> frozenset[tuple[str, str]]:
 def inputs_at(
     instant: str, instants: MetadataInstants, listed: Iterable[tuple[MetadataPartition, Folder]]
 ) -> CompactionInputs:
-    """Return the input of a compaction at this time.
-
-    Args:
-        instants: which instants count; the data table's timeline read last.
-    """
+    """Return the input of a compaction at this time; the data table's timeline was read last."""
     found: list[GroupInput] = []
     for partition, folder in listed:
         for slice_ in newest_slices(partition, folder, instants):

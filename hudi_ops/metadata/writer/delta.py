@@ -92,11 +92,7 @@ def make_delta(
     version: int,
     token: str,
 ) -> MetadataDelta:
-    """Return the delta of one instant.
-
-    Args:
-        groups: number of file groups of each partition.
-    """
+    """Return the delta of one instant."""
     files, stats = [], []
     for part in records:
         for path, body, stat in log_files(part, groups[part.partition], instant=instant, log_version=1, token=token):
@@ -109,11 +105,7 @@ def make_delta(
 def log_files(
     records: Records, groups: int, *, instant: str, log_version: int, token: str
 ) -> list[tuple[str, bytes, WriteStat]]:
-    """Return path, bytes and write statistics of the log files that add records.
-
-    Args:
-        log_version: counts the log files of one instant in one group.
-    """
+    """Return path, bytes and write statistics of the log files that add records."""
     found = []
     for number, part in records.by_group(groups).items():
         name = log_file_name(group_id(records.partition, number), instant, log_version, token)

@@ -1,7 +1,4 @@
-"""Archived timeline: instants that left the active one.
-
-They are read from the LSM history of layout 2 (docs/format.md §5.1).
-"""
+"""Archived timeline: the LSM history of layout 2 (docs/format.md §5.1)."""
 
 from __future__ import annotations
 
@@ -58,13 +55,8 @@ def load_history(
 ) -> ArchivedHistory:
     """Read the archived timeline (docs/format.md §5.1, §5.2).
 
-    Args:
-        with_content: read the bytes of plans and completed files too.
-        only: request times of the instants wanted; None: all.
-        actions: completed words of the instants wanted; None: all.
-
-    Returns:
-        All archived instants. The archive of layout 1 is named in `note` and not read.
+    `only` limits the request times, `actions` the completed words; None: all. `with_content` also reads the bytes of plans and
+    completed files. The archive of layout 1 is named in `note` and not read.
 
     Raises:
         Corrupt: a manifest or one of its files cannot be read.
@@ -98,27 +90,20 @@ def is_archived_write(storage: Storage, config: TableConfig, time: str) -> bool:
 class ArchivedTimes:
     """Completion times of archived writes of a table and of its metadata table.
 
-    Each is looked up once. An instant that a listing of the timeline lacks had its history written before, so "not in the
-    history" stays true as well.
+    Each is looked up once. The history of an instant that a listing lacks was written before, so "not in the history" stays true.
     """
 
     storage: Storage
     _known: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def completion_times(self, folder: str, times: Iterable[str]) -> dict[str, str]:
-        """Look up the completion times of writes that a timeline does not have any more.
+        """Look up completion times of writes that left a timeline of layout 2 (docs/format.md §5.1).
 
-        Args:
-            folder: the history folder of that timeline, in layout 2.
-
-        Returns:
-            Completion time by request time; empty for a write that the history does not have, either.
+        The result has an empty text for a write that the history lacks, too.
 
         Raises:
             Corrupt: the history cannot be read.
             Unavailable: it is rewritten faster than it can be read.
-
-        Source: docs/format.md §5.1.
         """
         wanted = frozenset(times)
         new = frozenset(time for time in wanted if (folder, time) not in self._known)

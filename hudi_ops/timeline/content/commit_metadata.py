@@ -73,8 +73,8 @@ _ZEROS = (
 class CommitMetadata:
     """Content of a completed commit, delta commit or replace commit.
 
-    `replaced` maps partition paths to the file ids that a replace commit hides; None in other actions. `extra` holds the
-    schema, the pointer into the commit log and other entries of writers.
+    `replaced` maps partition paths to the file ids that a replace commit hides; None in other actions. `extra` holds the schema,
+    the pointer into the commit log and other entries of writers.
     """
 
     operation: str
@@ -107,9 +107,7 @@ class CommitMetadata:
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str = "") -> CommitMetadata:
-        """Read a completed commit: Avro in layout 2, JSON in layout 1.
-
-        An empty file is an empty commit's metadata.
+        """Read a completed commit: Avro in layout 2, JSON in layout 1, or an empty file.
 
         Raises:
             Corrupt: neither, or fields of the wrong kind.

@@ -65,7 +65,7 @@ class Footprint:
     def overlap(self, other: Footprint) -> tuple[str, ...]:
         """Describe the overlap of both, for people; empty when they do not conflict.
 
-        It is not symmetric: keys that `other` added matter to a write that looked for its own, not to one that did not.
+        Asymmetric: keys that `other` added matter to a write that looked for its own, not to one that did not.
         """
         shared = [f"{partition or '.'}/{group}" for partition, group in sorted(self.groups & other.groups)]
         whole = (self.partitions & other.touched) | (other.partitions & self.touched)
@@ -81,10 +81,7 @@ class Footprint:
         return (*named, *shared, *added, *(f"source {name}" for name in sorted(self.sources & other.sources)))
 
     def coarsened(self) -> Footprint | None:
-        """Return the footprint, or whole partitions if its file groups are too many to name.
-
-        None when even the partitions are.
-        """
+        """Return the footprint, or its whole partitions, or None if even these are too many to name."""
         if max(map(len, (self.groups, self.partitions, self.adds, self.looked))) <= INTENT_NAMES_MAX:
             return self
         if len(self.touched) > INTENT_NAMES_MAX:
@@ -96,8 +93,8 @@ class Footprint:
 class Intent:
     """Announced footprint of a pending write.
 
-    `is_exact` when it names every file group, as this library's do. Apache Hudi's is coarse: it names a partition for the
-    rows that are new, and the groups of the others.
+    `is_exact` when it names every file group, as by this library. Apache Hudi names the partition of new rows, and the groups of
+    the others.
     """
 
     footprint: Footprint
@@ -128,12 +125,7 @@ def intent_of(data: bytes) -> Intent | None:
 
 
 def inflight_body(operation: str, intent: Footprint | None) -> bytes:
-    """Encode the inflight file of a write, which announces its footprint to services.
-
-    Args:
-        operation: as Apache Hudi names it.
-        intent: None when it is unknown.
-    """
+    """Encode the inflight file of a write, with its footprint; `intent` is None when unknown."""
     said = intent.coarsened() if intent is not None else None
     extra = {INTENT_KEY: encode_footprint(said)} if said is not None else {}
     return CommitMetadata(operation=operation, extra=extra).to_bytes()
@@ -168,9 +160,9 @@ def footprint_of(metadata: CommitMetadata, *, sources: frozenset[str] = frozense
 
 
 def _adds_keys(stat: WriteStat) -> bool:
-    """Return whether a statistic may have added keys.
+    """Return whether a statistic may have added keys: a new base file, or one with inserts.
 
-    That is a base file of a new group, or one whose statistic says so. Log files hold no new keys where keys are looked up.
+    Log files hold no new keys where keys are looked up.
     """
     return stat.num_inserts > 0 or (not stat.log_files and stat.prev_commit in {"", "null"})
 

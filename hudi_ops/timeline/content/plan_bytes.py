@@ -33,12 +33,9 @@ def encode_compaction(plan: CompactionPlan) -> bytes:
 
 
 def slice_metrics(base_bytes: int | None, log_files: int, log_bytes: int, new_base_bytes: int) -> dict[str, float]:
-    """Return a plan's metrics of a slice, with Apache Hudi's names and units.
+    """Return the metrics of a slice without which Apache Hudi fails to execute a plan.
 
-    Without them it fails to execute the plan.
-
-    Args:
-        new_base_bytes: size expected of a base file where there is none yet.
+    `new_base_bytes` is the expected size of a first base file.
     """
     read_mb = ((base_bytes or 0) + log_bytes) // _BYTES_PER_MB
     write_mb = (new_base_bytes if base_bytes is None else base_bytes) // _BYTES_PER_MB

@@ -71,7 +71,7 @@ class ReplacePlan:
 class CleanPlan:
     """Files to delete by a clean.
 
-    `earliest_retained` is the oldest instant whose snapshot stays readable, empty when there is none.
+    `earliest_retained` is the oldest instant whose snapshot stays readable, or empty.
     """
 
     policy: str
@@ -85,7 +85,7 @@ class CleanPlan:
 class CleanResult:
     """Files that a clean deleted, failed to delete, and was to delete.
 
-    A file of the last kind that is in neither of the others was missing before; Apache Hudi names it among the failed, too.
+    A file of the last kind only was missing before; Apache Hudi names it among the failed, too.
     """
 
     earliest_retained: str
@@ -154,10 +154,7 @@ Result: TypeAlias = CleanResult | RolledBack | RestorePlan | Savepoint | IndexPl
 
 
 def read_plan(storage: Storage, timeline: Timeline, instant: Instant) -> Plan | None:
-    """Read the plan in an instant's requested file.
-
-    Returns:
-        None for actions without a plan, an empty requested file, or a missing one.
+    """Read the plan in an instant's requested file; None if it has none.
 
     Raises:
         Corrupt: the bytes are no plan of that action.
@@ -173,10 +170,7 @@ def read_plan(storage: Storage, timeline: Timeline, instant: Instant) -> Plan | 
 
 
 def read_result(storage: Storage, timeline: Timeline, instant: Instant) -> Result | None:
-    """Read the result of a clean, rollback, restore, savepoint or index build.
-
-    Returns:
-        None for pending instants and for writes, whose completed file is commit metadata.
+    """Read the result of a service action; None for pending instants and for writes.
 
     Raises:
         Corrupt: the bytes are no result of that action.
@@ -246,10 +240,7 @@ def _replace(record: Mapping[str, Any]) -> ReplacePlan:
 
 
 def _children(extra: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the file groups that a resize makes of an input group.
-
-    They are nodes of the hash ring, as JSON in the group's extra metadata.
-    """
+    """Yield the file groups that a resize makes of an input group, from its extra metadata."""
     for node in load_json(extra.get(_CHILD_NODES) or "[]", _CHILD_NODES, "nodes of a hash ring"):
         yield extra.get(_CHILD_PARTITION) or "", node["fileIdPrefix"]
 
@@ -301,9 +292,9 @@ def _rollback_plan(record: Mapping[str, Any]) -> RollbackPlan:
 
 
 def _is_within(partition: str, path: str) -> bool:
-    """Return whether a path of a plan stays within its partition.
+    """Return whether a path of a plan stays within its partition, in its one spelling.
 
-    It may be absolute or a URI, and must have one spelling only.
+    It may be absolute or a URI.
     """
     below = path.partition("://")[2] or path
     return is_path(below.lstrip("/")) and (not partition or is_path(partition))

@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 def rollback_of(storage: Storage, timeline: Timeline, target: str) -> Instant | None:
     """Return the rollback, pending or complete, that names `target`, or None.
 
-    A rollback is requested after its target, so only later instants are read. A plan that cannot be read is skipped with a
-    warning: its writer may be unfinished, and it must not stop every other writer.
+    Only later instants are read. A plan that cannot be read is skipped with a warning: its writer may be unfinished, and it must
+    not stop every other writer.
     """
     for instant in timeline:
         if instant.kind == "rollback" and instant.time > target and target in targets_of(storage, timeline, instant):

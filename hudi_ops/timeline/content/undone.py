@@ -13,10 +13,7 @@ _UNDOING = frozenset({"rollback", "restore"})
 
 
 def undone_by(storage: Storage, config: TableConfig, timeline: Timeline, target: str) -> str:
-    """Find the rollback or restore that undoes an instant, or has undone it.
-
-    Returns:
-        Its action and request time; empty when there is none.
+    """Return action and request time of the rollback or restore of an instant, or empty texts.
 
     Raises:
         Corrupt: the plan or result of a restore, or the history, cannot be read.

@@ -26,7 +26,7 @@ def mark_cancelled(storage: Storage, instant: str, slot: int) -> None:
 def cancel_slot(storage: Storage, state: TableState, instant: str) -> int | None:
     """Return the slot that cancelled an instant, or None.
 
-    None means that it was not cancelled, or that its canceller died before it deleted a file.
+    None: it was not cancelled, or its canceller died before it deleted a file.
     """
     fate = state.log.fate(instant)
     if fate is not None:
@@ -56,7 +56,7 @@ def fate_of(storage: Storage, state: TableState, instant: str) -> tuple[int, Ent
 
 
 def refuse_uncancelled(storage: Storage, state: TableState, instant: str) -> int:
-    """Refuse to delete files of an instant unless a CANCEL in a slot names it.
+    """Refuse to delete files of an instant unless a CANCEL names it; return that slot.
 
     Source: docs/protocol.md §7.
 

@@ -70,11 +70,9 @@ def brings_rows(instant: Instant) -> bool:
 
 
 def still_open(instants: Iterable[Instant], consumed: frozenset[str], upto: str) -> tuple[str, ...]:
-    """Return the writes that a checkpoint at `upto` must remember as not consumed.
+    """Return the writes that a checkpoint at completion time `upto` records as not consumed.
 
-    Args:
-        consumed: request times of the completed writes that were consumed.
-        upto: the checkpoint's completion time.
+    `consumed` holds request times.
     """
     return tuple(
         instant.time

@@ -105,8 +105,7 @@ def payload_folder(instant: str) -> str:
 def put_payload(storage: Storage, instant: str, slot: int, body: bytes) -> str:
     """Put the bytes that a COMPLETE in `slot` will point to, and return their path.
 
-    The name holds a digest of the bytes: two processes that finish one rollback may try for the same slot with other bytes,
-    and the loser's must not overwrite the winner's.
+    The name holds a digest of the bytes: of two processes that finish one rollback, the loser must not overwrite the winner's.
     """
     path = f"{payload_folder(instant)}/{slot}-{hashlib.sha256(body).hexdigest()[:16]}"
     storage.put(path, body)
@@ -117,7 +116,7 @@ def put_payload(storage: Storage, instant: str, slot: int, body: bytes) -> str:
 class Log:
     """Entries from `base` to the head, oldest first, with the properties of the table.
 
-    Entries of another table's id (of a writer that slept while the folder was re-created) keep their slot and are ignored.
+    Entries with another table's id (of a writer that slept while the folder was re-created) keep their slot and are ignored.
     """
 
     table_id: str
@@ -134,10 +133,7 @@ class Log:
         return self.base + len(self.entries) - 1
 
     def newest(self, count: int) -> Log:
-        """Return the log without its oldest entries.
-
-        `count` entries stay, and as many more as it takes to reach a COMPLETE.
-        """
+        """Return the log's newest `count` entries, and more until a COMPLETE is among them."""
         cut = len(self.entries) - count
         while cut > 0 and not any(isinstance(entry, Complete) for entry in self.entries[cut:]):
             cut -= count
@@ -206,8 +202,7 @@ def read_slot(storage: Storage, slot: int) -> Entry | None:
 def load_log(storage: Storage, pointer: Pointer | None) -> Log | None:
     """Read the log from the newest completed instant's pointer upwards, or all of it.
 
-    Returns:
-        None when the table has no log: it was not made by this library.
+    None for a table without a log, which this library did not make.
     """
     first = read_slot(storage, 0) if pointer is None else read_slot(storage, pointer.properties_slot)
     if not isinstance(first, Properties):

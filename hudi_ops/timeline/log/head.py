@@ -21,22 +21,12 @@ from hudi_ops.timeline.log.entries import Archive, Complete, Entry, Properties, 
 
 
 def open_log(storage: Storage, pointer: Pointer | None) -> Log | None:
-    """Read the newest part of the log.
-
-    It is read from a completed instant's pointer upwards, or found by probing when there is none.
-
-    Returns:
-        None when the table has no log.
-    """
+    """Read the newest part of the log, if any, by a completed instant's pointer or by probing."""
     return newest_log(storage) if pointer is None else load_log(storage, pointer)
 
 
 def newest_log(storage: Storage) -> Log | None:
-    """Find and read the newest part of a log that begins at slot 0.
-
-    Returns:
-        None when there is no log.
-    """
+    """Find and read the newest part of a log that begins at slot 0, or None."""
     first = read_slot(storage, 0)
     if not isinstance(first, Properties):
         return None
@@ -76,10 +66,7 @@ def newest_log(storage: Storage) -> Log | None:
 
 
 def older_entries(storage: Storage, log: Log) -> Iterator[tuple[int, Entry]]:
-    """Yield (slot, entry) of this table's entries below the loaded part, newest first.
-
-    Each costs one get.
-    """
+    """Yield (slot, entry) of this table below the loaded part, newest first; one get each."""
     for slot in range(log.base - 1, -1, -1):
         entry = _present(storage, slot)
         if entry.table_id == log.table_id:
@@ -89,9 +76,8 @@ def older_entries(storage: Storage, log: Log) -> Iterator[tuple[int, Entry]]:
 def reaching_back(storage: Storage, log: Log, instant: str) -> Log:
     """Return the log extended down to the first slot that may name `instant`.
 
-    It tells the instant's fate and epoch, when the newest part does not. A process that completes an instant takes a time
-    above every instant that it knows, and it knows those that slots name. So below a completion time that is not above
-    `instant` no slot names it.
+    A process that completes an instant takes a time above every instant that it knows, and it knows those that slots name. So below
+    a completion time that is not above `instant` no slot names it.
     """
     entries: list[Entry] = []
     base = log.base

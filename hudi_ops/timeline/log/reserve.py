@@ -26,10 +26,8 @@ def known_times(timeline: Timeline, log: Log | None) -> frozenset[str]:
 def next_after(times: frozenset[str], now_ms: int, table: str, zone: str, *, follows_future: bool = False) -> str:
     """Return the first time that is not before now and above every one of `times`.
 
-    Times are labels that must rise. Where clocks are put back, they rise by single milliseconds until the clock has caught up.
-
-    Args:
-        follows_future: times may follow one that lies in the future.
+    Where clocks are put back, times rise by single milliseconds until the clock has caught up. `follows_future`: times may follow
+    one that lies in the future.
 
     Raises:
         Unavailable: the table's newest time lies more than a minute ahead of this clock: one of the two clocks is wrong, and times
@@ -84,7 +82,7 @@ def _newest(times: frozenset[str]) -> str:
 def free_at_or_below(time: str, taken: frozenset[str]) -> str:
     """Return the first time from `time` downwards that is not among `taken`.
 
-    No process will ever take it, as long as all that take times know `time` itself: those rise.
+    No process that knows `time` will take it later, as times rise.
     """
     while time in taken:
         time = instant_of_ms(ms_of_instant(time) - 1)

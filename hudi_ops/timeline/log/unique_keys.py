@@ -38,20 +38,16 @@ _UNCOUNTED = "no count shows that each record key lies in only one file group"
 def may_double(operation: str, *, is_ours: bool) -> bool:
     """Return whether an operation may put a key into a second file group.
 
-    Inserts of this library look up their keys, Apache Hudi's do not.
+    Inserts of this library look up their keys, those of Apache Hudi do not.
     """
     return operation not in _LOOKED and not (is_ours and operation == "INSERT")
 
 
 def why_doubtful(commits: CommitReader, timeline: Timeline, counted: Callable[[], Properties | None]) -> str:
-    """Return why a record key may lie in more than one file group.
+    """Return why a record key may lie in several file groups, for people; empty if none does.
 
-    Args:
-        commits: reads the newest writes, down to the first of this library.
-        counted: returns the newest PROPERTIES entry with a count of such keys that the caller knows, or None.
-
-    Returns:
-        The reason, for people; empty when each key lies in one file group.
+    `commits` reads the newest writes, down to the first of this library. `counted` returns the newest known PROPERTIES entry with a
+    count of such keys, or None.
     """
     newest = sorted(timeline.completed_writes, key=lambda instant: instant.completion_time, reverse=True)
     for instant in newest[:WRITES_MAX]:
@@ -86,10 +82,7 @@ def _brings_doubt(metadata: CommitMetadata) -> bool:
 def _of_count(
     count: Properties | None, newest: Sequence[Instant], doubtful: Instant | None = None, operation: str = ""
 ) -> str:
-    """Return the doubt of a count whose newest write is on the timeline.
-
-    If that write was archived or restored away since, the count is not valid.
-    """
+    """Return the doubt of a count, which is void once its newest write left the timeline."""
     is_covered = count is not None and any(write.completion_time == count.counted_until for write in newest)
     if (
         count is None

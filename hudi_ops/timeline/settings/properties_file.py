@@ -26,9 +26,9 @@ def folded_slot(values: Mapping[str, str]) -> int | None:
 
 
 def read_properties(storage: Storage) -> dict[str, str]:
-    """Read the properties in force.
+    """Read the properties in force, from the file or from its backup.
 
-    They are those of the file, or of its backup when the file is missing, empty or fails its checksum.
+    The backup counts when the file is missing, empty or fails its checksum.
 
     Raises:
         InvalidRequest: neither file exists: the path is not a table.
@@ -57,9 +57,7 @@ def read_properties(storage: Storage) -> dict[str, str]:
 
 
 def load_config(storage: Storage) -> TableConfig:
-    """Read the table's settings from the file.
-
-    Readers and writers of rows compare them with the log (`timeline.settings.settings_check`).
+    """Read the table's settings from the file, not compared with the log.
 
     Raises:
         InvalidRequest: the path is not a table.

@@ -33,10 +33,7 @@ def settings_in(entry: Properties) -> Settings:
 
 
 def kept_settings(storage: Storage, slot: int, entry: Properties) -> Settings:
-    """Return the settings as of a PROPERTIES entry.
-
-    They are its own, or those of the newest entry below it that has some.
-    """
+    """Return the settings of a PROPERTIES entry, or of the newest one below it that has some."""
     while not (found := settings_in(entry)) and slot > 0:
         slot = max(entry.properties_slot, 0)
         below = read_slot(storage, slot)
@@ -68,8 +65,7 @@ def with_entry(values: Settings, entry: Properties) -> dict[str, str]:
 def open_config(storage: Storage, known: dict[int, Settings]) -> TableConfig:
     """Return a table's settings, for reading rows; the table's type follows the file.
 
-    Args:
-        known: settings by slot; those that are read are added, so that a session reads one slot once.
+    `known` caches settings by slot for a session; those that are read are added.
 
     Raises:
         InvalidRequest: the path is not a table.
@@ -98,12 +94,9 @@ def open_config(storage: Storage, known: dict[int, Settings]) -> TableConfig:
 
 
 def logged_config(storage: Storage, config: TableConfig, log: Log, known: dict[int, Settings]) -> TableConfig:
-    """Return a table's settings, for writing.
+    """Return settings for writing: the given ones if they agree with the log, else the present.
 
-    They are those given, if they agree with the log, else the present ones.
-
-    Args:
-        log: the newest part of the log, read after it.
+    `log` is its newest part, read after `config`.
 
     Raises:
         Corrupt: the file contradicts the log.
@@ -135,9 +128,7 @@ def parsed_config(storage: Storage) -> TableConfig:
 
 
 def repaired_config(storage: Storage) -> TableConfig:
-    """Return a table's settings, with the log's values in place of contradicting ones.
-
-    The file is not changed.
+    """Return a table's settings, with the log's values for contradicting ones; the file stays.
 
     Raises:
         InvalidRequest: the path is not a table.
@@ -166,8 +157,7 @@ def refuse_unopenable(storage: Storage) -> None:
 def agreed(storage: Storage, log: Log, *, with_type: bool = True) -> TableConfig:
     """Return the settings of a table whose file seems to contradict the log.
 
-    Decided entries that are not folded yet count as if they were. Where lines are missing the backup is read, as Apache Hudi
-    does with a file that it cannot read.
+    Decided entries that are not folded yet count as folded. Where lines are missing the backup is read, as Apache Hudi does.
 
     Raises:
         Corrupt: the file does contradict the log, or cannot be parsed.
