@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import pyarrow as pa
+
 from hudi_ops.clock import Clock
 from hudi_ops.commit.recover.sweep import notes_of
 from hudi_ops.concurrency.lease.lease import read_lease
@@ -27,9 +29,10 @@ from hudi_ops.timeline.content.plans import RestorePlan, RolledBack, read_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG_FOLDER
 from hudi_ops.timeline.state import CommitReader
-from hudi_ops.verify.report import compact_command
 from hudi_ops.view.cleaned_files import paths_of_cleans
-from hudi_ops.view.slices import METADATA_TABLE_KEYS
+from hudi_ops.view.file_group import DataFile
+from hudi_ops.view.schema import table_schema
+from hudi_ops.view.slices import METADATA_TABLE_KEYS, Slice, visible_slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,20 +212,36 @@ class Subject:
             for file_id in ids
         )
 
-    def undouble(self, partition: str | None = None) -> str:
-        """Return the steps that keep one row of each key stored in several file groups.
+    @cached_property
+    def files(self) -> Mapping[str, list[DataFile]]:
+        """Data files as listed, by partition path."""
+        found: dict[str, list[DataFile]] = {}
+        for file in self.data_files:
+            name, info = file.name, file.info
+            data_file = DataFile(
+                file.partition_path, info.path, name.file_id, name.instant, info.size_bytes, file.is_log
+            )
+            found.setdefault(file.partition_path, []).append(data_file)
+        return found
 
-        Args:
-            partition: the partition of these groups; None: unknown, or several.
-        """
+    @cached_property
+    def slices(self) -> list[Slice]:
+        """The slices that readers see."""
+        return visible_slices(self.config, self.timeline, self.commits, self.files)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The table's columns, without meta columns."""
+        return table_schema(self.config, self.timeline, self.commits)
+
+    def undouble(self) -> str:
+        """Return the steps that keep one row of each key stored in several file groups."""
         # With the record index a deletion removes the one copy that the index names; with other indexes it removes all.
         if "record_index" in self.config.metadata_partitions:
             again = rebuild_command("record_index")
             steps = f"delete the key once per row, and run {again} after each deletion; then upsert the right row"
         else:
             steps = "delete the key, which removes all its rows; then upsert the right row"
-        if self.config.table_type == "MERGE_ON_READ":
-            steps += f"; then run {compact_command(partition)}, as base files still hold the deleted rows"
         return f"reads return all rows of such a key: find the right row and keep a copy of it; {steps}"
 
     @cached_property

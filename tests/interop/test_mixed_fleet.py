@@ -90,7 +90,9 @@ class Place:
         if archives:
             self._check_archived(table, order)
         report = verify_table(table.context.storage, deep=True)
-        assert [str(one) for one in report.findings if one.invariant not in EXPECTED_FINDINGS] == []
+        # Heartbeats are made to look old, so rollbacks that are still on the timeline seem to be too early.
+        expected = EXPECTED_FINDINGS if archives else {*EXPECTED_FINDINGS, "eager-rollback"}
+        assert [str(one) for one in report.findings if one.invariant not in expected] == []
         lock.close()
 
     def _check_archived(self, table: Table, order: list[tuple[str, str]]) -> None:

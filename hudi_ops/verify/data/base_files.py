@@ -19,6 +19,9 @@ from hudi_ops.config.columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
 from hudi_ops.config.table import TableFacts
 from hudi_ops.errors import HudiOpsError, NotFound
 from hudi_ops.files.base.base_file import BaseFileReader
+from hudi_ops.files.log.merge_rules import MergeRules
+from hudi_ops.files.slice.slice_keys import keys_of_slice
+from hudi_ops.index.doubled_keys import key_tasks
 from hudi_ops.index.simple_bucket import bucket_of, computed_keys
 from hudi_ops.kernels.keys.hashing import bucket_hash_values, bucket_ids
 from hudi_ops.kernels.keys.keys import KeySpec, record_keys
@@ -242,22 +245,48 @@ def _check_across(
         if result.keys is not None and len(result.keys):
             grouped[task.partition_path].append((task, pc.unique(result.keys)))
     for partition, members in grouped.items():
-        keys = pa.concat_arrays([keys.cast(pa.string()) for _, keys in members])
         findings.looked("partitions compared")
-        counted = pc.value_counts(keys)
-        twice = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
+        holding: Sequence[tuple[str, pa.ChunkedArray | pa.Array]] = [(task.path, keys) for task, keys in members]
+        twice = _in_several(holding)
+        if len(twice) and subject.config.table_type == "MERGE_ON_READ":
+            holding = _after_merging(subject, partition, twice) or holding
+            twice = _in_several(holding)
         if not len(twice):
             continue
         first = twice[0]
-        holders = [task.path for task, held in members if pc.is_in(first, value_set=held).as_py()]
+        holders = [path for path, held in holding if pc.is_in(first, value_set=held).as_py()]
         # As within a file: allowed after inserts of Apache Hudi and bulk inserts.
         facts, may_double = members[0][0].facts, members[0][0].may_double
         (findings.warning if facts is None or (may_double and not facts.has_buckets) else findings.error)(
             "key-in-two-groups",
             f"{len(twice)} record keys are in several live file groups, the first {first.as_py()!r} in {' and '.join(holders)}",
             partition or ".",
-            subject.undouble(partition),
+            subject.undouble(),
         )
+
+
+def _in_several(holding: Sequence[tuple[str, pa.ChunkedArray | pa.Array]]) -> pa.Array:
+    """Return the keys in more than one of several files, each of which has a key once."""
+    counted = pc.value_counts(pa.concat_arrays([keys.cast(pa.string()) for _, keys in holding]))
+    return counted.field("values").filter(pc.greater(counted.field("counts"), 1))
+
+
+def _after_merging(subject: Subject, partition: str, keys: pa.Array) -> list[tuple[str, pa.Array]]:
+    """Return which of some keys each slice of a partition holds after merging; none if no slice has log files.
+
+    A base file keeps the rows that a log file deletes: such a key may be in another file group since.
+    """
+    slices = [slice_ for slice_ in subject.slices if slice_.partition_path == partition]
+    if not any(slice_.logs for slice_ in slices):
+        return []
+    try:
+        spec = MergeRules.of(subject.config, subject.schema).keys
+        tasks = key_tasks(subject.storage, subject.config, subject.timeline, subject.schema, spec, slices)
+        held = subject.engine.map(keys_of_slice, tasks)
+    except HudiOpsError:
+        return []  # the checks of log files report what cannot be read
+    paths = [(slice_.base or slice_.logs[0]).path for slice_ in slices]
+    return [(path, each.filter(pc.is_in(each, value_set=keys))) for path, each in zip(paths, held, strict=True)]
 
 
 def _batches(tasks: Sequence[FileCheck]) -> Iterator[list[FileCheck]]:

@@ -67,7 +67,7 @@ class _Elsewhere:
 
     def report(self) -> None:
         """Report keys that the file group of their record lacks, and keys in both file groups."""
-        named = [each for each in self._subject.slices if (each.partition_path, each.file_id) in self._named]
+        named = [each for each in self._subject.table.slices if (each.partition_path, each.file_id) in self._named]
         for other, keys in self._subject.keys_of(named):
             met = self._named[other.partition_path, other.file_id]
             is_there = pc.is_in(pa.array([key for key, _ in met], pa.string()), value_set=keys).to_pylist()
@@ -98,7 +98,7 @@ def _check_superfluous(subject: IndexSubject, rows: pa.Table, found: Differences
         return
     is_logged = subject.table.config.table_type == "MERGE_ON_READ"
     is_unasked = is_logged and subject.index not in {None, "other", "record_index"}
-    groups = {(file.partition_path, file.file_id) for files in subject.files.values() for file in files}
+    groups = {(file.partition_path, file.file_id) for files in subject.table.files.values() for file in files}
     pairs = list(
         zip(rows["partition_path"].to_pylist(), rows["file_id"].to_pylist(), rows["key"].to_pylist(), strict=True)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,8 +28,7 @@ from hudi_ops.timeline.active import load_timeline
 from hudi_ops.verify.report import Findings
 from hudi_ops.verify.subject import Subject
 from hudi_ops.view.file_group import DataFile
-from hudi_ops.view.schema import table_schema
-from hudi_ops.view.slices import Slice, visible_slices
+from hudi_ops.view.slices import Slice
 
 logger = logging.getLogger(__name__)
 
@@ -98,50 +97,29 @@ class IndexSubject:
         return tuple(MetadataPartition(name) for name in self.table.config.metadata_partitions if is_kept(name))
 
     @cached_property
-    def files(self) -> Mapping[str, list[DataFile]]:
-        """Data files as listed, by partition path."""
-        found: dict[str, list[DataFile]] = {}
-        for file in self.table.data_files:
-            name, info = file.name, file.info
-            data_file = DataFile(
-                file.partition_path, info.path, name.file_id, name.instant, info.size_bytes, file.is_log
-            )
-            found.setdefault(file.partition_path, []).append(data_file)
-        return found
-
-    @cached_property
-    def slices(self) -> list[Slice]:
-        """The slices that readers see."""
-        table = self.table
-        return visible_slices(table.config, table.timeline, table.commits, self.files)
-
-    @cached_property
     def sampled(self) -> list[Slice]:
         """The slices to open: all, or a stable pseudo-random choice with about `sample` files."""
         if self.sample is None:
-            return self.slices
+            return self.table.slices
         chosen, left = [], self.sample
-        for slice_ in sorted(self.slices, key=lambda each: blake2b(each.file_id.encode(), digest_size=8).digest()):
+        for slice_ in sorted(
+            self.table.slices, key=lambda each: blake2b(each.file_id.encode(), digest_size=8).digest()
+        ):
             if left <= 0:
                 break
             chosen.append(slice_)
             left -= len(files_of(slice_))
         return chosen
 
-    @cached_property
-    def schema(self) -> pa.Schema:
-        """The table's columns, without meta columns."""
-        return table_schema(self.table.config, self.table.timeline, self.table.commits)
-
     @property
     def stored_schema(self) -> pa.Schema:
         """The columns of base files."""
-        return stored_schema(self.schema, self.table.config.populate_meta_fields)
+        return stored_schema(self.table.schema, self.table.config.populate_meta_fields)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns with statistics."""
-        return statistics_of(self.schema, self.table.config, load_index_definitions(self.table.storage)).columns
+        return statistics_of(self.table.schema, self.table.config, load_index_definitions(self.table.storage)).columns
 
     @cached_property
     def facts(self) -> Sequence[FileStatistics]:
@@ -163,11 +141,13 @@ class IndexSubject:
     def keys_of(self, slices: Sequence[Slice]) -> Iterable[tuple[Slice, pa.Array]]:
         """Yield the record keys of slices, read `_AT_A_TIME` slices at a time."""
         with reading_data():
-            spec = MergeRules.of(self.table.config, self.schema).keys
+            spec = MergeRules.of(self.table.config, self.table.schema).keys
         for start in range(0, len(slices), _AT_A_TIME):
             held = slices[start : start + _AT_A_TIME]
             with reading_data():
-                tasks = key_tasks(self.table.storage, self.table.config, self.table.timeline, self.schema, spec, held)
+                tasks = key_tasks(
+                    self.table.storage, self.table.config, self.table.timeline, self.table.schema, spec, held
+                )
                 keys = self.table.engine.map(keys_of_slice, tasks)
             yield from zip(held, keys, strict=True)
 

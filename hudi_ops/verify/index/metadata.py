@@ -83,7 +83,7 @@ def check_index(subject: Subject, index: IndexKind | None, sample: int | None, f
 def _report_unread(name: str, error: HudiOpsError, indexed: IndexSubject, findings: Findings) -> None:
     """Report an unreadable data file, which leaves a partition of the metadata table unchecked."""
     what = f"{name} was not compared with the data files: {error.what}" + (f": {error.found}" if error.found else "")
-    where = next((file.path for files in indexed.files.values() for file in files if file.path in error.what), "")
+    where = next((file.path for files in indexed.table.files.values() for file in files if file.path in error.what), "")
     if isinstance(error, Unsupported):
         findings.warning("index-not-compared", what, where, error.next_step)
     else:

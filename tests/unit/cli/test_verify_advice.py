@@ -62,13 +62,12 @@ class Patient:
         doubled = [row for row in found if found.count(row) > 1]
         keys = {row["id"] for row in doubled}
         right = [row for row in Table.open(str(self.copy)).read(SCHEMA.names).to_pylist() if row["id"] in keys]
-        build, compact = COMMAND.findall(advice)
+        (build,) = COMMAND.findall(advice)
         for _ in range(len(doubled) // len(keys) if keys else 0):
             table.ingest(pa.Table.from_pylist([{"id": row["id"], "city": row["city"]} for row in right]), "delete")
             self.run(build)
         if keys:
             table.ingest(pa.Table.from_pylist(right, SCHEMA))
-        self.run(compact)
 
     def follow(self, finding: Finding) -> None:
         """Do what a finding advises."""
