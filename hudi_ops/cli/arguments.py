@@ -83,7 +83,6 @@ def open_table(location: TableLocation, *, accept_future: bool = False, **option
     """Open the table at a location with its lock, and release both at the end.
 
     Args:
-        location: where it is.
         accept_future: let new instants follow one in the future, whatever `tables.yaml` says.
         options: as in `Table.open`; None: what `tables.yaml` says.
 
@@ -121,7 +120,6 @@ def split_names(text: str | None, option: str) -> tuple[str, ...] | None:
 
     Args:
         text: for example `origin, month`.
-        option: named in the error.
 
     Raises:
         InvalidRequest: an empty or a repeated name.
@@ -142,10 +140,6 @@ def split_names(text: str | None, option: str) -> tuple[str, ...] | None:
 def parse_seconds(text: str, option: str) -> float:
     """Parse a duration: `500ms`, `5s`, `2m`, `1h`; a bare number is seconds.
 
-    Args:
-        text: the duration.
-        option: named in the error.
-
     Raises:
         InvalidRequest: not a duration.
     """
@@ -159,10 +153,6 @@ def parse_seconds(text: str, option: str) -> float:
 
 def parse_bytes(text: str, option: str) -> int:
     """Parse a number of bytes: `500MB`, `1.5GB`, `2GiB`; a bare number is bytes.
-
-    Args:
-        text: the size.
-        option: named in the error.
 
     Raises:
         InvalidRequest: not a size, or less than one byte.

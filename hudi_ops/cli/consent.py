@@ -28,13 +28,7 @@ def ask(
     """Go on only with consent.
 
     Args:
-        operation: the command.
-        amount: what would go, or change.
-        table: its name.
-        yes: consent was given with the call.
         as_json: the output is for a program.
-        show: prints more of it, before the question.
-        verb: what the operation does to the amount.
 
     Raises:
         InvalidRequest: there is no terminal to ask at.

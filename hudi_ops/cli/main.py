@@ -76,12 +76,7 @@ def options(
         bool, typer.Option("--verbose", "-v", help="Tell on the error output what is done; before the command's name.")
     ] = False,
 ) -> None:
-    """Global options.
-
-    Args:
-        version: handled before everything else.
-        verbose: log each decision and change of state.
-    """
+    """Global options."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])

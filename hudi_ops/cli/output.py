@@ -154,12 +154,7 @@ def is_terminal() -> bool:
 
 
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table for people; columns that do not fit the terminal are named below it.
-
-    Args:
-        columns: the head.
-        rows: one value a column, in JSON's types.
-    """
+    """Print a table for people; columns that do not fit the terminal are named below it."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

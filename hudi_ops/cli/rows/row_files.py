@@ -100,8 +100,6 @@ def write_checkpoint(file: Path, checkpoint: str, rows: Path | None = None) -> N
     """Replace the checkpoint in a file; readers see the old one or the new one.
 
     Args:
-        file: where it is kept.
-        checkpoint: the new one.
         rows: the file of the rows that it counts as kept; those come to the disk first.
     """
     if rows is not None:

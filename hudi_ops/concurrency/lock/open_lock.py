@@ -35,7 +35,6 @@ def open_lock(
 
     Args:
         url: `zookeeper://host:port[,host:port]/base/path`; None or `in-process` for a lock of this process only.
-        table_uri: path or URI of the table.
         lock_key: the table's node below the base path; in Apache Hudi `hoodie.write.lock.zookeeper.lock_key`, there the
             table's name unless set.
         settings: credentials and TLS for ZooKeeper; None: those of the environment.

@@ -21,7 +21,6 @@ def choose_engine(name: str, incoming_bytes: int | None, given: Engine) -> tuple
     """Return the engine for an ingest, and the reason.
 
     Args:
-        name: `auto`, `local` or `spark`.
         incoming_bytes: bytes of the source files, or of the rows in memory; None for a stream.
         given: the engine that the table was opened with.
 

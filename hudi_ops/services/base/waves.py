@@ -42,14 +42,6 @@ def run_tasks(
 ) -> list[Outcome]:
     """Run all tasks, largest first, and return the outcomes in the order of the tasks.
 
-    Args:
-        engine: runs them.
-        run: runs one task.
-        tasks: independent of each other.
-        monitor: keeps the lease of the instant.
-        progress: called after each task.
-        what: unit of the progress, in the plural.
-
     Raises:
         Cancelled: the plan was cancelled or taken over; the other tasks are not begun.
     """

@@ -46,10 +46,8 @@ def adopt_table(
     """Begin the commit log of a table if it has none; running it again changes nothing.
 
     Args:
-        session: the table.
         adoption: the proposer of the session, with the options of the caller.
         drop: drop the table's metadata table.
-        dry_run: check everything, change nothing.
         count_keys: in a table without buckets, read the keys of all files, and count those in several file groups.
 
     Raises:

@@ -108,10 +108,8 @@ def build_metadata(
     crash the same call goes on.
 
     Args:
-        session: the table.
         partitions: names; None: the defaults of Apache Hudi's tables. `files` is added where it is missing.
         engine: `auto`, `local` or `spark`: reads the files.
-        progress: called as files are read.
         dry_run: return the result that a build would have; change nothing.
         rebuild: rebuild existing partitions; with `partitions` None all of them.
 

@@ -60,7 +60,6 @@ def drop_metadata(
     dropped secondary and expression indexes are removed: a writer of Apache Hudi would build them again.
 
     Args:
-        session: the table.
         names: partitions of any kind; None: all.
         dry_run: return the result that a drop would have; change nothing.
         to_build: partitions that the caller builds next, recorded in the log. With them the table's own index may be dropped, too.

@@ -42,14 +42,8 @@ class FactReader:
     """Reads the statistics and keys for one build, through its engine.
 
     Args:
-        session: the table.
-        state: state of the first snapshot.
-        engine: runs the tasks.
         check: called between waves; raises if the build must end.
-        progress: called after each wave.
         schema: the table's columns, without meta columns.
-        partitions: metadata partitions to build.
-        statistics: columns with statistics.
     """
 
     def __init__(

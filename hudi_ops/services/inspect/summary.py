@@ -101,7 +101,6 @@ def describe_timeline(storage: Storage, *, archived: bool = False, limit: int | 
     """Return the timeline's instants, oldest first.
 
     Args:
-        storage: the table.
         archived: include archived instants; those of layout 1 cannot be read, and one row without a time notes that.
         limit: number of the newest instants; None: all.
 

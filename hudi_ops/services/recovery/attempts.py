@@ -68,7 +68,6 @@ def recover_table(session: Session, *, abandoned: bool = False) -> RecoverResult
     """Finish decided instants, and roll back dead writers.
 
     Args:
-        session: the table.
         abandoned: finish pending rollbacks of Apache Hudi, too: the caller states that its programs have ended. Pending writes
             without a heartbeat and without a rollback stay: they are rolled back one by one (`rollback_write`).
 
@@ -104,8 +103,6 @@ def rollback_write(session: Session, instant: str, *, abandoned: bool = False, d
     With `abandoned`, a rollback that Apache Hudi has begun is finished.
 
     Args:
-        session: the table.
-        instant: the write's request time.
         abandoned: the caller states that a writer without a heartbeat has ended: a single writer of Apache Hudi has none.
         dry_run: list the files that would be deleted; change nothing.
 

@@ -48,7 +48,6 @@ def repair_properties(session: Session, source: SettingsSource | None, *, dry_ru
     """Put the commit log's values back into `hoodie.properties`, or record the file's values.
 
     Args:
-        session: the table.
         source: which of the two is right; None, with `dry_run` only: not chosen yet.
         dry_run: return the differences; change nothing.
 

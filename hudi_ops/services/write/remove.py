@@ -79,8 +79,6 @@ def remove(session: Session, operation: WriteOperation, wanted: Sequence[str], s
     """Hide every file group of partitions; earlier instants still show them.
 
     Args:
-        session: the table.
-        operation: `delete_partition` or `truncate`.
         wanted: partition paths or patterns; ignored by `truncate`.
         started_s: start of the call by the monotonic clock.
 

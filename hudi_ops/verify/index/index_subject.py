@@ -166,15 +166,7 @@ class Differences:
     _counts: dict[str, int] = field(default_factory=dict)
 
     def report(self, severity: str, kind: str, what: str, where: str = "", next_step: str = "") -> None:
-        """Report a difference, unless `SHOWN_MAX` of its kind were reported.
-
-        Args:
-            severity: error, warning or info.
-            kind: names all differences of this kind.
-            what: names key, expected and found.
-            where: path below the table's root.
-            next_step: empty: rebuild the partition.
-        """
+        """Report a difference, unless `SHOWN_MAX` of its kind were reported."""
         self._counts[kind] = self._counts.get(kind, 0) + 1
         if self._counts[kind] <= SHOWN_MAX:
             self._put(severity, what, where, next_step)

@@ -54,10 +54,8 @@ def check_index(subject: Subject, index: IndexKind | None, sample: int | None, f
     """Compare every partition of the metadata table that readers use with the table's files.
 
     Args:
-        subject: the table.
         index: the index that writers use; None: unknown.
         sample: approximate number of files to open; None: all.
-        findings: the collector.
     """
     if not subject.has_metadata_table or subject.config.layout == 1:
         return

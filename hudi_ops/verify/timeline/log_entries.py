@@ -94,10 +94,7 @@ def check_boundary(log: Log, timeline: Timeline, has_files: Callable[[str], bool
     """Report instants at or below the archive boundary that are still on the timeline.
 
     Args:
-        log: the whole log.
-        timeline: read after the log.
         has_files: returns whether a data file carries an instant in its name.
-        findings: the collector.
     """
     archived = f"slot {log.archive_slot} archived up to {log.boundary}"
     for instant in timeline:

@@ -39,9 +39,6 @@ def locator_of(
     """Return the locator of a table's index, in one state.
 
     Args:
-        session: the table.
-        engine: runs its tasks.
-        state: decides which files are visible.
         slices: visible slices of every partition that rows go to.
         schema: the table's columns, without meta columns.
 

@@ -86,7 +86,6 @@ def leave_out_elsewhere(
     Args:
         answers: keys and ordering values of shards; all partitions of each number.
         shards: results of their lookups; the rows that are left out are added.
-        mode: the table's merge mode.
 
     Returns:
         A key whose rows are left out; None when there is none.
