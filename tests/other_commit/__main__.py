@@ -33,11 +33,15 @@ TABLES = [
     ("mor", "record_index", True),
 ]
 
+KNOWN = "key-in-two-groups"
+"""Earlier commits say so of a key that a log file deleted and a later write put into another file group."""
+
 
 class Player:
     """A process with one commit's code."""
 
     def __init__(self, code: Path) -> None:
+        self.is_here = code == ROOT
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("HUDI_OPS_", "PYTHON"))
         }
@@ -115,7 +119,8 @@ def play(path: str, sides: list[Player], table: tuple[str, str, bool], rounds: i
             found = side("read", path)
             assert found["rows"] == model, (number, table)
             assert found["count"] == len(model) <= found["changes"], (number, found)
-            assert found["findings"] == [], (number, found["findings"])
+            findings = [one for one in found["findings"] if side.is_here or KNOWN not in one]
+            assert findings == [], (number, findings)
     return handed_over
 
 
