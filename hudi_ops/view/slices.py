@@ -69,7 +69,7 @@ def visible_slices(
 ) -> list[Slice]:
     """Return the newest slice of each group that readers see, as of a request time if given.
 
-    A log file belongs to the newest slice if it completed after that slice's base file was requested; in version 6 if it names
+    A log file belongs to the newest slice if it completed at or after that slice's base instant; in version 6 if it names
     that base file's instant, or a later one while a compaction is pending.
 
     Raises:

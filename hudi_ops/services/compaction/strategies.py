@@ -1,4 +1,8 @@
-"""Strategies of compaction: size, number or age of log files, or commits since the last one."""
+"""Strategies of compaction: size, number or age of log files, or commits since the last one.
+
+A new strategy also needs its name in `config.requests.StrategyName`, its unit in `cli/services/compact.py: _amount`, and its row in
+docs/tables.md.
+"""
 
 from __future__ import annotations
 
