@@ -209,7 +209,7 @@ def test_a_metadata_table_built_meanwhile_is_never_ignored(foreign: MemoryStorag
 
 def test_a_metadata_table_built_while_its_forerunner_is_dropped_stays(with_metadata_table: MemoryStorage) -> None:
     plan = Meanwhile(f"list:{METADATA}", lambda: build_metadata_table(with_metadata_table))
-    with pytest.raises(Conflict, match="the metadata table was built again"):
+    with pytest.raises(Conflict, match="another process built the metadata table again"):
         opened(FaultyStorage(with_metadata_table, plan), ManualClock(NOW_MS), "dropper").adopt(drop_metadata_table=True)
     assert plan.moved
     assert set(METADATA_FILES) == {info.path for info in with_metadata_table.list(METADATA)}
