@@ -210,7 +210,7 @@ def read(
 
 
 def _refuse_beside_check(*given: object) -> None:
-    """Refuse `--check` beside options about rows, which would wait for it.
+    """Refuse options about rows beside `--check-listing`, which reads none.
 
     Args:
         given: for each of `_ABOUT_ROWS` its value, or whether it was given; None and False where not.
