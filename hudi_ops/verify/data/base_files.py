@@ -272,7 +272,9 @@ def _in_several(holding: Sequence[tuple[str, pa.ChunkedArray | pa.Array]]) -> pa
 
 
 def _after_merging(subject: Subject, partition: str, keys: pa.Array) -> list[tuple[str, pa.Array]]:
-    """Return which of some keys each slice of a partition holds after merging; none if no slice has log files.
+    """Return which of some keys each slice of a partition holds after merging.
+
+    Empty if no slice has log files, or if they cannot be read.
 
     A base file keeps the rows that a log file deletes: such a key may be in another file group since.
     """
