@@ -71,7 +71,7 @@ class Owner:
         return _process_start(self.pid) != self.started
 
     def is_this_process(self) -> bool:
-        """Return whether it is the calling process, whatever Airflow run started it."""
+        """Return whether it is the calling process; Airflow runs are not compared."""
         return (self.host, self.pid, self.started) == (_machine(), os.getpid(), _process_start(os.getpid()))
 
     def __str__(self) -> str:

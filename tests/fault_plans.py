@@ -15,7 +15,7 @@ def is_at(point: str, found: str) -> bool:
     return found.startswith(point[1:]) if point.startswith("^") else point in found
 
 
-class Meanwhile:
+class MoveBefore:
     """A plan without faults: before the first operation at a point, another process makes a move."""
 
     def __init__(self, point: str, move: Callable[[], object]) -> None:
@@ -24,7 +24,7 @@ class Meanwhile:
         self.moved_at = ""
 
     @classmethod
-    def at(cls, number: int, move: Callable[[], object]) -> Meanwhile:
+    def at(cls, number: int, move: Callable[[], object]) -> MoveBefore:
         """Before the operation of this number."""
         plan = cls("", move)
         plan._is_chosen = lambda found, _: found == number

@@ -83,7 +83,7 @@ def open_table(location: TableLocation, *, accept_future: bool = False, **option
     """Open the table at a location with its lock, and release both at the end.
 
     Args:
-        accept_future: let new instants follow one in the future, whatever `tables.yaml` says.
+        accept_future: let new instants follow one in the future, even against `tables.yaml`.
         options: as in `Table.open`; None: what `tables.yaml` says.
 
     Raises:

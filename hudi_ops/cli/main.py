@@ -93,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
         arguments: the command line without the program's name.
 
     Returns:
-        The exit code; whatever went wrong has been printed.
+        The exit code; an error has been printed.
     """
     command: Any = typer.main.get_command(app)
     as_json = "--json" in arguments

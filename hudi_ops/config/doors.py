@@ -128,7 +128,8 @@ def form_arguments(model: type[BaseModel]) -> list[str]:
     for old, new in getattr(model, "renamed", {}).items():
         value = f"params.get('{old}') if params.get('{old}') is not none else ''"
         if fields[new]["type"] == "boolean":
-            value = f"'true' if params.get('{old}') else ''"
+            # No schema checks an old name, so the request reads the text.
+            value = f"(params.get('{old}') | string | lower) if params.get('{old}') not in (none, false) else ''"
         found.append(f"{_argument(old)}={{{{ {value} }}}}")
     return found
 

@@ -252,7 +252,7 @@ def merged(model: type[M], given: M | None, keywords: Mapping[str, Any]) -> M:
     """Return the given values, with keywords in place of some of them."""
     if given is not None and not keywords:
         return given
-    return model(**{**(dict(given) if given is not None else {}), **keywords})
+    return model(**{**(dict(given) if given is not None else {}), **current_names(keywords, model.renamed)})
 
 
 def current_names(values: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:

@@ -131,7 +131,7 @@ class TableLocation(_Model):
         Its defaults of index and buckets are no statement about a table that Apache Hudi made, and are left out.
 
         Args:
-            accept_future: let new instants follow one in the future, whatever `tables.yaml` says.
+            accept_future: let new instants follow one in the future, even against `tables.yaml`.
         """
         found: dict[str, Any] = {}
         if self.declaration is not None:

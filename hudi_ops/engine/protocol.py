@@ -3,7 +3,7 @@
 An engine runs pure tasks over many inputs, and moves incoming rows to the tasks that need them.
 
 A task is a plain function of one picklable input; the same tasks run in this process and on Spark's executors. Results come
-back in the order of the inputs, whatever order they ran in, so that commits do not depend on scheduling.
+back in the order of the inputs, not in that of execution, so that commits do not depend on scheduling.
 
 The first step of two returns its result in pieces, so that a source may be larger than memory: the engine takes each piece,
 holds it in memory or on disk, and hands the second step the chunks of one key at a time.

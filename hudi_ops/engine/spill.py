@@ -1,6 +1,6 @@
 """Chunks between two steps: in memory up to a bound, then in one temporary file.
 
-The file is unlinked before its first byte, so the system deletes it whatever happens to the process: nothing has to be swept. It
+The file is unlinked before its first byte, so the system deletes it even if the process is killed: nothing has to be swept. It
 grows by rounds: each appends, key by key, all chunks that were held, as one Arrow IPC stream (lz4) for each key and schema.
 """
 

@@ -72,7 +72,7 @@ class Address:
         return f"{self.scheme}://{self.bucket}{host}" + (f"/{self.prefix}" if self.prefix else "")
 
     def place(self) -> tuple[str, ...]:
-        """Return the identity of the server and its bucket, whatever the prefix."""
+        """Return the identity of the server and its bucket, without the prefix."""
         return self.scheme, self.bucket, self.account_host, self._endpoint()
 
     def connect(self) -> ObjectStore:

@@ -2,7 +2,7 @@
 
 A body is written to a temp file, made durable, and only then gets its name.
 
-The invariant: under a name lies a whole body or nothing, whichever process is killed at whatever time. So a name appears by
+The invariant: a name has a whole body or does not exist, at any time and even if a process is killed. So a name appears by
 link(2) (`put_if_absent`: one winner) or rename(2) (`put`), never by opening it for writing. A killed process leaves a file in
 the temp folder, which no listing shows and `sweep_temp` removes.
 """

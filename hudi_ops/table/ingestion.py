@@ -32,7 +32,7 @@ class IngestApi:
         Args:
             data: a `pyarrow.Table`, `RecordBatch` or `RecordBatchReader`; a data frame of pandas or Polars (also a lazy one); a
                 DuckDB relation; a `Scan`; anything with the Arrow C stream interface; an iterable of record batches of one
-                schema; or a PySpark DataFrame. Streams and DataFrames are read once, whatever happens.
+                schema; or a PySpark DataFrame. Streams and DataFrames are read once, even if the commit is tried again.
             operation: `upsert`; `insert`, which refuses keys that are there; `delete`, by key; `bulk_insert`, which looks no key
                 up, so that one that is there lies in the table twice; `insert_overwrite`, which replaces the partitions that the
                 rows touch; `insert_overwrite_table`, which replaces all of them.

@@ -92,9 +92,9 @@ class ReadApi:
     ) -> Changes:
         """Return the newest state of each row that a write after `since` wrote.
 
-        Keep the rows, then `Changes.checkpoint`, and pass that as `since` of the next call: no completed write is passed over, in
-        whatever order writers finish. When the process ends in between, the same rows come again. Rows that were deleted do not
-        come; `Changes.instants` counts them.
+        Keep the rows, then `Changes.checkpoint`, and pass that as `since` of the next call: no completed write is passed over,
+        even if writers finish in another order than they began. When the process ends in between, the same rows come again. Deleted
+        rows do not come; `Changes.instants` counts them.
 
         Records of log files come as they were written, merged among those of the interval only, as in Apache Hudi: one that loses
         to an older row with a larger ordering value comes too, though `read` does not show it.

@@ -156,7 +156,7 @@ class Table(ReadApi, IngestApi):
             location: of `locate_table`.
             locks: in place of the declared lock.
             engine: as in `open`.
-            accept_future: let new instants follow one in the future, whatever `tables.yaml` says.
+            accept_future: let new instants follow one in the future, even against `tables.yaml`.
             keywords: fields of `OpenOptions`; None stands for what is declared.
 
         Raises:

@@ -305,7 +305,7 @@ class Simulation:
             self._advance(self.world.clock.wall_ms + self._faults.pause_ms)
 
     def _advance(self, to_ms: int) -> None:
-        """Let time pass; actors that are not paused renew their leases meanwhile."""
+        """Let time pass; actors that are not paused renew their leases on the way."""
         clock = self.world.clock
         for process in self._processes.values():
             process.is_vain = False  # time is noticed by everybody

@@ -18,7 +18,7 @@ def changing(timeline: Timeline) -> frozenset[Instant]:
 
 
 def digest_of(instants: Iterable[Instant]) -> str:
-    """Return a digest of instants, whatever their order.
+    """Return a digest of instants that does not depend on their order.
 
     >>> digest_of([])
     'e3b0c44298fc1c14'

@@ -158,7 +158,7 @@ class PartitionPaths:
             spec = PartitionSpec((field,), self.spec.hive_style, self.spec.url_encode)
             (printed,) = partition_paths(pa.table({field: pa.array([value.as_py()], kind)}), spec).to_pylist()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, OverflowError, HudiOpsError):
-            return None  # no text of this type's: whatever made the folder, nothing is known of it
+            return None  # not a text of this type: the folder says nothing about the value
         return value if printed == folder else None
 
 

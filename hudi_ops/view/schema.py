@@ -42,7 +42,7 @@ def row_schema(config: TableConfig, schema: pa.Schema) -> pa.Schema:
 
 
 def _dropped_type(config: TableConfig, made: pa.Schema, name: str) -> pa.DataType:
-    # What another generator puts into the path is text, whatever it was made of.
+    # What another generator puts into the path is text, even if the column was a number.
     known = (
         name in made.names and config.key_generator in PLAIN_GENERATORS and is_read_from_paths(made.field(name).type)
     )

@@ -58,8 +58,21 @@ def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, val
         params[name] = value
 
 
-@pytest.mark.parametrize("params", [{"again": True}, {"again": True, "rebuild": True}, {"rebuild": True}])
-def test_a_run_that_is_triggered_with_the_old_name_rebuilds(tables_file: Path, load_dag, params: dict) -> None:
+@pytest.mark.parametrize(
+    ("params", "rebuilds"),
+    [
+        ({"again": True}, True),
+        ({"again": True, "rebuild": True}, True),
+        ({"rebuild": True}, True),
+        ({"again": "true"}, True),
+        ({"again": "false"}, False),
+        ({"again": False}, False),
+        ({}, False),
+    ],
+)
+def test_a_run_that_is_triggered_with_the_old_name_rebuilds_if_it_says_so(
+    tables_file: Path, load_dag, params: dict, rebuilds: bool
+) -> None:
     dag = load_dag("metadata").dag
     task = dag.get_task("build")
     arguments = task.render_template(task.application_args, {"params": {**dag.params.dump(), **params}})
@@ -68,7 +81,7 @@ def test_a_run_that_is_triggered_with_the_old_name_rebuilds(tables_file: Path, l
     known, _ = parser.parse_known_args(arguments)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        assert request_of(IndexRequest, known).rebuild
+        assert request_of(IndexRequest, known).rebuild is rebuilds
 
 
 def test_a_dag_run_builds_what_was_asked_for_once(tables_file: Path, airflow_home: Path) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from hudi_ops.concurrency.lease.heartbeat_client import ProcessBeats, _Process, is_shareable
-from hudi_ops.concurrency.lease.heartbeat_process import is_stopped
+from hudi_ops.concurrency.lease.heartbeat_process import KeptLease, is_stopped
 from hudi_ops.concurrency.lease.heartbeat_threads import ThreadBeats
 from hudi_ops.concurrency.lease.lease import Renewal, drop_lease, lease_path, list_leases, read_lease, take_lease
 from hudi_ops.concurrency.lock.in_process import in_process_lock
@@ -138,6 +140,37 @@ def test_a_look_at_a_lease_does_not_wait_for_the_process(
         # A look that waited for the time limit of the connection took two seconds, and took the process for dead.
         assert time.monotonic() - begun_s < 20.0
     assert caplog.messages == []
+
+
+def test_without_a_free_descriptor_threads_do_it(
+    ctx: TableContext, beats: ProcessBeats, caplog: pytest.LogCaptureFixture
+) -> None:
+    with beats.every(60.0, renewal_of(ctx)):
+        pass
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    try:
+        renewing = beats.every(0.1, renewal_of(ctx))
+        renewing.__enter__()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    beats_on(ctx.storage)
+    renewing.__exit__(None, None, None)
+    assert "threads do it" in caplog.text
+
+
+def test_every_lease_has_the_newest_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUDI_OPS_TEST_KEY", "as it was")
+    for number, key in enumerate(("first", "second")):
+        ours, theirs = socket.socketpair()
+        told = {"uri": "memory://t", "due_s": time.monotonic() + 60.0, "interval_s": 60.0}
+        ours.sendall(json.dumps({**told, "environment": {"HUDI_OPS_TEST_KEY": key}}).encode() + b"\n")
+        ours.shutdown(socket.SHUT_WR)
+        KeptLease(theirs, os.getpid()).keep()
+        ours.close()
+        assert os.environ["HUDI_OPS_TEST_KEY"] == key, number
 
 
 def test_a_lease_that_somebody_removed_is_not_made_again(ctx: TableContext, beats: ProcessBeats) -> None:

@@ -19,7 +19,7 @@ LAZY = {
     "hoodie.clean.failed.writes.policy": "LAZY",
     "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
 }
-"""Options of writers of Apache Hudi that leave pending instants of others alone; in a test nobody else holds the lock."""
+"""Options of writers of Apache Hudi that leave pending instants of others alone; in a test no other process holds the lock."""
 
 
 def timeline(path: Path) -> Timeline:

@@ -30,8 +30,8 @@ Reader = Callable[..., pa.Table]
 LOOKING = ("upsert", "upsert", "upsert", "delete", "insert_overwrite")
 """Operations that look keys up, or need not.
 
-In merge-on-read tables with such an index nobody writes in another way: where a log file deleted a key in one group, and an insert
-put it into another, Apache Hudi's next upsert doubles it.
+In merge-on-read tables with such an index no player writes in another way: where a log file deleted a key in one group, and an
+insert put it into another, Apache Hudi's next upsert doubles it.
 """
 MORE = {"hoodie.metadata.record.index.enable": "true", "hoodie.metadata.index.bloom.filter.enable": "true"}
 # Columns of floats are not filtered on: Apache Hudi's own statistics of a column with NaN lose rows (docs/format.md §14.7).

@@ -22,7 +22,7 @@ from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.verify import verify_table
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.interop.apache_hudi import BELIEVED, WITHOUT_METADATA, HudiPeer
 from tests.interop.compare import assert_same_rows
 
@@ -58,7 +58,7 @@ def overlapped(path: Path, version: Literal[8, 9], *, metadata: bool) -> tuple[T
     )
     table.ingest(batch({"a": 1, "b": 1, "c": 1}, 1))
     table.ingest(batch({"a": 2}, 2))
-    between = Meanwhile(".log.", lambda: table.compact())
+    between = MoveBefore(".log.", lambda: table.compact())
     storage = FaultyStorage(LocalStorage(str(path)), between)
     late = Table(TableContext(storage=storage, locks=in_process_lock(table.context.storage.uri)))
     instant = late.ingest(batch({"b": 99}, 3)).instant

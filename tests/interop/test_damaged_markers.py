@@ -30,7 +30,7 @@ LINES: dict[str, Callable[[str], bytes]] = {
 
 
 class Damaged(Script):
-    """A table of ours, and a folder beside it that nobody may touch."""
+    """A table of ours, and a folder beside it that no rollback may touch."""
 
     def __init__(self, folder: Path, version: int, peer: HudiPeer) -> None:
         super().__init__(folder / "t", peer)
@@ -62,12 +62,12 @@ class Damaged(Script):
         self.theirs(5, 25, counts=False)
         instant, files = kill_newest(self.path, line_of)
         for file in files:
-            (self.outside / file.rpartition("/")[2]).write_bytes(b"somebody else's")
+            (self.outside / file.rpartition("/")[2]).write_bytes(b"of another program")
         return instant, files
 
     def same(self) -> None:
         self.check(self.table)
-        assert all(file.read_bytes() == b"somebody else's" for file in self.outside.iterdir())
+        assert all(file.read_bytes() == b"of another program" for file in self.outside.iterdir())
 
 
 def begin_rollback_and_die(path: Path, instant: str, files: list[str]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# A folder name counts only at the start of a path: `spark/work/` is somebody's relative path.
+# A folder name counts only at the start of a path: elsewhere it is part of a relative path.
 MACHINE_FOLDERS = ["work", "root", "farm", "tmp/w"]
 PACKAGE_HOSTS = [
     ("pypi", "org"),
@@ -57,5 +57,8 @@ def test_the_pattern_finds_what_it_should():
     slash = "/"
     for text in (f"open('{slash}work/main')", f"cd {slash}root/x", "index = https://" + ".".join(("pypi", "org"))):
         assert PATTERN.search(text), text
-    for text in ("from PyPI", "./work/x", "$SPARK_HOME/work/x", "data/root/x", "http://www.apache.org/licenses/"):
+    relative = [
+        f"{before}{slash}{folder}{slash}x" for before in (".", "$SPARK_HOME", "data") for folder in MACHINE_FOLDERS
+    ]
+    for text in ("from PyPI", "http://www.apache.org/licenses/", *relative):
         assert not PATTERN.search(text), text

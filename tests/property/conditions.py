@@ -76,7 +76,7 @@ def comparisons(draw: st.DrawFn) -> str:
     return draw(st.sampled_from(shapes))
 
 
-KEYS = st.sampled_from(["id = 'k3'", "id IN ('k1', 'nobody')", "_hoodie_record_key = 'k2'", "id <> 'k3'", "id > 'k3'"])
+KEYS = st.sampled_from(["id = 'k3'", "id IN ('k1', 'absent')", "_hoodie_record_key = 'k2'", "id <> 'k3'", "id > 'k3'"])
 CONDITIONS = st.recursive(
     st.one_of(comparisons(), comparisons(), KEYS),
     lambda inner: st.one_of(

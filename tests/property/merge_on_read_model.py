@@ -19,17 +19,10 @@ from hudi_ops.table.table import Table
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.verify import verify_table
 from tests.definitions import Definition
+from tests.tables import SCHEMA
 
 Row = dict[str, Any]
 Identity = tuple[Any, ...]
-
-SCHEMA = pa.schema([
-    ("id", pa.string()),
-    ("part", pa.string()),
-    ("value", pa.int64()),
-    ("ts", pa.int64()),
-    ("_hoodie_is_deleted", pa.bool_()),
-])
 
 
 @dataclass(frozen=True)
@@ -210,7 +203,12 @@ class MergeOnReadModel:
 
 
 def _folded(old: Held | None, new: Held) -> Held:
-    """Two entries of one key in a log: an unconditional delete gives way to whatever follows it."""
+    """Fold two entries of one key in a log (docs/format.md §11.3).
+
+    An unconditional delete gives way to any row that follows, but to no other delete: rows that delete are in delete blocks, too.
+    """
+    if old is not None and old.row is None and old.ordering is None and new.row is None:
+        return old
     if old is None or old.ordering is None or new.ordering is None:
         return new
     return new if new.ordering >= old.ordering else old

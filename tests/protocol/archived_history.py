@@ -15,7 +15,7 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.instant import Instant
 from tests.definitions import Definition, create_table
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.crash_table import FIRST
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.metadata_table import table_of
@@ -74,7 +74,7 @@ def made(definition: Definition) -> tuple[MemoryStorage, ManualClock, Instant]:
     table.ingest(rows(("k1", "p1", 11, 2, None)))
     clock.advance_ms(1_000)
     compactor = table_of(storage, clock, "compactor")
-    between = Meanwhile(".log.", lambda: compactor.compact())
+    between = MoveBefore(".log.", lambda: compactor.compact())
     late = table_of(FaultyStorage(storage, between), clock, "late")
     written = late.ingest(rows(("k0", "p0", 99, 3, None)))
     assert between.moved

@@ -128,7 +128,7 @@ def fault_sweep(
     *,
     points: int = 0,
     writes: int = 0,
-    runs: int = 0,
+    runs: int = 1,
     step: int | None = None,
     first: int = 1,
     most: int | None = None,

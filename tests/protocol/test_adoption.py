@@ -20,7 +20,7 @@ from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
 from tests.bounds import SOAK
 from tests.definitions import Definition, create_table
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.crash_table import NEW, OLD, SECOND, assert_whole, make_base, visible
 from tests.protocol.foreign_table import (
     METADATA,
@@ -107,7 +107,7 @@ def test_dropping_the_metadata_table_goes_wrong_at_every_operation(
 def test_two_adopters_with_one_mind(foreign: MemoryStorage) -> None:
     clock = ManualClock(NOW_MS)
     other = opened(foreign, clock, "other")
-    plan = Meanwhile("put_if_absent:.hoodie/.commit_log", lambda: other.adopt())
+    plan = MoveBefore("put_if_absent:.hoodie/.commit_log", lambda: other.adopt())
     done = opened(FaultyStorage(foreign, plan), clock, "writer").adopt()
     assert plan.moved
     first = read_slot(foreign, 0)
@@ -122,7 +122,7 @@ def test_two_adopters_who_disagree(made: MemoryStorage) -> None:
     clock, storage = ManualClock(NOW_MS), make_foreign(made)
     opened(storage, clock, "emptier", TERMS).ingest(rows(*[(f"k{i}", f"p{i % 2}", 0, 9, True) for i in range(8)]))
     storage = make_foreign(storage)
-    plan = Meanwhile("put_if_absent:", lambda: opened(storage, clock, "other", AdoptionOptions(buckets=4)).adopt())
+    plan = MoveBefore("put_if_absent:", lambda: opened(storage, clock, "other", AdoptionOptions(buckets=4)).adopt())
     with pytest.raises(InvalidRequest, match="says buckets 4, the call says 2"):
         opened(FaultyStorage(storage, plan), clock, "writer").ingest(SECOND)
     assert plan.moved
@@ -192,7 +192,7 @@ POINTS = [
 @pytest.mark.parametrize("point", POINTS)
 def test_a_metadata_table_built_meanwhile_is_never_ignored(foreign: MemoryStorage, point: str) -> None:
     clock = ManualClock(NOW_MS)
-    plan = Meanwhile(point, lambda: build_metadata_table(foreign))
+    plan = MoveBefore(point, lambda: build_metadata_table(foreign))
     table = opened(FaultyStorage(foreign, plan), clock, "writer")
     if point.endswith("payload"):  # past the last look, where only the lock keeps Apache Hudi away
         table.ingest(SECOND)
@@ -208,7 +208,7 @@ def test_a_metadata_table_built_meanwhile_is_never_ignored(foreign: MemoryStorag
 
 
 def test_a_metadata_table_built_while_its_forerunner_is_dropped_stays(with_metadata_table: MemoryStorage) -> None:
-    plan = Meanwhile(f"list:{METADATA}", lambda: build_metadata_table(with_metadata_table))
+    plan = MoveBefore(f"list:{METADATA}", lambda: build_metadata_table(with_metadata_table))
     with pytest.raises(Conflict, match="another process built the metadata table again"):
         opened(FaultyStorage(with_metadata_table, plan), ManualClock(NOW_MS), "dropper").adopt(drop_metadata_table=True)
     assert plan.moved
@@ -308,7 +308,7 @@ SOME = rows(*[(f"k{n}", "p0", n, 1, None) for n in range(20)])
 def test_rows_are_routed_by_the_facts_of_whoever_adopted_the_table(empty: MemoryStorage) -> None:
     clock = ManualClock(NOW_MS)
     other = opened(empty, clock, "other", AdoptionOptions(buckets=4, hash_fields=("id",)))
-    plan = Meanwhile("put_if_absent:.hoodie/.commit_log/0", lambda: other.ingest(SOME))
+    plan = MoveBefore("put_if_absent:.hoodie/.commit_log/0", lambda: other.ingest(SOME))
     opened(FaultyStorage(empty, plan), clock, "writer", AdoptionOptions(buckets=4)).ingest(SOME)
     assert plan.moved
     assert visible(empty, clock) == {f"k{n}": n for n in range(20)}
@@ -324,7 +324,7 @@ def test_a_program_that_counts_buckets_otherwise_is_found_out_by_its_files(empty
         for path, body in snapshot(make_foreign(other)).items():
             empty.put(path, body)
 
-    plan = Meanwhile("put_if_absent:.hoodie/.commit_log/0", write)
+    plan = MoveBefore("put_if_absent:.hoodie/.commit_log/0", write)
     with pytest.raises(Unsupported, match="of a bucket that a table of 4 buckets does not have"):
         opened(FaultyStorage(empty, plan), clock, "writer", AdoptionOptions(buckets=4)).ingest(SOME)
     assert visible(empty, clock) == {f"k{n}": n for n in range(20)}
@@ -340,7 +340,7 @@ def test_a_first_write_that_begins_while_we_adopt_is_not_shown_too_early(empty: 
         for name in (f"{first}.commit.requested", f"{first}.inflight"):
             empty.put(f"{TIMELINE}/{name}", b"")
 
-    plan = Meanwhile(point, begin)
+    plan = MoveBefore(point, begin)
     with pytest.raises(Busy, match="a foreign writer began the table's first write"):
         opened(FaultyStorage(empty, plan), clock, "writer", AdoptionOptions(buckets=4)).ingest(SOME)
     assert plan.moved

@@ -16,7 +16,7 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.log.entries import Cancel, Complete
 from hudi_ops.timeline.settings.properties_file import FOLDED_KEY, write_properties
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.log_actors import (
     bare_table,
     commit,
@@ -64,7 +64,7 @@ def test_a_foreign_key_written_between_look_and_put_of_a_delta_is_lost_only_with
     def foreign() -> None:
         write_properties(storage, {**properties_of(storage), "hoodie.foreign": "1"}, NOW_MS, first=False)
 
-    faulty = FaultyStorage(storage, Meanwhile("delete:.hoodie/.hoodie.properties.crc", foreign))
+    faulty = FaultyStorage(storage, MoveBefore("delete:.hoodie/.hoodie.properties.crc", foreign))
     set_property(session_of(faulty, clock, "first"), "hoodie.a", "1")
     held = properties_of(storage)
     assert (held["hoodie.a"], held["hoodie.foreign"]) == ("1", "1")

@@ -23,7 +23,7 @@ from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.log.entries import Complete, Properties, Takeover, Void
 from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.timeline.settings.properties_file import FOLDED_KEY
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.foreign_table import rollback_plan
 from tests.protocol.log_actors import (
     GROUP,
@@ -209,7 +209,7 @@ def test_a_void_is_claimed_in_the_slot_after_the_head_that_was_read() -> None:
     other = session_of(storage, clock, "other", locked=False)
 
     # The other one voids it first: ours is lost, and the verdict stands.
-    plan_of_moves = Meanwhile(f"put_if_absent:{slot_path(slot + 1)}", lambda: recover(other))
+    plan_of_moves = MoveBefore(f"put_if_absent:{slot_path(slot + 1)}", lambda: recover(other))
     faulty = FaultyStorage(storage, plan_of_moves)
     recover(session_of(faulty, clock, "third", locked=False))
     assert [one.slot for _, one in whole_log(storage).since(slot) if isinstance(one, Void)] == [slot]

@@ -1,6 +1,6 @@
 """Writers that meet: who wins, who gives way, and what the loser is told. The interleavings of RFC-22 that are about conflicts.
 
-Each is played on one storage with several processes; `Meanwhile` lets one of them move before one storage operation of another.
+Each is played on one storage with several processes; `MoveBefore` lets one of them move before one storage operation of another.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.log.commit_log import load_log, slot_path
 from hudi_ops.timeline.log.entries import Plan, encode_entry
 from hudi_ops.timeline.names import instant_of_ms
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.crash_table import OLD, make_base, unaccounted
 from tests.protocol.foreign_table import clustering_plan, group_of
 from tests.protocol.one_attempt import AT_DATA, P0, P0_TOO, P1, cancels, now, once, paused, process
@@ -44,7 +44,7 @@ def overtaken(
     storage: MemoryStorage, data: pa.Table, point: str, move: Callable[[], object], operation: str = "upsert"
 ) -> HudiOpsError | None:
     """One attempt of a writer, with a move in the middle; returns its error."""
-    plan = Meanwhile(point, lambda: move() and None)
+    plan = MoveBefore(point, lambda: move() and None)
     try:
         once(process(FaultyStorage(storage, plan), "overtaken"), data, operation)
     except HudiOpsError as error:
@@ -76,7 +76,7 @@ def test_without_the_check_of_completions_the_update_would_be_lost(
 
 
 def test_the_retry_starts_from_what_it_lost_to(storage: MemoryStorage) -> None:
-    plan = Meanwhile(AT_DATA, lambda: once(process(storage, "short", NOW_MS + 500), P0_TOO) and None)
+    plan = MoveBefore(AT_DATA, lambda: once(process(storage, "short", NOW_MS + 500), P0_TOO) and None)
     process(FaultyStorage(storage, plan), "long").ingest(rows(("k2", "p0", 102, 5, None)))
     assert now(storage) == {**OLD, "k0": 200, "k2": 102}
     assert unaccounted(storage) == []
@@ -91,7 +91,7 @@ def test_a_write_that_cannot_be_told_conflicts_with_everything(storage: MemorySt
         monkey.append(1)
 
     monkey: list[int] = []
-    vanishing = FaultyStorage(storage, Meanwhile(AT_DATA, move))
+    vanishing = FaultyStorage(storage, MoveBefore(AT_DATA, move))
     vanishing_get = vanishing.get
 
     def get(path: str) -> bytes:
@@ -211,7 +211,7 @@ def test_an_overwrite_loses_to_a_clustering_that_completed_meanwhile(
     storage: MemoryStorage, operation: WriteOperation
 ) -> None:
     plan = plan_of_ours(storage, "part=p0", NOW_MS - 1_000)
-    clusters = Meanwhile(
+    clusters = MoveBefore(
         "put:.hoodie/.commit_log/payload",
         lambda: execute(process(storage, "executor", strategy="first-committer"), plan, storage),
     )

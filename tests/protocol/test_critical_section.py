@@ -22,7 +22,7 @@ from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.tables import DEFINITION, START_MS, made, rows, table_of
 
 KINDS = {
@@ -143,7 +143,7 @@ def test_each_completion_meanwhile_adds_two_reads(others: int) -> None:
             other.ingest(rows(("k1", "p1", value, 2, None)))
 
     other = table_of(storage, ManualClock(START_MS + 600_000, tick_ms=1), "other")
-    faulty = FaultyStorage(storage, Meanwhile("^put:part=p0", move))
+    faulty = FaultyStorage(storage, MoveBefore("^put:part=p0", move))
     ctx = simulated_context(faulty, ManualClock(START_MS + 599_000, tick_ms=1), "writer")
     locks = Watched(ctx.locks, faulty)
     Table(replace(ctx, locks=locks)).ingest(batch(1, 7))

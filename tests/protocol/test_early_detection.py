@@ -22,7 +22,7 @@ from hudi_ops.table.table import Table
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.names import instant_of_ms
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.crash_table import OLD, make_base, unaccounted
 from tests.protocol.one_attempt import AT_DATA, P0, P0_TOO, P1, cancels, now, once, paused, process
 from tests.tables import NOW_MS, TIMELINE, rows, table_of
@@ -160,7 +160,7 @@ def _started(table: Table) -> None:
 def test_what_completed_before_data_is_written_is_noticed(storage: MemoryStorage) -> None:
     faulty = FaultyStorage(
         storage,
-        Meanwhile("put_if_absent:.hoodie/timeline", lambda: once(process(storage, "fast", NOW_MS - 500), P0) and None),
+        MoveBefore("put_if_absent:.hoodie/timeline", lambda: once(process(storage, "fast", NOW_MS - 500), P0) and None),
     )
     table = process(faulty, "slow")
     with pytest.raises(Conflict) as caught:
@@ -191,7 +191,7 @@ def test_markers_that_vanish_within_one_poll(storage: MemoryStorage) -> None:
     attempt, watch = begin_watched(session, session.loader.load().config, UPSERT, OF_P0)
     watch.begin(attempt)
     session.ctx.clock.sleep_s(INTERVAL_S)
-    in_between = Meanwhile(
+    in_between = MoveBefore(
         "list_folder:.hoodie/timeline", lambda: once(process(storage, "short", NOW_MS + 500), P0) and None
     )
     watch.ctx = replace(session.ctx, storage=FaultyStorage(storage, in_between))
@@ -208,7 +208,7 @@ def test_long_work_stops_between_two_tasks(storage: MemoryStorage) -> None:
         once(process(storage, "short", NOW_MS + 500), P1)
         clock.sleep_s(INTERVAL_S)
 
-    faulty = FaultyStorage(storage, Meanwhile(AT_DATA, move))
+    faulty = FaultyStorage(storage, MoveBefore(AT_DATA, move))
     table = table_of(faulty, clock, "long")
     with pytest.raises(Conflict) as caught:
         once(table, pa.concat_tables([P0, P1]))

@@ -22,7 +22,7 @@ from hudi_ops.timeline.log.commit_log import load_log
 from hudi_ops.timeline.log.entries import Cancel
 from hudi_ops.timeline.names import State, instant_of_ms
 from hudi_ops.verify import verify_table
-from tests.fault_plans import DiesBehind, Meanwhile
+from tests.fault_plans import DiesBehind, MoveBefore
 from tests.protocol.crash_table import NEW, OLD, SECOND, make_base, unaccounted, visible
 from tests.protocol.dead_writers import LATER_MS, kill_foreign, late_clock, rollbacks, snapshot, timeline
 from tests.tables import NOW_MS, table_of
@@ -97,7 +97,7 @@ def test_one_without_a_heartbeat_is_left_alone(storage: MemoryStorage) -> None:
 
 def test_a_heartbeat_that_is_renewed_before_the_lock_is_held_saves_its_writer(storage: MemoryStorage) -> None:
     instant, files = kill_foreign(storage, NOW_MS)
-    moves = Meanwhile(f"put:{dead_writers.CLOCK_PROBE}", lambda: storage.put(f".hoodie/.heartbeat/{instant}", b""))
+    moves = MoveBefore(f"put:{dead_writers.CLOCK_PROBE}", lambda: storage.put(f".hoodie/.heartbeat/{instant}", b""))
     assert recover(table_of(FaultyStorage(storage, moves), late_clock(), "ours")._session) == []
     assert moves.moved_at
     assert all(storage.head(path) is not None for path in files)

@@ -21,7 +21,7 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
 from hudi_ops.timeline.log.entries import Void
 from hudi_ops.timeline.names import completed_name
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.foreign_table import rollback_plan
 from tests.protocol.log_actors import (
     bare_table,
@@ -150,7 +150,7 @@ def voided_rollback() -> tuple[MemoryStorage, ManualClock]:
         (inflight,) = (info.path for info in storage.list(TIMELINE) if info.path.endswith(".rollback.inflight"))
         storage.delete(inflight)
 
-    plan = Meanwhile(
+    plan = MoveBefore(
         f"put_if_absent:.hoodie/.commit_log/00000000/{whole_log(storage).head + 2:012d}", inflight_vanishes
     )
     session = session_of(FaultyStorage(storage, plan), clock, "writer")

@@ -31,7 +31,7 @@ from hudi_ops.testing.simulation import RunRecord, Simulation, explore
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import LOOKED_KEY
 from hudi_ops.verify import verify_table
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.crash_table import OLD, make_base, visible
 from tests.tables import NOW_MS, START_MS, TIMELINE, rows
 
@@ -65,7 +65,7 @@ def overtaken(
     storage: MemoryStorage, mine: tuple[pa.Table, str], move: Callable[[], object], point: str = AT_DATA
 ) -> HudiOpsError | None:
     """One attempt, with a move in the middle; returns its error."""
-    plan = Meanwhile(point, lambda: move() and None)
+    plan = MoveBefore(point, lambda: move() and None)
     try:
         once(FaultyStorage(storage, plan), "overtaken", NOW_MS, *mine)
     except HudiOpsError as error:

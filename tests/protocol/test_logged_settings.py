@@ -23,7 +23,7 @@ from hudi_ops.timeline.log.entries import Properties, encode_entry
 from hudi_ops.timeline.settings.properties_file import FOLDED_KEY, read_properties
 from hudi_ops.verify import verify_table
 from tests.definitions import create_table
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.crash_table import FIRST, NEW, OLD, SECOND, make_base, visible
 from tests.protocol.foreign_table import PROPERTIES, make_foreign, opened, set_properties
 from tests.protocol.sweep import fault_sweep
@@ -67,9 +67,11 @@ def write(storage: Storage) -> None:
     opened(storage, CLOCK, "writer").ingest(SECOND)
 
 
-def repair(storage: Storage, source: SettingsSource, *, dry_run: bool = False) -> PropertiesRepair:
+def repair(
+    storage: Storage, source: SettingsSource, *, dry_run: bool = False, clock: ManualClock = CLOCK
+) -> PropertiesRepair:
     """By a process that opens the table."""
-    return opened(storage, CLOCK, "person").repair_properties(source, dry_run=dry_run)
+    return opened(storage, clock, "person").repair_properties(source, dry_run=dry_run)
 
 
 def refuse_everything(storage: MemoryStorage, key: str, logged: str, found: str) -> None:
@@ -353,7 +355,7 @@ def test_a_repair_that_dies_anywhere_leaves_a_table_that_is_refused_or_right(
 ) -> None:
     damage(storage, ORDERING, "value")
     base, what = storage, f"a repair from the {source}"
-    for left in fault_sweep(base, lambda storage, _: repair(storage, source), fault, what, points=1):
+    for left in fault_sweep(base, lambda storage, clock: repair(storage, source, clock=clock), fault, what, points=1):
         with contextlib.suppress(Corrupt):
             assert visible(left.storage, left.clock) == OLD, left.story
         opened(left.storage, left.clock, "second").repair_properties(source)
@@ -364,7 +366,7 @@ def test_a_repair_that_dies_anywhere_leaves_a_table_that_is_refused_or_right(
 def test_of_two_repairs_the_first_one_decides(storage: MemoryStorage) -> None:
     damage(storage, ORDERING, "value")
     slots: list[int | None] = []
-    plan = Meanwhile("put_if_absent:.hoodie/.commit_log", lambda: slots.append(repair(storage, "log").slot))
+    plan = MoveBefore("put_if_absent:.hoodie/.commit_log", lambda: slots.append(repair(storage, "log").slot))
     done = opened(FaultyStorage(storage, plan), CLOCK, "other").repair_properties("file")
     assert plan.moved
     assert (len(slots), done.slot) == (1, None)

@@ -24,7 +24,7 @@ from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.log.commit_log import FOLDER as LOG_FOLDER
 from hudi_ops.timeline.log.commit_log import slot_path
 from tests.definitions import create_table
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.cleaning import clean
 from tests.protocol.log_actors import timeline_of
 from tests.protocol.metadata_table import table_of
@@ -191,7 +191,7 @@ def test_what_a_clean_takes_while_the_table_is_listed_is_read_again(kind: str) -
             made.keep(made.handle("compactor").compact().instant)
         clean(made.storage, made.clock, old - made.needed())
 
-    reader = table_of(FaultyStorage(made.storage, Meanwhile("list_folder:part=p0", move)), made.clock, "reader")
+    reader = table_of(FaultyStorage(made.storage, MoveBefore("list_folder:part=p0", move)), made.clock, "reader")
     with pytest.raises(Unavailable, match="was removed while the table was looked at"):
         reader.read(listing="storage")
     assert values(reader, listing="storage") == made.model

@@ -18,7 +18,7 @@ from hudi_ops.services.metadata_table.compact import KEPT_MS, compact_metadata
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Crash, Fault, FaultPlan, FaultyStorage
 from tests.bounds import SOAK
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.crash_table import FIRST, SECOND
 from tests.protocol.metadata_table import (
     LATER,
@@ -220,7 +220,7 @@ def test_a_reader_that_sleeps_until_its_slices_are_cleaned_reads_again() -> None
             cleaned.append(compact_metadata(table._session).cleaned)
 
     # It knows the metadata table's timeline, and has listed no partition of it.
-    sleeper = FaultyStorage(storage, Meanwhile(f"list_folder:{FOLDER}/files", meanwhile))
+    sleeper = FaultyStorage(storage, MoveBefore(f"list_folder:{FOLDER}/files", meanwhile))
     found = table_of(sleeper, clock, "reader").read(["id"])
     assert all(cleaned)
     assert sorted(found["id"].to_pylist()) == sorted(rows)

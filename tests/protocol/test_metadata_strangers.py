@@ -29,7 +29,7 @@ from hudi_ops.timeline.content.archived import ArchivedTimes
 from hudi_ops.timeline.log.entries import Void
 from hudi_ops.timeline.names import instant_of_ms
 from hudi_ops.timeline.settings.properties_file import load_config
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.crash_table import FIRST
 from tests.protocol.foreign_table import set_properties
 from tests.protocol.metadata_table import faults_of, make_table, table_of
@@ -66,7 +66,7 @@ def test_a_delete_that_was_requested_later_does_not_take_a_key_out_of_the_record
     operation: str, kind: TableType
 ) -> None:
     storage = make_table(replace(DEFINITION, metadata=True, index="record_index", table_type=kind), batches=(FIRST,))
-    plan = Meanwhile("put:part=", lambda: once(storage, NOW + 500, rows(("k0", "p0", 0, 2, None)), "delete"))
+    plan = MoveBefore("put:part=", lambda: once(storage, NOW + 500, rows(("k0", "p0", 0, 2, None)), "delete"))
     data = rows(("k0", "p9", 1000, 3, None))
     with contextlib.suppress(Conflict):
         once(FaultyStorage(storage, plan), NOW, data, operation)
@@ -94,7 +94,7 @@ def test_a_clean_that_was_requested_later_does_not_take_a_partition_off_into_whi
         apply_delta(storage, delta, completed)
         storage.put(f".hoodie/timeline/{requested}_{completed}.clean", b"")
 
-    plan = Meanwhile("put:part=p2", clean)
+    plan = MoveBefore("put:part=p2", clean)
     with pytest.raises(Conflict, match=f"{requested} was requested later, completed first"):
         once(FaultyStorage(storage, plan), NOW + 20_000, rows(("back", "p2", 1, 9, None)))
     assert plan.moved

@@ -28,7 +28,7 @@ from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.verify import verify_table
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.crash_table import OLD, make_base, unaccounted, visible
 from tests.tables import DEFINITION, NOW_MS, rows, table_of
 
@@ -158,7 +158,7 @@ def test_one_writer_between_any_two_steps_of_the_other(tmp_path: Path, outer: Wr
             assert conflicts == 0, "nobody overtakes the inner writer"
             writers[instant] = inner
 
-        plan = Meanwhile.at(number, move)
+        plan = MoveBefore.at(number, move)
         table = table_of(FaultyStorage(storage, plan), clock, "outer")
         instant, conflicts = run_again_on_conflict(outer, table)
         writers[instant] = outer

@@ -20,7 +20,7 @@ from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata, WriteStat
 from hudi_ops.timeline.names import instant_of_ms
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.crash_table import OF_P0, OLD, make_base, visible
 from tests.protocol.foreign_table import clustering_plan, group_of
 from tests.tables import NOW_MS, TIMELINE, rows, table_of
@@ -36,7 +36,7 @@ def storage(tmp_path: Path) -> MemoryStorage:
 
 def attempt(storage: MemoryStorage, operation: WriteOperation, point: str, move: object) -> HudiOpsError | None:
     """One attempt on partition p1 with a move in the middle; returns its error."""
-    plan = Meanwhile(point, move)  # type: ignore[arg-type]
+    plan = MoveBefore(point, move)  # type: ignore[arg-type]
     table = table_of(FaultyStorage(storage, plan), ManualClock(NOW_MS), "writer")
     try:
         if operation.kernel is None:

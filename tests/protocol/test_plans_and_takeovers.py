@@ -20,7 +20,7 @@ from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.timeline.log.entries import Plan
 from hudi_ops.timeline.names import instant_of_ms
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.log_actors import (
     GROUP,
     bare_table,
@@ -172,7 +172,7 @@ def test_an_applier_that_slept_wakes_nothing_that_was_archived() -> None:
         assert limit == entry.instant
         assert archive_boundary(other, limit, kept)
 
-    faulty = FaultyStorage(storage, Meanwhile(f"put_if_absent:{TIMELINE}/{entry.instant}", move))
+    faulty = FaultyStorage(storage, MoveBefore(f"put_if_absent:{TIMELINE}/{entry.instant}", move))
     recover(session_of(faulty, clock, "applier", locked=False))
     assert timeline_of(storage).find(entry.instant) is None
 
@@ -189,7 +189,7 @@ def test_without_the_look_at_the_archive_a_sleeper_wakes_what_was_archived(monke
         commit(other)
         assert archive_boundary(other, *oldest(storage, 6))
 
-    faulty = FaultyStorage(storage, Meanwhile(f"put_if_absent:{path}", move))
+    faulty = FaultyStorage(storage, MoveBefore(f"put_if_absent:{path}", move))
     session = session_of(faulty, clock, "applier", locked=False)
     session.finish_decided()
     assert storage.head(path) is not None

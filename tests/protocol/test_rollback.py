@@ -24,7 +24,7 @@ from hudi_ops.timeline.log.commit_log import load_log
 from hudi_ops.timeline.log.entries import Cancel
 from hudi_ops.verify import verify_table
 from tests.bounds import SOAK
-from tests.fault_plans import DiesBefore, DiesBehind, Meanwhile
+from tests.fault_plans import DiesBefore, DiesBehind, MoveBefore
 from tests.protocol.crash_table import NEW, OLD, SECOND, assert_whole, make_base, unaccounted, visible
 from tests.protocol.dead_writers import LATER_MS, late_clock, make_dead, rollbacks, snapshot, timeline
 from tests.protocol.sweep import CRASHES, fault_sweep
@@ -123,7 +123,7 @@ def test_two_rollbackers_of_one_target_make_one_rollback(dead: tuple[MemoryStora
     for number in range(1, len(operations_of_a_recovery(base)) + 1, STEP):
         storage, clock = base.copy(), late_clock()
         other = table_of(storage, clock, "second")
-        moves = Meanwhile.at(number, lambda other=other: recover(other._session) and None)  # type: ignore[misc]
+        moves = MoveBefore.at(number, lambda other=other: recover(other._session) and None)  # type: ignore[misc]
         undone = recover(table_of(FaultyStorage(storage, moves), clock, "first")._session)
         withdrawn += not undone
         clock.advance_ms(LATER_MS)
@@ -138,7 +138,7 @@ def test_without_the_look_for_another_rollback_there_are_two(
     storage, _ = dead
     monkeypatch.setattr(rollback, "other_rollbacks", lambda *_: [])
     other = table_of(storage, late_clock(), "second")
-    moves = Meanwhile("rollback.requested", lambda: recover(other._session) and None)
+    moves = MoveBefore("rollback.requested", lambda: recover(other._session) and None)
     recover(table_of(FaultyStorage(storage, moves), late_clock(), "first")._session)
     assert len(rollbacks(storage)) == 2
 
@@ -152,7 +152,7 @@ def test_a_rollbacker_that_slept_past_its_lease_finds_itself_replaced(dead: tupl
             clock.advance_ms(LATER_MS)
             recover(table_of(storage, clock, "second")._session)
 
-        moves = Meanwhile.at(number, sleep)
+        moves = MoveBefore.at(number, sleep)
         with contextlib.suppress(Cancelled, Conflict):
             recover(table_of(FaultyStorage(storage, moves), clock, "first")._session)
         clock.advance_ms(LATER_MS)
@@ -173,7 +173,7 @@ def test_rollback_of_me_scheduled_while_i_validate(tmp_path: Path) -> None:
             clock.advance_ms(LATER_MS)
             recover(table_of(storage, clock, "second")._session)
 
-        moves = Meanwhile.at(number, undo)
+        moves = MoveBefore.at(number, undo)
         error = _write_once(FaultyStorage(storage, moves), clock)
         story = f"rolled back before {moves.moved_at} -> {error!r}"
         assert isinstance(error, Cancelled | Conflict | None), story

@@ -22,7 +22,7 @@ from hudi_ops.timeline.content.plans import RolledBack, read_result
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.names import State, instant_of_ms
 from hudi_ops.verify import verify_table
-from tests.fault_plans import DiesBefore, Meanwhile
+from tests.fault_plans import DiesBefore, MoveBefore
 from tests.protocol.archived_history import archive
 from tests.protocol.crash_table import NEW, OLD, SECOND, make_base, unaccounted, visible
 from tests.protocol.dead_writers import LATER_MS, kill_foreign, late_clock, rollbacks, snapshot, timeline
@@ -119,7 +119,7 @@ def test_one_that_ends_while_it_is_looked_at_stops_nobody(storage: MemoryStorage
         for path in (*files, f".hoodie/timeline/{instant}.inflight", f".hoodie/timeline/{instant}.commit.requested"):
             storage.delete(path)
 
-    moves = Meanwhile(f"head:.hoodie/.heartbeat/{instant}", ends)
+    moves = MoveBefore(f"head:.hoodie/.heartbeat/{instant}", ends)
     table_of(FaultyStorage(storage, moves), late_clock(), "ours").ingest(SECOND)
     assert moves.moved_at
     assert visible(storage, late_clock()) == NEW

@@ -1,6 +1,6 @@
 """What others may do to a table while an ingest of ours runs, or lies dead: nothing of it may lose, double or bring back a row.
 
-Apache Hudi writes no slots; it is played here by the files that it leaves on the timeline. `Meanwhile` runs such a move before
+Apache Hudi writes no slots; it is played here by the files that it leaves on the timeline. `MoveBefore` runs such a move before
 one storage operation of the ingest. The readers that are not ours meet such states in `tests/interop`.
 """
 
@@ -25,7 +25,7 @@ from hudi_ops.testing.faults import Crash, Fault, FaultyStorage
 from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.names import instant_of_ms
 from tests.definitions import create_table
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.crash_table import FIRST, NEW, OLD, SECOND, make_base, unaccounted, visible
 from tests.protocol.foreign_table import clustering_plan, group_of, rollback_plan
 from tests.protocol.sweep import fault_sweep
@@ -47,7 +47,7 @@ def storage(source: Path) -> MemoryStorage:
 
 def attempt_once(storage: MemoryStorage, point: str, move: Callable[[], None]) -> tuple[HudiOpsError | None, bool]:
     """One attempt of the second ingest, not tried again; returns its error, and whether the move was made."""
-    plan = Meanwhile(point, move)
+    plan = MoveBefore(point, move)
     table = table_of(FaultyStorage(storage, plan), ManualClock(NOW_MS), "writer")
     try:
         ingest(table._session, Batch(parse_operation("upsert"), rows=SECOND), table.context.engine, "", 0.0)
@@ -178,7 +178,7 @@ def test_the_heartbeat_of_a_writer_that_took_the_same_millisecond_stays(storage:
         storage.put(f"{TIMELINE}/{lease.name}.commit.requested", b"")
         storage.put(f"{TIMELINE}/{lease.name}.inflight", b"")
 
-    moves = Meanwhile(f"put_if_absent:{TIMELINE}", takes_it_too)
+    moves = MoveBefore(f"put_if_absent:{TIMELINE}", takes_it_too)
     table = table_of(FaultyStorage(storage, moves), ManualClock(NOW_MS, tick_ms=1), "ours")
     done = table.ingest(SECOND.slice(0, 1))
     assert done.instant not in taken

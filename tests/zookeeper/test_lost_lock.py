@@ -25,7 +25,7 @@ from hudi_ops.testing.faults import FaultyStorage
 from hudi_ops.testing.simulated import NoBeats
 from hudi_ops.verify import verify_table
 from tests.definitions import Definition, create_table
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.tables import PLAIN_SCHEMA as SCHEMA
 from tests.tables import by_key, plain_rows
 from tests.zookeeper.own_server import OwnServer
@@ -64,7 +64,7 @@ class Writers:
 
     def disturbed(self, name: str, point: str, move: Callable[[], object]) -> Table:
         ctx = self.context(name)
-        return Table(replace(ctx, storage=FaultyStorage(self.storage, Meanwhile(f"^{point}", move))))
+        return Table(replace(ctx, storage=FaultyStorage(self.storage, MoveBefore(f"^{point}", move))))
 
     def remove_nodes(self, key: str) -> None:
         """As an operator may, or an expired session does: every lock that is held is lost."""

@@ -57,7 +57,7 @@ def write_parquet(scan: Scan, output: Path) -> int:
             for batch in scan.to_batches():
                 waiting.append(batch)
                 count += batch.num_rows
-                # Row groups of some size, whatever the files' batches are; and never more than some bytes in memory.
+                # The size of a row group does not depend on the batches, and memory is bounded.
                 if sum(one.nbytes for one in waiting) >= _ROW_GROUP_BYTES:
                     writer.write_table(_joined(waiting))
                     waiting = []

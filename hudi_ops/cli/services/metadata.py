@@ -36,7 +36,7 @@ hudi-ops metadata show flights
 BUILD_HELP = """Build partitions of the metadata table. Others may write all the while.
 
 PARTITIONS are files, column_stats, partition_stats, bloom_filters and record_index; none: the first three, as Apache Hudi's
-tables have by default. What is there already is left as it is. Running it again after a failure builds what is missing.
+tables have by default. Existing partitions stay as they are. Running it again after a failure builds the missing ones.
 
 With --rebuild, existing partitions are dropped and built anew, because they are damaged or behind; without names, all. Until the
 build has ended, readers do without them, and a table whose index is the record index takes no rows.

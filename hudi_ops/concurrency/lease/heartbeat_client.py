@@ -75,21 +75,26 @@ class ProcessBeats:
         if process is not None:
             process.close(is_waited_for)
 
+    def abandon(self) -> None:
+        """Close the inherited socket in a forked child; the process stays its parent's."""
+        if self._process is not None:
+            self._process.abandon()
+
     def _keep(self, interval_s: float, beat: Callable[[], None]) -> _Kept | None:
         if not isinstance(beat, Renewal) or not is_shareable(beat):
             logger.info("leases are renewed by a thread of this process: no other process can open the storage")
             return None
         with self._guard:
-            if self._process is None or self._process.is_gone:
-                try:
-                    self._process = _Process()
-                except OSError as error:
+            try:
+                if self._process is None or self._process.is_gone:
                     self._process = None
-                    if str(error) != self._why_not:
-                        self._why_not = str(error)
-                        logger.warning("no process could be started to renew leases, threads do it: %s", error)
-                    return None
-            return self._process.keep(interval_s, beat, self._threads)
+                    self._process = _Process()
+                return self._process.keep(interval_s, beat, self._threads)
+            except OSError as error:
+                if str(error) != self._why_not:
+                    self._why_not = str(error)
+                    logger.warning("no process can renew leases, threads do it: %s", error)
+                return None
 
 
 class _Process:
@@ -131,11 +136,16 @@ class _Process:
             with theirs:
                 socket.send_fds(self._outbox, [b"."], [theirs.fileno()])
             ours.sendall(json.dumps(told).encode() + b"\n")
-            # A socket with a time limit waits for it in `recv`, whatever the flags; reports are only looked for.
-            ours.setblocking(False)
         except OSError:
             self._process.kill()  # it must not renew a lease whose end it would not read
+        # With a time limit `recv` would wait for a report, even with MSG_DONTWAIT.
+        ours.setblocking(False)
         return _Kept(self, ours, due_s, interval_s, renewal, threads)
+
+    def abandon(self) -> None:
+        self.is_closed = True
+        self._outbox.close()
+        self._process.returncode = 0  # not a child of this process
 
     def close(self, is_waited_for: bool) -> None:
         self.is_closed = True
@@ -172,8 +182,8 @@ class _Kept:
     _hangs: bool = False
 
     def __post_init__(self) -> None:
-        self.renewal.look = self._hear
         threading.Thread(target=self._listen, name="hudi-ops-beats", daemon=True).start()
+        self.renewal.look = self._hear
 
     def end(self) -> None:
         """End the renewal; on return no heartbeat is under way, or it hangs and will undo itself."""
@@ -232,8 +242,10 @@ class _Kept:
         elif "lost" in said:
             self.renewal.lost()
         else:
-            failed = said["failed"]
-            logger.warning("lease of %s was not renewed, threads try, too: %s", self.renewal.instant, failed)
+            if not self._is_here:
+                logger.warning(
+                    "lease of %s was not renewed, threads try, too: %s", self.renewal.instant, said["failed"]
+                )
             self._beat_here_too()
 
     def _beat_here_too(self) -> None:
@@ -260,7 +272,8 @@ def process_beats() -> ProcessBeats:
 
 def _after_fork() -> None:
     global _beats
-    _beats = ProcessBeats()
+    inherited, _beats = _beats, ProcessBeats()
+    inherited.abandon()
 
 
 _beats = ProcessBeats()

@@ -43,6 +43,8 @@ class KeptLease:
         """Renew the lease until the parent closes the connection."""
         with self._connection, self._connection.makefile("rb") as lines, suppress(OSError, ValueError):
             self._told = json.loads(lines.readline())
+            with _importing:
+                os.environ.update(self._told["environment"])  # the newest lease's serves all: its keys are the newest
             poller = select.poll()
             poller.register(self._connection, select.POLLIN)
             beats: list[threading.Thread] = []
@@ -62,7 +64,7 @@ class KeptLease:
 
     def _beat(self) -> None:
         try:
-            storage = open_storage(self._told["uri"], self._told["environment"])
+            storage = open_storage(self._told["uri"])
             from hudi_ops.concurrency.lease.lease import renew
 
             if self._has_idle_parent():
@@ -93,10 +95,9 @@ def is_stopped(pid: int) -> bool:
         return True
 
 
-def open_storage(uri: str, environment: dict[str, str]) -> Any:
-    """Open a storage in the parent's environment, importing by the parent's module path."""
+def open_storage(uri: str) -> Any:
+    """Open a storage, importing by the parent's module path."""
     with _importing:
-        os.environ.update(environment)
         if "hudi_ops" not in sys.modules:
             import site
 

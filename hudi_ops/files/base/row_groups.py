@@ -29,7 +29,7 @@ def row_group_bounds(
 
     Args:
         columns: names in `schema`; one that the file lacks is null in all its rows.
-        constants: columns of one value, whatever the file holds.
+        constants: columns with one value, which replaces that of the file.
 
     Source: docs/format.md §6.3.
     """

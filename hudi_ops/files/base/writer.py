@@ -119,7 +119,7 @@ class BaseFileWriter:
             Unavailable: the disk did not accept them.
         """
         for batch in rows.to_batches(max_chunksize=ROW_GROUP_ROWS) if isinstance(rows, pa.Table) else [rows]:
-            # A row group ends where it is full, whatever pieces the rows come in: the cuts do not show in the file.
+            # A row group ends where it is full, not where a piece of rows ends: the file does not depend on the pieces.
             while batch.num_rows:
                 part = batch.slice(0, ROW_GROUP_ROWS - self._held_rows)
                 self._held.append(part)

@@ -187,7 +187,7 @@ def _ends(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
 
 
 def _wide_zero(end: pa.Array, zero: float) -> pa.Array:
-    """Widen a bound to the zero that includes the other, in whatever order both occur."""
+    """Widen a bound to the zero that includes the other zero."""
     return pa.array([zero], end.type) if _is.is_floating(end.type) and end[0].as_py() == 0 else end
 
 

@@ -30,7 +30,7 @@ class LogEntries:
         ordering: ordering values in the table's type; None if nothing is compared.
         is_delete: the entry deletes its key.
         of_delete_block: the entry comes from a delete block and has no row.
-        is_unconditional: it deletes earlier records whatever their ordering values; only entries of delete blocks.
+        is_unconditional: it deletes earlier records of any ordering value; only entries of delete blocks.
     """
 
     keys: pa.Array

@@ -35,7 +35,7 @@ class Operation(enum.Enum):
     INSERT = "insert"
     DELETE = "delete"
     APPEND = "append"
-    """Rows are added to the existing ones, whatever their keys."""
+    """Rows are added to the existing ones; keys are not compared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +198,7 @@ def plan_merge(
 
 
 def plan_append(count: int, deletes: pa.Array | None) -> MergePlan:
-    """Take every row but deletes, whatever its key, and leave the base unchanged."""
+    """Take every row but deletes, without a look at keys, and leave the base unchanged."""
     is_new = ~_as_mask(deletes, count)
     taken = np.flatnonzero(is_new).astype(np.int64, copy=False)
     return MergePlan(None, taken, len(taken), 0, 0, 0, count - len(taken), is_new, np.zeros(count, bool))

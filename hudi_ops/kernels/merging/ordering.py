@@ -13,8 +13,8 @@ from hudi_ops.errors import InvalidRequest, Unsupported
 def comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Convert `values` to a type whose `<` and `==` are those of Java's `compareTo`.
 
-    Nulls stay null. Doubles become integers of the same order: -0.0 before 0.0, and NaN above everything (one NaN, whatever
-    its bits). Strings compare by UTF-8 bytes, as Spark does. Dictionary-encoded values are decoded.
+    Nulls stay null. Doubles become integers of the same order: -0.0 before 0.0, and NaN above everything (one NaN for all
+    its bit patterns). Strings compare by UTF-8 bytes, as Spark does. Dictionary-encoded values are decoded.
     """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
@@ -78,7 +78,7 @@ def ordering_of_deletes(values: pa.Array, kind: pa.DataType) -> pa.Array:
         if pa.types.is_integer(values.type) and pa.types.is_temporal(kind):
             width = pa.int32() if kind.bit_width == 32 else pa.int64()
             return values.cast(width).cast(kind)
-        # A time is given in microseconds, whatever the column's unit.
+        # A time is given in microseconds, not in the column's unit.
         return values.cast(kind, safe=not (pa.types.is_temporal(values.type) and pa.types.is_temporal(kind)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise Unsupported(

@@ -104,7 +104,7 @@ class MetadataInstants:
     def missing(self) -> tuple[str, ...]:
         """Completed writes of the data table that the metadata table lacks; it is then unreliable.
 
-        Writes that completed before its build began are part of it, whatever their request times.
+        Writes that completed before its build began are part of it; their request times do not matter.
         """
         known = {instant.time for instant in self.own if instant.is_completed}
         begun = min((instant.completion_time for instant in self.own if instant.is_completed), default="")

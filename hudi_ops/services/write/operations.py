@@ -15,7 +15,7 @@ from hudi_ops.timeline.content.footprint import Footprint, inflight_body
 
 
 class Replaces(enum.Enum):
-    """File groups that an operation hides, whatever keys they hold."""
+    """File groups that an operation hides with all their keys."""
 
     NOTHING = "nothing"
     PARTITIONS = "partitions"

@@ -31,7 +31,7 @@ INTENT_NAMES_MAX = 2_000
 _OF_TABLE = frozenset({"INSERT_OVERWRITE_TABLE"})
 _OF_PARTITIONS = frozenset({"INSERT_OVERWRITE", "DELETE_PARTITION"})
 _REARRANGING = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})
-"""Operations that add no keys, whatever files they make."""
+"""Operations that add no keys, although they may write files."""
 
 
 @dataclass(frozen=True, slots=True)

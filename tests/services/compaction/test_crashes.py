@@ -105,8 +105,8 @@ def test_an_error_at_every_storage_operation_leaves_rows_and_plan(phase: str, fa
         if left.error is not None and found is not None and not found.is_completed:
             assert State.REQUESTED in found.states, left.story
         # A payload of a plan that was cancelled by then stays: bytes that no slot names, as of any write.
-        is_bytes_of_nobody = phase == "plan" and "/payload/" in left.faulty.fired[0]
-        finish(left.storage, left.clock, "second", left.story, late=int if is_bytes_of_nobody else left.land)
+        is_unnamed_payload = phase == "plan" and "/payload/" in left.faulty.fired[0]
+        finish(left.storage, left.clock, "second", left.story, late=int if is_unnamed_payload else left.land)
 
 
 @pytest.mark.parametrize("fault", CRASHES)

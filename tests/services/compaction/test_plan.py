@@ -220,7 +220,7 @@ def test_a_second_plan_takes_what_came_since(storage: MemoryStorage) -> None:
 def test_a_plan_names_the_partitions_whose_log_files_it_leaves(
     storage: MemoryStorage, how: dict[str, object], unplanned: tuple[str, ...]
 ) -> None:
-    """Apache Hudi's next plan looks there, and where somebody wrote since, and nowhere else."""
+    """Apache Hudi's next plan looks at them and at partitions that were written since, and at no others."""
     made = table_of(storage, ManualClock(NOW_MS), "planner").plan_compaction(**how)
     path = timeline_of(storage).path(requested_name(made.instant, "compaction"))
     plan = decode_plan("compaction", storage.get(path), path)

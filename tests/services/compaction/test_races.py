@@ -22,7 +22,7 @@ from hudi_ops.timeline.content.plan_bytes import encode_compaction
 from hudi_ops.timeline.content.plans import CompactionPlan, read_plan
 from hudi_ops.timeline.names import State, completed_name, inflight_name, instant_of_ms, requested_name
 from hudi_ops.verify import verify_table
-from tests.fault_plans import Meanwhile
+from tests.fault_plans import MoveBefore
 from tests.protocol.compaction_table import AFTER_FOURTH, FOURTH, MODEL, log_files, make_logged, merged
 from tests.protocol.crash_table import FIRST, unaccounted
 from tests.protocol.log_actors import timeline_of
@@ -56,7 +56,7 @@ def settled(storage: MemoryStorage, clock: ManualClock, model: dict[str, int]) -
 def test_what_completes_while_a_plan_is_made_is_taken_into_it() -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
     writer = table_of(storage, clock, "writer")
-    plan = Meanwhile(LOCK_FREE_POINT, lambda: writer.ingest(FOURTH))
+    plan = MoveBefore(LOCK_FREE_POINT, lambda: writer.ingest(FOURTH))
     made = table_of(FaultyStorage(storage, plan), clock, "planner").plan_compaction()
     assert plan.moved
     assert made.log_files_added == 2, "a log file for each group of the batch"
@@ -86,7 +86,7 @@ def test_steady_ingestion_starves_no_plan() -> None:
 
     faulty = FaultyStorage(storage, Steady())
     planner = table_of(faulty, clock, "planner")
-    # The simulated lock is each process's own: nobody waits, and slots alone decide.
+    # The simulated lock is each process's own: no process waits, and slots alone decide.
     made = planner.plan_compaction()
     assert (made.instant is not None, count) == (True, 6)
     table_of(storage, clock, "executor").execute_compaction(made.instant)
@@ -112,7 +112,7 @@ def rows_in_part(storage: MemoryStorage) -> None:
 
 def test_compact_takes_its_plan_off_again_if_rows_in_part_came_while_it_was_made() -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
-    plan = Meanwhile(LOCK_FREE_POINT, lambda: rows_in_part(storage))
+    plan = MoveBefore(LOCK_FREE_POINT, lambda: rows_in_part(storage))
     with pytest.raises(Unsupported, match="cannot be merged here"):
         table_of(FaultyStorage(storage, plan), clock, "planner").compact()
     assert plan.moved
@@ -130,7 +130,7 @@ def test_a_group_that_was_replaced_meanwhile_is_left_out() -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
     writer = table_of(storage, clock, "writer")
     overwritten = rows(("k0", "p0", 5, 9, None))
-    plan = Meanwhile(LOCK_FREE_POINT, lambda: writer.ingest(overwritten, "insert_overwrite"))
+    plan = MoveBefore(LOCK_FREE_POINT, lambda: writer.ingest(overwritten, "insert_overwrite"))
     made = table_of(FaultyStorage(storage, plan), clock, "planner").plan_compaction()
     assert (made.groups_dropped, {one.partition_path for one in made.planned}) == (1, {"part=p1"})
     model = {key: value for key, value in MODEL.items() if key in {"k1", "k3", "k5", "k7", "n1", "n2"}} | {"k0": 5}
@@ -152,7 +152,7 @@ def test_two_planners_share_no_group() -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
     other = table_of(storage, clock, "other")
     found = []
-    plan = Meanwhile(LOCK_FREE_POINT, lambda: found.append(other.plan_compaction(partitions=["part=p0"])))
+    plan = MoveBefore(LOCK_FREE_POINT, lambda: found.append(other.plan_compaction(partitions=["part=p0"])))
     made = table_of(FaultyStorage(storage, plan), clock, "planner").plan_compaction()
     assert [one.partition_path for one in found[0].planned] == ["part=p0"]
     assert [one.partition_path for one in made.planned] == ["part=p1"]
@@ -163,7 +163,7 @@ def test_two_planners_share_no_group() -> None:
 def test_a_planner_whose_groups_are_all_taken_says_by_whom() -> None:
     storage, clock = make_logged(), ManualClock(NOW_MS, tick_ms=1)
     other = table_of(storage, clock, "other")
-    plan = Meanwhile(LOCK_FREE_POINT, lambda: other.plan_compaction())
+    plan = MoveBefore(LOCK_FREE_POINT, lambda: other.plan_compaction())
     made = table_of(FaultyStorage(storage, plan), clock, "planner").plan_compaction()
     assert made.instant is None
     assert "taken by others (compaction" in made.note

@@ -71,7 +71,7 @@ DEADLY: frozenset[Trouble] = frozenset({Fault.CRASH_AFTER, Event.PAUSE, Event.LO
 
 
 def without_revision(patch: pytest.MonkeyPatch) -> None:
-    """What completes while a plan is made is not taken into it, and nobody notices."""
+    """What completes while a plan is made is left out of it, without a check that notices."""
     patch.setattr(CompactionDraft, "revise", lambda self, state: self.draft())
     patch.setattr("hudi_ops.services.compaction.service.refuse_missing_log_files", lambda *_, **__: None)
 

@@ -14,6 +14,7 @@ from hudi_ops.config.requests import (
     MetadataPartitionName,
     OperationName,
     StrategyName,
+    merged,
 )
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.metadata.records.partitions import MetadataPartition
@@ -58,6 +59,10 @@ def test_an_old_name_is_taken_with_one_warning() -> None:
         assert CompactionRequest(threshold=3, least=None) == CompactionRequest(threshold=3.0)
     with pytest.warns(FutureWarning, match="again is now called rebuild"):
         assert IndexRequest(again=True).rebuild
+    with pytest.warns(FutureWarning, match="again is now called rebuild"):
+        assert merged(IndexRequest, IndexRequest(partitions=["files"]), {"again": True}).rebuild
+    with pytest.warns(FutureWarning, match="least is now called threshold"):
+        assert merged(CompactionRequest, CompactionRequest(threshold=3), {"least": 5}).threshold == 5
 
 
 def test_an_old_and_a_new_name_must_agree() -> None:
