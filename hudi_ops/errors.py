@@ -54,8 +54,11 @@ class HudiOpsError(Exception):
             f"{name} {value}" for name, value in (("table", self.table), ("instant", self.instant)) if value
         )
         text = f"{self.what} [{where}]" if where else self.what
-        if self.expected or self.found:
-            text += f"\n  expected {self.expected or 'something else'}, found {self.found or 'nothing'}"
+        comparison = [
+            f"{name} {value}" for name, value in (("expected", self.expected), ("found", self.found)) if value
+        ]
+        if comparison:
+            text += f"\n  {', '.join(comparison)}"
         if self.next_step:
             text += f"\n  Next: {self.next_step}"
         return text
@@ -139,6 +142,17 @@ class Unavailable(HudiOpsError):
 
     exit_code = 13
     retryable = True
+
+
+class PermissionDenied(Unavailable):
+    """Storage answers, and refuses a right that the call needs.
+
+    Trying again gives the same: grant the right, or use other credentials. A subclass of `Unavailable`, since a write that is
+    refused in the middle is settled as one whose storage did not answer.
+    """
+
+    exit_code = 2
+    retryable = False
 
 
 class OutcomeUnknown(HudiOpsError):

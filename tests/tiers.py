@@ -17,6 +17,7 @@ _HUDI = "needs Apache Hudi on Spark"
 _SPARK = "starts Spark"
 _PROCESSES = "starts, kills or measures processes"
 _SEARCH = "searches schedules for many seconds"
+_LARGE = "moves gigabytes or thousands of files"
 _SWEEP = "goes wrong at each of many points"
 
 LEFT_OUT: dict[str, str | None] = {
@@ -39,12 +40,14 @@ LEFT_OUT: dict[str, str | None] = {
     "meta/test_tiers.py": "collects all tests twice",
     "meta/test_tiers.py::test_what_asks_for_a_session_of_spark_shares_one_process": None,
     "storage/test_races.py": _PROCESSES,
+    "storage/test_contract.py::test_thousands_of_names[s3]": _LARGE,
+    "unit/files/test_row_stream.py::test_text_of_2_gib_stays_in_several_pieces": _LARGE,
     "storage/test_claim.py::test_nobody_is_lied_to[two decisions]": _SEARCH,
     "storage/test_claim.py::test_nobody_is_lied_to[two tries of one decision]": _SEARCH,
     **{
         f"storage/test_object_store_table.py::test_a_lost_reply_at_every_write_loses_and_doubles_nothing[{case}-2]": _SWEEP
         for case in (
-            *("insert", "delete", "bulk_insert"),
+            *("upsert", "insert", "delete", "bulk_insert"),
             *("insert_overwrite", "insert_overwrite_table"),
             *("delete_partition", "truncate"),
         )
@@ -53,6 +56,8 @@ LEFT_OUT: dict[str, str | None] = {
     "services/compaction/test_simulated.py::test_no_death_pause_or_lost_lock_amid_a_preemption_loses_a_row": _SEARCH,
     "services/compaction/test_simulated.py::test_without_a_guard_the_search_finds_what_it_prevents[the epoch]": _SEARCH,
     "protocol/test_simulated_metadata.py::test_no_single_fault_leaves_the_metadata_table_behind_or_ahead": _SEARCH,
+    "protocol/test_simulated_metadata.py::test_no_schedule_leaves_the_metadata_table_behind_or_ahead"
+    "[two ingests, each of which compacts the metadata table]": _SEARCH,
     "protocol/test_simulated_pairs.py::test_no_death_or_lost_lock_amid_preemptions_loses_a_row": _SEARCH,
     "protocol/test_simulated_pairs.py::test_no_single_fault_of_a_pair_loses_a_row[executor and takeover]": _SEARCH,
     "protocol/test_simulated_pairs.py::test_no_single_fault_of_a_pair_loses_a_row[ingest and Apache Hudi on one group]": _SEARCH,
@@ -62,10 +67,12 @@ LEFT_OUT: dict[str, str | None] = {
         f"protocol/test_ingest_crashes.py::test_crash_again_at_every_operation_of_the_recovery[{case}]": _SWEEP
         for case in (
             "upsert-Fault.CRASH_BEFORE",
+            "upsert-Fault.CRASH_AFTER",
             "insert_overwrite-Fault.CRASH_AFTER",
         )
     },
     "protocol/test_metadata_build.py::test_crash_while_partitions_are_added": _SWEEP,
+    "protocol/test_metadata_build.py::test_crash_at_every_change[Fault.CRASH_AFTER]": _SWEEP,
     **{
         f"protocol/test_metadata_build.py::test_an_error_leaves_a_table_that_is_right[Fault.{fault}]": _SWEEP
         for fault in ("LANDS_LATER", "EXISTS_THOUGH_ABSENT", "EXISTS_BY_ITSELF")

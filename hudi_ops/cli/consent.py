@@ -38,11 +38,9 @@ def ask(
         return
     if not can_ask(as_json=as_json):
         raise InvalidRequest(
-            f"{operation} {verb}s {amount}, and there is no terminal to ask for consent",
+            f"{operation} {verb}s {amount}, and needs your consent. Not running in a terminal, so it cannot ask",
             table=table,
-            expected="--yes, or a terminal",
-            found="no --yes",
-            next_step="see with --dry-run what would change, then pass --yes",
+            next_step="see with --dry-run what would change, then run it again with --yes",
         )
     show()
     if not typer.confirm(f"{verb.capitalize()} {amount} {'from' if verb == 'remove' else 'of'} {table}?", err=True):

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from hudi_ops.errors import Corrupt, InvalidRequest
 from hudi_ops.formats.json_text import load_json
-from hudi_ops.sources.source import SUFFIXES, source_format
+from hudi_ops.sources.source import source_format
 from hudi_ops.storage.protocol import FileInfo, Storage
 
 FOLDER = ".hoodie/.ingest"
 POINTER_PREFIX = "hudi_ops.ledger."
+_NAMED_MAX = 3
+"""Skipped files that a note names for each reason, at most."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,16 @@ class Offer:
             files = "file is" if len(self.left) == 1 else "files are"
             parts.append(f"{len(self.left)} {files} left for the next run, {size_mb:.1f} MB")
         if self.waiting:
-            parts.append(f"{len(self.waiting)} wait")
+            parts += self._skipped()
         return "; ".join(parts)
+
+    def _skipped(self) -> Iterator[str]:
+        by_reason: dict[str, list[str]] = {}
+        for path, reason in sorted(self.waiting.items()):
+            by_reason.setdefault(reason, []).append(path)
+        for reason, paths in by_reason.items():
+            names = ", ".join(paths[:_NAMED_MAX]) + (", …" if len(paths) > _NAMED_MAX else "")
+            yield f"{len(paths)} {'file' if len(paths) == 1 else 'files'} skipped: {names} ({reason})"
 
 
 def source_id_of(uri: str) -> str:
@@ -167,13 +177,13 @@ def offer_of(source: Storage, ledger: Ledger, now_ms: int, min_age_s: float, ret
         taken = ledger.taken.get(info.path)
         is_known = taken == (info.size_bytes, info.modified_ms)
         if any(segment.startswith(("_", ".")) for segment in segments):
-            waiting[info.path] = "its name begins with _ or ."
+            waiting[info.path] = "the name begins with _ or ."
         elif source_format(info.name) is None:
-            waiting[info.path] = f"its ending is none of {', '.join(SUFFIXES)}"
+            waiting[info.path] = "not CSV, JSON lines or Parquet"
         elif taken is not None and (is_known or info.path not in again):
             _refuse_changed(source, info, taken)
         elif min_age_s > 0 and now_ms - info.modified_ms < min_age_s * 1000:
-            waiting[info.path] = f"it is younger than {min_age_s:g} s"
+            waiting[info.path] = f"changed less than {min_age_s:g} s ago"
         else:
             (fresh if taken is None else corrected).append(info)
     # Rows of later files win, so corrections of old files come before new files.

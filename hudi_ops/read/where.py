@@ -73,11 +73,21 @@ def _tree(text: str) -> exp.Expression:
         raise InvalidRequest(
             f"the filter does not parse: {text}",
             expected="a SQL condition such as origin = 'JFK' AND month IN (1, 2)",
-            found=str(error).splitlines()[0],
+            found=_mistake(error),
         ) from error
     if not isinstance(tree, (exp.Condition, exp.Paren)):
         raise _unknown(tree, text)
     return tree
+
+
+def _mistake(error: sqlglot.errors.SqlglotError) -> str:
+    """Describe a mistake of the parser in the words of its user."""
+    first = next(iter(getattr(error, "errors", [])), None)
+    if first is None:
+        return "a text without its closing quote, or no condition at all"
+    near = f"{first['start_context'][-20:]}{first['highlight']}".strip()
+    missing = "a value or a column" if first["description"].startswith("Required keyword") else first["description"]
+    return f"{missing.replace('Expecting', 'no')}{' missing' if missing.startswith('a value') else ''} after {near!r}"
 
 
 def _condition(node: exp.Expression, text: str) -> Condition:
@@ -220,13 +230,17 @@ def _typed(node: exp.Cast, text: str) -> Any:
         if kind == exp.DataType.Type.DECIMAL:
             return Decimal(str(value))
     except ValueError as error:
-        raise InvalidRequest(f"{value!r} in the filter is no {kind.value}", found=text) from error
+        raise InvalidRequest(
+            f"{value!r} in the filter is not a {kind.value.lower()}",
+            expected="for example DATE '2026-01-31' or TIMESTAMP '2026-01-31 09:30:00'",
+            found=text,
+        ) from error
     raise _unknown(node, text)
 
 
 def _unknown(node: exp.Expression, text: str) -> InvalidRequest:
     return InvalidRequest(
-        f"the filter uses {type(node).__name__.upper()}, which is not understood: {text}",
+        f"the filter uses {type(node).__name__.upper()}, which does not fit here: {text}",
         expected="comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, arithmetic, literals",
         found=node.sql(),
         next_step="filter the rest after reading",

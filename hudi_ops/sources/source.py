@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from hudi_ops.errors import InvalidRequest, NotFound, Unavailable
 from hudi_ops.sources.casts import fit_column
+from hudi_ops.sources.csv_errors import csv_mistake
 from hudi_ops.sources.parquet_source import parquet_runs
 from hudi_ops.sources.runs import RUN_BYTES, Run
 from hudi_ops.sources.text_source import TextSource
@@ -22,7 +23,6 @@ _READERS = {
     ".ndjson": "json",
     ".parquet": "parquet",
 }
-SUFFIXES = tuple(sorted(_READERS))
 PART_BYTES = 128 << 20
 """Parquet files larger than this are read by several tasks."""
 
@@ -85,6 +85,15 @@ def read_runs(
         if getattr(error, "errno", None) is not None:
             raise Unavailable(
                 f"{where} could not be read: {error}", next_step="check the disk, then try again"
+            ) from error
+        if source_format(file.name) == "csv" and (mistake := csv_mistake(error, lambda: open_text(storage, file))):
+            raise InvalidRequest(
+                f"{where}{f', line {mistake.line}' if mistake.line else ''}: {mistake.what}",
+                expected=mistake.expected,
+                next_step="correct the file, or take it out of the source folder",
+                file=where,
+                field=mistake.field,
+                line=mistake.line,
             ) from error
         raise InvalidRequest(
             f"{where} cannot be parsed{f', in row {done} or later' if done else ''}: {error}",

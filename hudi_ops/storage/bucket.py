@@ -14,7 +14,7 @@ import obstore
 from obstore.exceptions import BaseError, InvalidPathError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from hudi_ops.errors import InvalidRequest, OutcomeUnknown, Unavailable, Unsupported
+from hudi_ops.errors import InvalidRequest, OutcomeUnknown, PermissionDenied, Unavailable, Unsupported
 from hudi_ops.storage.paths import check_folder
 from hudi_ops.storage.protocol import Bytes
 
@@ -40,6 +40,13 @@ _RETRIES: RetryConfig = {
 }
 _TIMEOUT, _CONNECT_TIMEOUT = timedelta(minutes=5), timedelta(seconds=10)
 
+_RIGHTS = {
+    "read": "to read objects (on S3: s3:GetObject)",
+    "listed": "to list the bucket (on S3: s3:ListBucket)",
+    "written": "to write objects (on S3: s3:PutObject)",
+    "created": "to write objects (on S3: s3:PutObject)",
+    "deleted": "to delete objects (on S3: s3:DeleteObject)",
+}
 _REFUSED = (InvalidPathError, PermissionDeniedError, UnauthenticatedError, FileNotFoundError, ValueError)
 _NO_BUCKET = ("<Code>NoSuchBucket</Code>", "<Code>ContainerNotFound</Code>")
 _METADATA_SERVICE = "//169.254.169.254/"
@@ -231,19 +238,34 @@ def is_refused(error: Exception) -> bool:
     return isinstance(error, _REFUSED)
 
 
+def is_denied(error: Exception) -> bool:
+    """Return whether the store refused for want of a right or of valid keys."""
+    # A refused listing comes as a generic error; only its text tells.
+    return isinstance(error, PermissionDeniedError | UnauthenticatedError) or "status code: 403" in str(error)
+
+
 def fail_request(error: Exception, path: str, uri: str, deed: str) -> NoReturn:
     """Raise the error of a failed operation that left the file unchanged.
 
     Raises:
         InvalidRequest: the store can have no such file.
-        Unavailable: anything else; `deed` completes "could not be".
+        PermissionDenied: the keys lack a right; `deed` completes "could not be".
+        Unavailable: anything else.
     """
     if isinstance(error, InvalidPathError | ValueError):
         raise InvalidRequest(
             f"{path} cannot name a file in {uri}: {cause(error)}",
             next_step="choose another path; remove files that other programs put under such a name",
         ) from error
-    raise Unavailable(f"{path} could not be {deed} in {uri}: {cause(error)}", next_step=_next_step(error)) from error
+    if is_denied(error):
+        raise PermissionDenied(
+            f"{uri}/{path}".rstrip("/") + f" could not be {deed}: {cause(error)}",
+            expected=f"keys with the right {_RIGHTS[deed]}",
+            next_step="check the keys in the environment (AWS_*, GOOGLE_* or AZURE_*), and give them that right",
+        ) from error
+    raise Unavailable(
+        f"{path or 'the root'} could not be {deed} in {uri}: {cause(error)}", next_step=_next_step(error)
+    ) from error
 
 
 def fail_writing(error: Exception, path: str, uri: str) -> NoReturn:
@@ -266,9 +288,6 @@ def fail_writing(error: Exception, path: str, uri: str) -> NoReturn:
 def _next_step(error: Exception) -> str:
     if _METADATA_SERVICE in str(error):  # the last source of keys of the client library
         return "set the keys of the store in the environment: AWS_*, GOOGLE_* or AZURE_*"
-    # A refused listing comes as a generic error; only its text tells.
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or "status code: 403" in str(error):
-        return "check the keys in the environment, and give them the right to list, read, write and delete there"
     if isinstance(error, FileNotFoundError) or "status code: 404" in str(error):
         return "check the name of the bucket and its region; create it if it is missing"
     return "check the endpoint, the region and the network, then try again"

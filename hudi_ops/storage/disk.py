@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import NoReturn
 
-from hudi_ops.errors import InvalidRequest, NotFound, OutcomeUnknown, Unavailable, Unsupported
+from hudi_ops.errors import InvalidRequest, NotFound, OutcomeUnknown, PermissionDenied, Unavailable, Unsupported
 from hudi_ops.storage.protocol import Bytes, FileInfo
 
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
@@ -18,22 +18,37 @@ _BAD_NAME = frozenset({errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EN
 _NO_LINKS = frozenset({errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 # Errors before any change. Any other failure of link or rename may come after the effect: a network disk that lost the reply.
 _REFUSED = frozenset({errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ELOOP, errno.EMFILE, errno.ENFILE})
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_RIGHTS = {
+    "read": "read the file and to enter its folders",
+    "listed": "list the folder",
+    "written": "create files in the folder",
+    "deleted": "delete files in the folder",
+    "swept": "delete files in the folder",
+}
 _NEXT_STEPS = {
     errno.ENOSPC: "free space on the disk, then try again",
     errno.EDQUOT: "raise the quota or free space, then try again",
-    errno.EACCES: "give this user the right to read and write there",
-    errno.EPERM: "give this user the right to read and write there",
-    errno.EROFS: "mount the disk for writing",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
 }
 
 
-def fail_untouched(error: OSError, path: str, deed: str) -> NoReturn:
+def fail_untouched(error: OSError, path: Path, deed: str) -> NoReturn:
     """Raise the error of a failed disk operation of which nothing landed.
 
     Raises:
-        Unavailable: always; `deed` completes "could not be".
+        PermissionDenied: this user may not do it there; `deed` completes "could not be".
+        Unavailable: the disk did not do it for another reason.
     """
+    if error.errno in _DENIED:
+        raise PermissionDenied(
+            f"{path} could not be {deed}: {_cause(error)}",
+            expected=f"the right to {_RIGHTS[deed]}",
+            next_step=f"mount the disk of {error.filename or path} for writing"
+            if error.errno == errno.EROFS
+            else f"grant that right on {error.filename or path} to the user of this process, or run as another user",
+            errno=error.errno,
+        ) from error
     raise Unavailable(
         f"{path} could not be {deed}: {_cause(error)}",
         next_step=_NEXT_STEPS.get(error.errno or 0, "check the disk, then try again"),
@@ -41,8 +56,8 @@ def fail_untouched(error: OSError, path: str, deed: str) -> NoReturn:
     ) from error
 
 
-def fail_reading(error: OSError, path: str) -> NoReturn:
-    """Raise the error of a failed read.
+def fail_reading(error: OSError, root: Path, path: str) -> NoReturn:
+    """Raise the error of a failed read; `path` is relative to the root.
 
     Raises:
         NotFound: there is no file.
@@ -52,11 +67,11 @@ def fail_reading(error: OSError, path: str) -> NoReturn:
     if error.errno in ABSENT:
         raise NotFound(f"no file under {path}", path=path) from error
     if error.errno in _BAD_NAME:
-        fail_name(error, path)
-    fail_untouched(error, path, "read")
+        fail_name(error, root / path)
+    fail_untouched(error, root / path, "read")
 
 
-def fail_listing(error: OSError, folder: str) -> NoReturn:
+def fail_listing(error: OSError, folder: Path) -> NoReturn:
     """Raise the error of a failed listing of a folder that exists or could exist.
 
     Raises:
@@ -68,7 +83,7 @@ def fail_listing(error: OSError, folder: str) -> NoReturn:
     fail_untouched(error, folder, "listed")
 
 
-def fail_naming(error: OSError, path: str, *, by_link: bool) -> NoReturn:
+def fail_naming(error: OSError, path: Path, *, by_link: bool) -> NoReturn:
     """Raise the error of a failed link or rename of a complete temp file.
 
     Raises:
@@ -94,7 +109,7 @@ def fail_naming(error: OSError, path: str, *, by_link: bool) -> NoReturn:
     ) from error
 
 
-def fail_name(error: OSError, path: str) -> NoReturn:
+def fail_name(error: OSError, path: Path) -> NoReturn:
     """Refuse a path that the file system cannot hold.
 
     Raises:

@@ -77,7 +77,7 @@ class LocalStorage:
         try:
             return self._file(path).read_bytes()
         except OSError as error:
-            disk.fail_reading(error, path)
+            disk.fail_reading(error, self._root, path)
 
     def open_input(self, path: str) -> pa.NativeFile:
         """Open a file for random access through `pread`, without a memory map.
@@ -94,7 +94,7 @@ class LocalStorage:
         except OSError as error:
             if error.errno is None and file.is_dir():  # Arrow's own refusal carries no number
                 error = IsADirectoryError(errno.EISDIR, str(error))
-            disk.fail_reading(error, path)
+            disk.fail_reading(error, self._root, path)
 
     def head(self, path: str) -> FileInfo | None:
         """Return size and change time, or None when there is no file.
@@ -107,7 +107,7 @@ class LocalStorage:
         except OSError as error:
             if error.errno in disk.ABSENT:
                 return None
-            disk.fail_reading(error, path)
+            disk.fail_reading(error, self._root, path)
 
     def list(self, prefix: str = "") -> Sequence[FileInfo]:
         """Return every file under the folder, at any depth, sorted by path.
@@ -158,7 +158,7 @@ class LocalStorage:
             self._publish(path, body, by_link=True)
         except FileExistsError as error:
             if target.is_dir():
-                disk.fail_name(IsADirectoryError(errno.EISDIR, "a folder has this name"), path)
+                disk.fail_name(IsADirectoryError(errno.EISDIR, "a folder has this name"), self._root / path)
             # The loser acts upon this name, so it must not be one that a power cut could still undo.
             self._sync_name(path, target.parent)
             raise AlreadyExists(f"{path} exists below {self._root}") from error
@@ -178,7 +178,7 @@ class LocalStorage:
             # On a folder: Linux says EISDIR, POSIX EPERM.
             if error.errno in disk.ABSENT or (error.errno == errno.EPERM and target.is_dir()):
                 return
-            disk.fail_untouched(error, path, "deleted")
+            disk.fail_untouched(error, self._root / path, "deleted")
 
     def delete_all(self, paths: Sequence[str]) -> None:
         """Delete files, in that order.
@@ -204,7 +204,7 @@ class LocalStorage:
             try:
                 (self._root / found.path).unlink(missing_ok=True)
             except OSError as error:
-                disk.fail_untouched(error, found.path, "swept")
+                disk.fail_untouched(error, self._root / found.path, "swept")
             removed += 1
         return removed
 
@@ -230,7 +230,7 @@ class LocalStorage:
             try:
                 disk.write_durably(temp, body)
             except OSError as error:
-                disk.fail_untouched(error, path, "written")
+                disk.fail_untouched(error, self._root / path, "written")
             self._give_name(path, temp, target, by_link=by_link)
         finally:
             self._discard(temp)
@@ -249,18 +249,20 @@ class LocalStorage:
             except FileNotFoundError:
                 self._make_parent(path, target, temp)
             except OSError as error:
-                disk.fail_naming(error, path, by_link=by_link)
-        disk.fail_untouched(OSError(errno.ENOENT, "its folder was removed again and again"), path, "written")
+                disk.fail_naming(error, self._root / path, by_link=by_link)
+        disk.fail_untouched(
+            OSError(errno.ENOENT, "its folder was removed again and again"), self._root / path, "written"
+        )
 
     def _make_parent(self, path: str, target: Path, temp: Path) -> None:
         if not temp.exists():
-            disk.fail_untouched(OSError(errno.ENOENT, "its temp file was swept"), path, "written")
+            disk.fail_untouched(OSError(errno.ENOENT, "its temp file was swept"), self._root / path, "written")
         try:
             disk.make_folder(target.parent)
         except FileNotFoundError:
             return  # pruned again while it was being made: the caller tries again
         except OSError as error:
-            disk.fail_naming(error, path, by_link=False)
+            disk.fail_naming(error, self._root / path, by_link=False)
 
     def _discard(self, temp: Path) -> None:
         try:
@@ -297,7 +299,7 @@ class LocalStorage:
     def _scan(self, folder: str) -> _FilesAndFolders:
         # Files directly in a folder, and the paths of its folders; those that vanish concurrently are left out.
         lead = f"{folder}/" if folder else ""
-        files, folders, path = [], [], folder or "the root"
+        files, folders, path = [], [], folder
         try:
             with os.scandir(self._root / folder) as entries:
                 for entry in entries:
@@ -311,7 +313,7 @@ class LocalStorage:
                         files.append(info)
         except OSError as error:
             if error.errno not in disk.ABSENT:
-                disk.fail_listing(error, path)
+                disk.fail_listing(error, self._root / path)
         return files, folders
 
     def _refuse_loop(self, link: str) -> None:
@@ -322,7 +324,7 @@ class LocalStorage:
         above = place.parent
         while above == self._root or self._root in above.parents:
             if above.resolve() == target:
-                disk.fail_name(OSError(errno.ELOOP, f"this link leads back to {above}"), link)
+                disk.fail_name(OSError(errno.ELOOP, f"this link leads back to {above}"), self._root / link)
             above = above.parent
 
     def _holds_file(self, folder: str) -> bool:

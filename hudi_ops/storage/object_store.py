@@ -252,7 +252,7 @@ class ObjectStorage:
                 if left and bucket.is_cut_short(error):
                     continue
                 # Also when something was not found: an empty folder is no error, so the bucket is missing.
-                bucket.fail_request(error, folder or "the root", self.uri, "listed")
+                bucket.fail_request(error, folder, self.uri, "listed")
         raise AssertionError  # pragma: no cover
 
     def _prove(self) -> None:

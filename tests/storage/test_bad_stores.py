@@ -14,7 +14,7 @@ import pytest
 
 from hudi_ops import Table
 from hudi_ops.config.conflict_settings import ConflictSettings
-from hudi_ops.errors import HudiOpsError, OutcomeUnknown, Unavailable, Unsupported
+from hudi_ops.errors import HudiOpsError, OutcomeUnknown, PermissionDenied, Unavailable, Unsupported
 from hudi_ops.storage import disk, object_store
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.object_store import SMALL_FILE_SIZE_BYTES, ObjectStorage
@@ -85,12 +85,12 @@ def test_refused_credentials_change_nothing(behind_door: Callable[[Rules], Objec
     before, served = keys(storage), len(rules.seen)
     rules.refuse = lambda method, path: 403
     for call in (lambda: table.ingest(rows(0, 5)), table.read, lambda: Table.open(storage.uri)):
-        with soon(), pytest.raises(Unavailable, match="check the keys in the environment") as caught:
+        with soon(), pytest.raises(PermissionDenied, match="check the keys in the environment") as caught:
             call()
         assert storage.uri in caught.value.what
     assert len(rules.seen) - served < 10, "who is refused does not ask again"
     rules.refuse = lambda method, path: 403 if method in {"PUT", "POST", "DELETE"} else 0
-    with soon(), pytest.raises(Unavailable, match="right to list, read, write and delete"):
+    with soon(), pytest.raises(PermissionDenied, match="the right to write objects"):
         table.ingest(rows(0, 5))
     rules.refuse = lambda method, path: 0
     assert keys(storage) == before

@@ -16,6 +16,7 @@ from hudi_ops.errors import (
     InvalidRequest,
     NotFound,
     OutcomeUnknown,
+    PermissionDenied,
     Unavailable,
     Unsupported,
 )
@@ -28,7 +29,7 @@ PUTS: list[Callable[[LocalStorage, str, bytes], None]] = [LocalStorage.put, Loca
 
 def refused(number: int, **how: bool) -> type[HudiOpsError]:
     with pytest.raises(HudiOpsError) as caught:
-        disk.fail_naming(OSError(number, os.strerror(number)), "a/b", by_link=how["by_link"])
+        disk.fail_naming(OSError(number, os.strerror(number)), Path("a/b"), by_link=how["by_link"])
     assert "a/b" in str(caught.value)
     assert os.strerror(number) in str(caught.value)
     return caught.type
@@ -39,9 +40,9 @@ def refused(number: int, **how: bool) -> type[HudiOpsError]:
     [
         (errno.ENOSPC, Unavailable, Unavailable),
         (errno.EDQUOT, Unavailable, Unavailable),
-        (errno.EACCES, Unavailable, Unavailable),
-        (errno.EROFS, Unavailable, Unavailable),
-        (errno.EPERM, Unsupported, Unavailable),
+        (errno.EACCES, PermissionDenied, PermissionDenied),
+        (errno.EROFS, PermissionDenied, PermissionDenied),
+        (errno.EPERM, Unsupported, PermissionDenied),
         (errno.EXDEV, Unsupported, Unavailable),
         (errno.EOPNOTSUPP, Unsupported, Unavailable),
         (errno.ENAMETOOLONG, InvalidRequest, InvalidRequest),

@@ -35,9 +35,9 @@ def start(
     _print(status, as_json, f"ZooKeeper {said} at {status.hosts} (pid {status.pid})", was_started=was_started)
 
 
-@app.command()
+@app.command(help="Say whether the server runs and serves. Ends with 13 when it does not serve.")
 def status(data: _Data = Path(".zookeeper"), as_json: JsonOption = False) -> None:
-    """Say whether the server runs and serves. Ends with 13 when it does not serve.
+    """Say whether the server runs and serves.
 
     Raises:
         Exit: the server does not serve.

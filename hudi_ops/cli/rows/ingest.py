@@ -118,7 +118,7 @@ def _tell_offer(location: TableLocation, folder: str, offer: Offer, as_json: boo
     for info in offer.left:
         write(f"  {info.path}  {sized(info.size_bytes)}  is left for the next run")
     for path, reason in sorted(offer.waiting.items()):
-        write(f"  {path}  waits: {reason}")
+        write(f"  {path}  skipped: {reason}")
 
 
 def _ingest_text(result: dict[str, Any]) -> str:

@@ -30,16 +30,22 @@ def check_output(output: Path, location: TableLocation) -> None:
     if output.suffix != ".parquet":
         problem, found = "is not the name of a Parquet file", output.suffix or "no ending"
     elif not folder.is_dir():
-        problem, found = "has no folder to lie in", f"no folder {folder}"
+        raise InvalidRequest(
+            f"--output {output}: folder {folder} does not exist",
+            next_step="create it, or choose another",
+            file=str(output),
+        )
     elif output.is_dir():
         problem, found = "is a folder", "a folder"
     elif folder.resolve().is_relative_to(root.resolve()):
         # Readers that list take any Parquet file in a partition for rows.
         problem, found = "lies inside the table", str(root)
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        problem, found = f"cannot be written: no right to create files in {folder}", ""
     if problem:
         raise InvalidRequest(
             f"--output {output} {problem}",
-            expected="a file ending in .parquet, in a folder that exists and is no table",
+            expected="a file ending in .parquet, in a folder where this user may create files and that is not part of a table",
             found=found,
             file=str(output),
         )
@@ -84,7 +90,11 @@ def read_checkpoint(file: Path) -> str | None:
     try:
         return file.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
-        problem = None if file.absolute().parent.is_dir() else "has no folder to lie in"
+        problem = (
+            None
+            if file.absolute().parent.is_dir()
+            else f"cannot be written: folder {file.absolute().parent} does not exist"
+        )
     except (OSError, UnicodeDecodeError) as error:
         problem = f"cannot be read: {error}"
     if problem is None:

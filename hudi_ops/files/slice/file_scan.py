@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,9 @@ BATCH_BYTES = 8 << 20
 
 BATCH_ROWS_MAX = 64 * 1024
 
+_NO_FIELD = re.compile(r"No match for FieldRef\.Name\((.*?)\) in ")
+_NO_KERNEL = re.compile(r"has no kernel matching input types \((.*)\)")
+_TYPE = re.compile(r"[^,\s\[(]+(?:[\[(][^\])]*[\])])?")
 _READ_BUFFER_BYTES = 4 << 20
 """A column chunk is read in steps of this size, so that one row group is never in memory whole, not even compressed."""
 
@@ -196,7 +200,22 @@ def selected(rows: pa.Table, condition: Condition | None) -> pa.Table:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         names = [f"{field.name}: {field.type}" for field in rows.schema if field.name not in META_COLUMNS]
         raise InvalidRequest(
-            f"the filter does not fit the table's columns: {error}",
+            f"the filter does not fit the table's columns: {_misfit(error, rows.schema, condition)}",
             expected=", ".join(names),
             next_step="compare a column with a value of its own type; write times as TIMESTAMP '…' and dates as DATE '…'",
         ) from error
+
+
+def _misfit(error: pa.ArrowException, schema: pa.Schema, condition: Condition) -> str:
+    """Describe an error of Arrow's kernels in the words of the filter."""
+    text = str(error).partition("\n")[0]
+    if absent := _NO_FIELD.search(text):
+        return f"the table has no column {absent[1]}"
+    if types := _NO_KERNEL.search(text):
+        used = [name for name in dict.fromkeys((*condition.columns, *schema.names)) if name in schema.names]
+        sides = []
+        for kind in _TYPE.findall(types[1]):
+            name = next((one for one in used if one in condition.columns and str(schema.field(one).type) == kind), None)
+            sides.append(f"column {name} ({kind})" if name else f"a value of type {kind}")
+        return f"{' and '.join(sides)} cannot be compared or combined"
+    return text

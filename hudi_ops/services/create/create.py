@@ -40,7 +40,7 @@ from hudi_ops.metadata.records.column_stats import default_index_version
 from hudi_ops.metadata.records.file_lists import listing_records
 from hudi_ops.metadata.records.partitions import MetadataPartition, default_groups
 from hudi_ops.metadata.writer.begin import Beginning, begin_metadata
-from hudi_ops.services.create.new_properties import new_table_properties
+from hudi_ops.services.create.new_properties import definition_differences, new_table_properties
 from hudi_ops.storage.claim import claim, ensure
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.log.commit_log import Log, read_slot, slot_path
@@ -91,7 +91,9 @@ def create_table(session: Session, definition: TableDefinition, columns: pa.Sche
         claim(ctx.storage, slot_path(0), encode_entry(entry), entry.decision_id, decision_id_of)
         first = read_slot(ctx.storage, 0)
     if not isinstance(first, Properties) or first.set != properties or first.facts != facts:
-        raise InvalidRequest(**_already(session, "a table with another definition"))
+        raise InvalidRequest(
+            **_already(session, "a table with another definition", _differences(first, properties, facts))
+        )
     existed = _is_table(ctx.storage)
     if not existed:
         # Before the properties name it, and with the slot's time: a repetition after a crash puts the same files.
@@ -223,10 +225,15 @@ def _is_table(storage: Storage) -> bool:
     return any(storage.head(path) is not None for path in (PROPERTIES_PATH, BACKUP_PATH))
 
 
-def _already(session: Session, what: str) -> dict[str, str]:
+def _differences(first: object, properties: dict[str, str], facts: TableFacts) -> str:
+    if not isinstance(first, Properties):
+        return ""
+    return "; ".join(definition_differences(first.set, first.facts, properties, facts))
+
+
+def _already(session: Session, what: str, differences: str = "") -> dict[str, str]:
     return {
-        "what": f"{session.ctx.storage.uri} already holds {what}",
+        "what": f"{session.ctx.storage.uri} already holds {what}{f': {differences}' if differences else ''}",
         "expected": "a path without a table",
-        "found": what,
         "next_step": "choose another path, or open the existing table (`hudi-ops show`)",
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 
 from hudi_ops.config.definition import TableDefinition
 from hudi_ops.config.table import (
@@ -10,6 +11,7 @@ from hudi_ops.config.table import (
     INDEX_DEFINITIONS_PATH,
     METADATA_PARTITIONS,
     METADATA_PARTITIONS_INFLIGHT,
+    TableFacts,
     table_type_of,
 )
 from hudi_ops.errors import InvalidRequest
@@ -26,6 +28,54 @@ _MERGE_OF_VERSION_8 = {
         "hoodie.record.merge.strategy.id": "ce9acb64-bde0-424c-9b91-f6ebba25356d",
     },
 }
+
+
+_SETTINGS = {
+    "hoodie.table.name": "name",
+    "hoodie.table.type": "table type",
+    "hoodie.table.version": "version",
+    "hoodie.table.recordkey.fields": "record key",
+    "hoodie.table.partition.fields": "partition columns",
+    "hoodie.table.ordering.fields": "ordering",
+    "hoodie.table.precombine.field": "ordering",
+    "hoodie.table.keygenerator.type": "key generator",
+    "hoodie.datasource.write.hive_style_partitioning": "hive-style folders",
+    "hoodie.datasource.write.partitionpath.urlencode": "URL encoding of folders",
+    "hoodie.populate.meta.fields": "meta columns",
+    METADATA_PARTITIONS: "metadata partitions",
+}
+"""Property -> the setting of a definition that it follows from. Those left out follow from these."""
+
+
+def definition_differences(
+    there: Mapping[str, str], facts_there: TableFacts | None, given: Mapping[str, str], facts: TableFacts
+) -> list[str]:
+    """Return each setting in which a table differs from a definition, with both values."""
+    found = [
+        (label, there.get(name, "none"), given.get(name, "none"))
+        for name, label in _SETTINGS.items()
+        if there.get(name) != given.get(name)
+    ]
+    if facts_there is not None:
+        found += [
+            (name, str(getattr(facts_there, name)), str(getattr(facts, name)))
+            for name in ("index", "buckets")
+            if getattr(facts_there, name) != getattr(facts, name)
+        ]
+    schemas = [json.loads(one.get("hoodie.table.create.schema", "{}")).get("fields", []) for one in (there, given)]
+    types = [{one["name"]: json.dumps(one["type"]) for one in fields} for fields in schemas]
+    found += [
+        (f"column {name}", _type_name(types[0].get(name)), _type_name(types[1].get(name)))
+        for name in {**types[0], **types[1]}
+        if types[0].get(name) != types[1].get(name)
+    ]
+    if not found:
+        found = [(name, there.get(name, "none"), value) for name, value in given.items() if there.get(name) != value]
+    return [f"{label} is {held} in the table and {wanted} in this call" for label, held, wanted in found]
+
+
+def _type_name(avro: str | None) -> str:
+    return avro.replace('"null", ', "").strip('[]"') if avro is not None else "absent"
 
 
 def new_table_properties(

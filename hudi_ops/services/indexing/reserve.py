@@ -86,11 +86,13 @@ def partition_named(name: str, table: str) -> MetadataPartition:
         return MetadataPartition(name)
     except ValueError:
         raise InvalidRequest(
-            f"the metadata table's partition {name!r} cannot be built here",
+            f"Unknown metadata partition {name!r}",
             table=table,
-            expected=", ".join(MetadataPartition),
+            expected=f"one of {', '.join(MetadataPartition)}",
             found=name,
-            next_step="build secondary and expression indexes with Apache Hudi",
+            next_step="secondary and expression indexes are built with Apache Hudi"
+            if name.startswith(("secondary_index_", "expr_index_"))
+            else "correct the name",
         ) from None
 
 

@@ -72,7 +72,8 @@ def ingest_folder(
         chosen, reason = choose_engine(engine, total_bytes, session.ctx.engine)
         batch = Batch(operation, folder.storage, offer.files, ledger, evolve=evolve, kept=kept)
         if not offer.files:
-            nothing = f"nothing new: {len(ledger.taken)} files were taken before"
+            taken = len(ledger.taken)
+            nothing = f"nothing new: {taken} {'file was' if taken == 1 else 'files were'} taken before"
             return nothing_new(session, batch, chosen, reason, "; ".join(filter(None, (nothing, offer.note))))
         result = ingest(session, batch, chosen, reason, started_s)
         return replace(result, note=offer.note) if offer.note else result

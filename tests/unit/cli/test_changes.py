@@ -98,7 +98,7 @@ def test_on_a_terminal(trips: Path, call: Callable[..., Any], monkeypatch: pytes
     [
         (("--checkpoint-file=at", "--limit=1"), "--limit cuts rows off"),
         (("--checkpoint-file=at", "--since=2026-01-01"), "both say where to begin"),
-        (("--checkpoint-file=gone/at",), "no folder"),
+        (("--checkpoint-file=gone/at",), "gone does not exist"),
         (("--checkpoint-file=landing",), "cannot be read"),
         (("--checkpoint-file=tables.yaml",), "is not an instant"),
         (("--since=yesterday",), "is not an instant"),

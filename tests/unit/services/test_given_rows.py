@@ -179,7 +179,7 @@ def test_a_bad_row_deep_in_a_stream_is_named_by_its_number(
     bad = good.set_column(
         SCHEMA.get_field_index(column), SCHEMA.field(column), pa.array(values, SCHEMA.field(column).type)
     )
-    with pytest.raises(InvalidRequest, match=rf"the rows given: [Rr]ow {at}: .*{says}") as caught:
+    with pytest.raises(InvalidRequest, match=rf"the input: [Rr]ow {at}: .*{says}") as caught:
         table.ingest(bad.to_reader())
     assert (caught.value.details["row"], caught.value.details["field"]) == (at, column)
     assert tree(table) == before

@@ -217,7 +217,7 @@ def fresh_rows(task: BucketTask, rows: pa.Table, file_name: str) -> pa.Table:
     """
     if rows.num_rows == 0:
         return task.stored.empty_table()
-    plain = conform(rows.drop_columns([RECORD_KEY]), task.schema, "the rows given").cast(task.schema)
+    plain = conform(rows.drop_columns([RECORD_KEY]), task.schema, "the input").cast(task.schema)
     if task.keys is not None:
         return plain
     return add_meta_columns(

@@ -18,7 +18,7 @@ from hudi_ops.sources.runs import RUN_BYTES, Run, runs_of
 from hudi_ops.sources.source import count_from, fit_rows, read_runs
 from hudi_ops.storage.protocol import FileInfo, Storage
 
-GIVEN = "the rows given"
+GIVEN = "the input"
 """Name of rows in memory, for errors."""
 
 

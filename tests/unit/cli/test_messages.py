@@ -1,0 +1,202 @@
+"""Errors and help in the words of a data engineer: the place, what is wrong, and nothing of the libraries below.
+
+Goal: each message that a user misread once stays readable. Method: the call that brought it up, over a real table.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from hudi_ops import Table
+from hudi_ops.cli.main import app
+from hudi_ops.errors import InvalidRequest
+
+SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("fare", pa.float64())])
+HEAD = "id,city,fare\n"
+INTERNALS = ("<class", "sqlglot", "kernel", "FieldRef", "CSV column #", "Traceback", "found nothing")
+
+
+@pytest.fixture
+def table(home: Path) -> Table:
+    """A small table `rides` with one row."""
+    made = Table.create(
+        home / "rides", name="rides", schema=SCHEMA, record_key=["id"], partition_by=["city"], buckets=2
+    )
+    made.ingest(pa.table({"id": ["a"], "city": ["Oslo"], "fare": [1.5]}, schema=SCHEMA))
+    return made
+
+
+@pytest.fixture
+def without_rights(home: Path) -> Callable[..., Any]:
+    """Run `hudi-ops` as a user who is bound by the modes of files, which an administrator is not."""
+    bound = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+
+    def ran(*arguments: object) -> subprocess.CompletedProcess[str]:
+        program = [*bound, str(Path(sys.executable).parent / "hudi-ops"), *map(str, arguments)]
+        return subprocess.run(program, cwd=home, capture_output=True, text=True, timeout=120, check=False)
+
+    return ran
+
+
+def plain(message: str) -> str:
+    """The message, once it is free of what libraries call their parts."""
+    assert [word for word in INTERNALS if word in message] == [], message
+    return message
+
+
+def test_output_into_a_read_only_folder_names_the_folder_and_the_right(
+    table: Table, home: Path, without_rights: Callable[..., Any]
+) -> None:
+    folder = home / "closed"
+    folder.mkdir(mode=0o555)
+    answer = without_rights("read", "rides", "--output", folder / "x.parquet")
+    assert answer.returncode == 2, answer
+    assert f"no right to create files in {folder}" in plain(answer.stderr)
+
+
+def test_a_table_that_may_not_be_read_names_its_file_and_the_right_to_read(
+    table: Table, home: Path, without_rights: Callable[..., Any]
+) -> None:
+    (base,) = (home / "rides").glob("*Oslo/*.parquet")
+    base.chmod(0)
+    answer = without_rights("read", "rides")
+    assert answer.returncode == 2, answer
+    assert str(base) in plain(answer.stderr)
+    assert "the right to read" in answer.stderr
+    assert "write" not in answer.stderr
+
+
+def test_a_table_that_may_not_be_written_names_its_folder_and_stays_as_it_was(
+    table: Table, home: Path, without_rights: Callable[..., Any], tree: Callable[[Path], dict[str, str]]
+) -> None:
+    (home / "landing" / "new.csv").write_text(HEAD + "b,Rome,2\n")
+    folders = [home / "rides", *(path for path in (home / "rides").rglob("*") if path.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
+    before = tree(home / "rides")
+    answer = without_rights("ingest", "rides", "--source", home / "landing")
+    for folder in folders:
+        folder.chmod(0o755)
+    assert answer.returncode == 2, answer
+    assert str(home / "rides") in plain(answer.stderr)
+    assert "the right to create files" in answer.stderr
+    assert tree(home / "rides") == before
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (HEAD + "a,Oslo,1\nb,Rome,oops\n", "line 3: column fare cannot take 'oops'"),
+        (HEAD + '"a\nb",Oslo,1\n\nc,Rome,1.2.3\n', "line 5: column fare cannot take '1.2.3'"),
+        (HEAD + "a,Oslo,1\nb,Rome\n", "line 3: the line has 2 values"),
+    ],
+)
+def test_a_csv_value_that_does_not_fit_has_a_file_a_line_and_a_column(
+    table: Table, home: Path, call: Callable[..., Any], body: str, says: str
+) -> None:
+    (home / "landing" / "trips.csv").write_text(body)
+    answer = call("ingest", "rides", "--source", "landing")
+    assert answer.code == 2
+    assert f"{home / 'landing' / 'trips.csv'}, {says}" in plain(answer.err)
+
+
+def test_another_definition_is_told_setting_by_setting(table: Table, home: Path) -> None:
+    other = SCHEMA.append(pa.field("tip", pa.float64()))
+    with pytest.raises(InvalidRequest) as caught:
+        Table.create(
+            home / "rides", name="rides", schema=other, record_key=["id", "city"], partition_by=["city"], buckets=4
+        )
+    message = plain(str(caught.value))
+    for difference in (
+        "record key is id in the table and id,city in this call",
+        "buckets is 2 in the table and 4 in this call",
+        "column tip is absent in the table and double in this call",
+    ):
+        assert difference in message
+    assert "partition columns" not in message
+
+
+def test_a_text_is_one_column_name(home: Path) -> None:
+    made = Table.create(home / "one", name="one", schema=SCHEMA, record_key="id", partition_by="city", ordering="fare")
+    assert (made.config.record_key_fields, made.config.partition_fields) == (("id",), ("city",))
+
+
+def test_files_of_unknown_kind_are_named(table: Table, home: Path, call: Callable[..., Any]) -> None:
+    (home / "landing" / "trips.csv").write_text(HEAD + "b,Rome,2\n")
+    (home / "landing" / "notes.txt").write_text("hello")
+    answer = call("ingest", "rides", "--source", "landing")
+    assert "1 file skipped: notes.txt (not CSV, JSON lines or Parquet)" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("fare > 3 AND city =", "a value or a column missing after 'fare > 3 AND city ='"),
+        ("(fare > 1", "no ) after '(fare > 1'"),
+        ("city = 'Oslo", "a text without its closing quote"),
+        ("fare = city", "column fare (double) and column city (string) cannot be compared or combined"),
+        ("id > 3", "column id (string) and a value of type int8 cannot be compared or combined"),
+        (pc.field("nope") > 3, "the table has no column nope"),
+    ],
+)
+def test_a_filter_that_fails_is_explained_in_its_own_words(table: Table, where: Any, says: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        table.read(where=where)
+    assert says in plain(str(caught.value))
+
+
+def test_an_error_without_a_found_value_says_nothing_of_one(home: Path, call: Callable[..., Any]) -> None:
+    answer = call("create", "riders", "--key", "id", "--buckets", "0")
+    assert answer.code == 2
+    assert "0 buckets" in plain(answer.err)
+
+
+def test_a_missing_column_is_a_whole_sentence(table: Table) -> None:
+    with pytest.raises(InvalidRequest, match=r"^the input lacks column city"):
+        table.ingest(pa.table({"id": ["q"]}))
+
+
+def test_an_unknown_metadata_partition_is_called_unknown(table: Table, call: Callable[..., Any]) -> None:
+    answer = call("metadata", "build", "rides", "foo")
+    assert "Unknown metadata partition 'foo'" in plain(answer.err)
+    assert "one of files, column_stats" in answer.err
+
+
+def test_an_output_folder_that_is_missing_is_called_missing(table: Table, home: Path, call: Callable[..., Any]) -> None:
+    answer = call("read", "rides", "--output", "nodir/x.parquet")
+    assert answer.code == 2
+    assert f"folder {home / 'nodir'} does not exist" in answer.err
+
+
+def test_without_a_terminal_the_command_says_how_to_consent(table: Table, call: Callable[..., Any]) -> None:
+    answer = call("truncate", "rides")
+    assert answer.code == 2
+    assert "Not running in a terminal, so it cannot ask" in answer.err
+    assert "run it again with --yes" in answer.err
+
+
+def test_no_help_text_shows_sections_of_a_docstring() -> None:
+    def commands(command: Any, path: tuple[str, ...]) -> list[tuple[str, ...]]:
+        inner = getattr(command, "commands", None)
+        return (
+            [path]
+            if inner is None
+            else [found for name, one in inner.items() for found in commands(one, (*path, name))]
+        )
+
+    paths = commands(typer.main.get_command(app), ())
+    assert len(paths) > 20
+    for path in paths:
+        text = CliRunner().invoke(app, [*path, "--help"]).output
+        assert [word for word in ("Raises:", "Args:", "Returns:", "Yields:") if word in text] == [], path
