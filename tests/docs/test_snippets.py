@@ -1,0 +1,141 @@
+"""Every snippet of the README and the docs runs as printed.
+
+Method: the fences of a page run in their order, in one folder and one Python namespace, beside the tables that the page speaks of.
+A fence whose language is followed by a word needs more than that (a clone, an installation, containers): what runs it is named here.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from hudi_ops import Table
+from hudi_ops.cli.main import main
+from hudi_ops.config.tables_file import load_tables
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LANGUAGES = {"python", "bash", "yaml"}
+ELSEWHERE = {
+    "install": "docker/check_install.py makes environments from the built wheel, in the soak",
+    "repository": "commands of a clone: bin/demo runs in tests/e2e, bin/test is what runs this",
+    "containers": "bin/compose-check starts the services of docker-compose.yaml without containers, in the soak",
+}
+_FENCE = re.compile(r"^( *)```([a-z]+)(?: +([a-z]+))?\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+
+TABLES = """
+tables:
+  trips:
+    path: trips
+    record_key: [id]
+    partition_by: [city]
+    ordering: at
+    type: mor
+    buckets: 2
+    source: landing
+  orders:
+    path: orders
+    record_key: [order_id]
+  events:
+    path: events
+    record_key: [id]
+"""
+ROWS = "id,city,fare,at\na,Oslo,12.5,1\nb,Rome,8.0,1\n"
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A snippet: where it stands, its language, what it needs besides, and its text."""
+
+    page: Path
+    line: int
+    language: str
+    needs: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+
+def fences(page: Path) -> list[Fence]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Fence(page, text[: found.start()].count("\n") + 1, found[2], found[3] or "", found[4])
+        for found in _FENCE.finditer(text)
+    ]
+
+
+def world(folder: Path, fixture: Callable[[str], Path]) -> None:
+    """The tables of which the pages speak: one of ours with rows and log files, two of Apache Hudi."""
+    (folder / "tables.yaml").write_text(TABLES)
+    (folder / "landing").mkdir()
+    (folder / "landing" / "monday.csv").write_text(ROWS)
+    pq.write_table(pa.table({"id": ["a"], "city": ["Oslo"], "fare": [1.0], "at": [1]}), folder / "sample.parquet")
+    assert main(["create", "trips", "--like", "sample.parquet"]) == 0
+    assert main(["ingest", "trips"]) == 0
+    (folder / "landing" / "2026" / "01").mkdir(parents=True)
+    (folder / "landing" / "2026" / "01" / "trips.csv").write_text(ROWS.replace(",1\n", ",2\n"))
+    assert main(["ingest", "trips"]) == 0
+    for name, made_by_hudi in (("orders", "v9_cow_clean_savepoint_rollback_archive"), ("events", "v9_bucket_simple")):
+        shutil.copytree(fixture(made_by_hudi), folder / name)
+
+
+def run(fence: Fence, names: dict[str, object]) -> None:
+    if fence.language == "python":
+        exec(compile(fence.text, str(fence), "exec"), names)
+    elif fence.language == "bash":
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", fence.text], capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, f"{fence}: {done.stdout}{done.stderr}"
+    else:
+        assert fence.language == "yaml"
+        declared = Path("declared.yaml")
+        declared.write_text(yaml.safe_dump({"tables": {}} | yaml.safe_load(fence.text)))
+        load_tables(declared)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if fences(page)], ids=lambda page: page.name)
+def test_every_snippet_of_a_page_runs_as_printed(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hudi_fixtures: Callable[[str], Path]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
+    monkeypatch.delenv("HUDI_OPS_TABLES", raising=False)
+    if page.name not in {"README.md", "quickstart.md"}:  # these two begin with nothing
+        world(tmp_path, hudi_fixtures)
+    names: dict[str, object] = {"__name__": "__main__"}
+    for fence in fences(page):
+        assert fence.language in LANGUAGES, fence
+        if not fence.needs:
+            run(fence, names)
+        else:
+            assert fence.needs in ELSEWHERE, fence
+            subprocess.run(["bash", "-n", "-c", fence.text], check=True)
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) < 900
+
+
+def test_the_names_of_the_pages_exist() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_what_the_readme_says_of_its_ten_lines_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (python,) = [one for one in fences(ROOT / "README.md") if one.language == "python"]
+    run(python, {})
+    assert Table.open("trips").read(["id", "fare"], where="city = 'Oslo'").to_pylist() == [{"id": "a", "fare": 14.0}]
