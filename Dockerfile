@@ -1,5 +1,5 @@
 # One image for Airflow's services and for Spark's: driver and executors must agree in Python, Spark and hudi_ops to the last
-# digit. It is filled from the same lock by the same commands as bin/bootstrap fills .venv.
+# digit. It is filled by the same commands as bin/bootstrap fills .venv, from a lock without the packages of tests.
 FROM python:3.11.13-slim-bookworm
 
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
@@ -14,13 +14,13 @@ RUN apt-get update \
 WORKDIR /opt/hudi-ops
 
 # Before the code: a change of code then leaves this layer, the big one, as it is.
-COPY requirements.lock ./
+COPY requirements-image.lock ./
 RUN python -m venv .tools/venv \
     && .tools/venv/bin/python -m pip install --no-cache-dir uv==0.13.8 \
     && .tools/venv/bin/uv venv --python /usr/local/bin/python .venv \
-    && .tools/venv/bin/uv pip sync --no-cache --python .venv/bin/python --require-hashes requirements.lock
+    && .tools/venv/bin/uv pip sync --no-cache --python .venv/bin/python --require-hashes requirements-image.lock
 
-COPY pyproject.toml README.md LICENSE tables.yaml ./
+COPY pyproject.toml setup.py README.md LICENSE tables.yaml ./
 COPY docker/ docker/
 COPY hudi_ops/ hudi_ops/
 COPY spark_apps/ spark_apps/

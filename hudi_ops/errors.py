@@ -189,5 +189,15 @@ class AlreadyExists(HudiOpsError):
     exit_code = 14
 
 
+def not_installed(feature: str, extra: str) -> Unsupported:
+    """Return the error of a feature whose packages are not installed, with the command that installs them."""
+    return Unsupported(
+        f"{feature} needs packages that are not installed",
+        expected=f"hudi-ops with the extra {extra}",
+        next_step=f'pip install "hudi-ops[{extra}]"',
+        extra=extra,
+    )
+
+
 NOTHING_LANDED = (InvalidRequest, Unsupported, Conflict, Busy, Cancelled)
 """Errors that promise that nothing landed. After any other error of a write it may be visible, and `recover` settles it."""

@@ -30,7 +30,7 @@ from hudi_ops.engine.spark_steps import (
     unpacked,
     unwrap,
 )
-from hudi_ops.errors import Internal, Unavailable
+from hudi_ops.errors import Internal, Unavailable, not_installed
 
 _SLICE_BYTES = 64 << 20
 """Target of compressed incoming rows for one task of the second step; one key may have more."""
@@ -55,9 +55,15 @@ class SparkEngine:
 
     @classmethod
     def of_new_session(cls, app_name: str) -> SparkEngine:
-        """Create an engine over the active session, or a new one from Spark's configuration."""
-        from pyspark.sql import SparkSession
+        """Create an engine over the active session, or a new one from Spark's configuration.
 
+        Raises:
+            Unsupported: pyspark is not installed.
+        """
+        try:
+            from pyspark.sql import SparkSession
+        except ImportError as error:
+            raise not_installed("engine spark", "spark") from error
         builder = SparkSession.builder.appName(app_name)
         if not sys.stderr.isatty():
             builder = builder.config("spark.ui.showConsoleProgress", "false")

@@ -49,7 +49,7 @@ def test_compose_file_follows_the_specification():
 
 def test_image_is_made_like_the_environment():
     assert "uv pip sync" in DOCKERFILE
-    assert "--require-hashes requirements.lock" in DOCKERFILE
+    assert "--require-hashes requirements-image.lock" in DOCKERFILE
     in_image = re.findall(r"\buv==([\d.]+)", DOCKERFILE)
     here = re.findall(r"UV_VERSION=([\d.]+)", (ROOT / "bin" / "bootstrap").read_text(encoding="utf-8"))
     assert in_image == here != []

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCKS = ["requirements.lock", "requirements-interop.lock"]
+LOCKS = ["requirements.lock", "requirements-image.lock", "requirements-interop.lock"]
 SHA256 = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 every_lock = pytest.mark.parametrize("lock", LOCKS)
@@ -38,15 +38,25 @@ def versions_here(lock: str) -> dict[str, str]:
 
 
 def test_pyspark_is_whole():
-    """pyspark-client unpacks another version over the same folder, and pip's own check finds nothing wrong."""
-    assert pyspark.__version__ == importlib.metadata.version("pyspark")
-    installed = {canonicalize_name(distribution.name) for distribution in importlib.metadata.distributions()}
-    assert "pyspark-client" not in installed
+    """pyspark-client unpacks the same files over the same folder: those of another version would break pyspark unseen."""
+    assert pyspark.__version__ == importlib.metadata.version("pyspark") == importlib.metadata.version("pyspark-client")
+    assert list((Path(pyspark.__file__).parent / "jars").glob("spark-core_*.jar"))
 
 
-@every_lock
-def test_pyspark_client_is_not_locked(lock: str):
-    assert "pyspark-client" not in versions_here(lock)
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-image.lock"])
+def test_pyspark_and_its_client_are_of_one_version(lock: str):
+    versions = versions_here(lock)
+    assert versions["pyspark"] == versions["pyspark-client"]
+
+
+def test_the_image_has_the_fixed_packages_and_none_of_the_tests():
+    image, here = versions_here("requirements-image.lock"), versions_here("requirements.lock")
+    fixed = {"apache-airflow", "apache-airflow-providers-apache-spark", "pyspark", "pyarrow", "sqlalchemy", "kazoo"}
+    assert fixed <= image.keys()
+    assert {name: version for name, version in image.items() if here[name] != version} == {}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    tests_only = {canonicalize_name(Requirement(line).name) for line in project["dependency-groups"]["dev"]}
+    assert tests_only & image.keys() == set()
 
 
 @every_lock

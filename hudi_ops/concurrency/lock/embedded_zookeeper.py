@@ -24,7 +24,7 @@ from typing import Any, Self
 
 from hudi_ops.clock import SystemClock
 from hudi_ops.concurrency.lock.zookeeper_session import probe
-from hudi_ops.errors import Busy, InvalidRequest, Unavailable, Unsupported
+from hudi_ops.errors import Busy, InvalidRequest, Unavailable, Unsupported, not_installed
 
 _LOOPBACK = "127.0.0.1"
 # Without one of the first five the server exits, or worse: without snappy it listens, answers `imok` and never serves.
@@ -308,7 +308,7 @@ def _jars() -> list[Path]:
     # pyspark is located, not imported: an import takes a second, and only engine.spark may do it.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise Unsupported("ZooKeeper's jars come with pyspark, which is not installed", next_step="install pyspark.")
+        raise not_installed("the embedded ZooKeeper, whose jars come with pyspark,", "spark")
     folder = Path(spec.origin).parent / "jars"
     jars = []
     for pattern in _JARS:

@@ -1,0 +1,1 @@
+"""Workflow files of the services, for a scheduler; installed as `hudi_ops.dags`."""

@@ -1,0 +1,40 @@
+"""Find the folders `dags`, `plugins` and `spark_apps`, in a checkout and in an installed package."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hudi_ops.errors import Internal
+
+HOME_VARIABLE = "HUDI_OPS_HOME"
+FOLDERS = ("dags", "plugins", "spark_apps")
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def folder(name: str) -> Path:
+    """Return the folder of that name: below HUDI_OPS_HOME, in the package, or beside it in a checkout.
+
+    Raises:
+        Internal: it is in none of them.
+    """
+    home = os.environ.get(HOME_VARIABLE)
+    candidates = [*([Path(home)] if home else []), _PACKAGE, _PACKAGE.parent]
+    for place in candidates:
+        if (place / name).is_dir():
+            return place / name
+    raise Internal(
+        f"the folder {name} of hudi-ops is missing",
+        expected=f"{name} in one of {', '.join(map(str, candidates))}",
+        next_step=f"install hudi-ops again, or point {HOME_VARIABLE} at a checkout",
+    )
+
+
+def home() -> Path:
+    """Return the folder of `tables.yaml` where nothing names it: HUDI_OPS_HOME, the checkout, else AIRFLOW_HOME."""
+    given = os.environ.get(HOME_VARIABLE)
+    if given:
+        return Path(given)
+    if (_PACKAGE.parent / "spark_apps").is_dir():
+        return _PACKAGE.parent
+    return Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()
