@@ -1,8 +1,8 @@
-"""Airflow DAG `compaction`: plans a compaction of a table, then executes the plan."""
+"""Airflow DAGs `compaction` and `compaction__<table>`: compact a table."""
 
 from __future__ import annotations
 
-from hudi_ops_dags import ServiceDag
+from hudi_ops_dags import Service, ServiceDag, dags_of
 
 from hudi_ops.config.requests import CompactionRequest
 
@@ -17,16 +17,22 @@ A plan is executed once: a retry, or a run after a worker was restarted, finds i
 and is tried again, or takes it over from a dead executor. A plan that an earlier run left is executed before a new one is made.
 """
 
-service = ServiceDag(
+SERVICE = Service(
     "compaction",
     CompactionRequest,
     "compact.py",
     description="Merge the log files of a Hudi table into new base files",
     doc=DOC,
     offers=lambda table: table.type == "mor",
+    needs="declared as merge-on-read (type: mor), so there is nothing to compact",
 )
-dag = service.dag
-plan = service.task("plan", "--mode=plan", hours=1)
-# An executor that died with its machine is taken for alive for two minutes: the tries must last longer.
-execute = service.task("execute", "--mode=execute", hours=12, plan=plan, retries=2 * service.retries)
-plan >> execute
+
+
+def add_tasks(service: ServiceDag) -> None:
+    """Add a task that plans, and one that executes its plan."""
+    plan = service.task("plan", "--mode=plan", hours=1)
+    # An executor that died with its machine is taken for alive for two minutes: the tries must last longer.
+    plan >> service.task("execute", "--mode=execute", hours=12, plan=plan, retries=2 * service.retries)
+
+
+globals().update(dags_of(SERVICE, add_tasks))

@@ -1,8 +1,8 @@
-"""Airflow DAG `ingestion`: takes the new files of a folder into a table, each exactly once."""
+"""Airflow DAGs `ingestion` and `ingestion__<table>`: take new files, each once."""
 
 from __future__ import annotations
 
-from hudi_ops_dags import ServiceDag
+from hudi_ops_dags import Service, ServiceDag, dags_of
 
 from hudi_ops.config.requests import IngestRequest
 
@@ -18,12 +18,14 @@ A wrong setting, an unsupported or a damaged table fails at once; a conflict, a 
 tried again; a cancelled run is *skipped*.
 """
 
-service = ServiceDag(
-    "ingestion",
-    IngestRequest,
-    "ingest.py",
-    description="Take the new files of a folder into a Hudi table",
-    doc=DOC,
+SERVICE = Service(
+    "ingestion", IngestRequest, "ingest.py", description="Take the new files of a folder into a Hudi table", doc=DOC
 )
-dag = service.dag
-service.task("ingest", hours=6)
+
+
+def add_tasks(service: ServiceDag) -> None:
+    """Add the one task."""
+    service.task("ingest", hours=6)
+
+
+globals().update(dags_of(SERVICE, add_tasks))

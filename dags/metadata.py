@@ -1,8 +1,8 @@
-"""Airflow DAG `metadata`: builds partitions of a metadata table while others write."""
+"""Airflow DAGs `metadata` and `metadata__<table>`: build a metadata table."""
 
 from __future__ import annotations
 
-from hudi_ops_dags import ServiceDag
+from hudi_ops_dags import Service, ServiceDag, dags_of
 
 from hudi_ops.config.requests import IndexRequest
 
@@ -14,14 +14,19 @@ left as they are, so running it again is harmless, and goes on after a failure. 
 anew with `rebuild`: until the build has ended, readers do without, and a table whose index is the record index takes no rows.
 """
 
-service = ServiceDag(
+SERVICE = Service(
     "metadata",
     IndexRequest,
     "metadata.py",
     description="Build partitions of the metadata table of a Hudi table",
     doc=DOC,
-    scheduled=False,
 )
-dag = service.dag
-# A builder that died with its machine is taken for alive for two minutes: the tries must last longer.
-service.task("build", hours=12, retries=2 * service.retries)
+
+
+def add_tasks(service: ServiceDag) -> None:
+    """Add the one task."""
+    # A builder that died with its machine is taken for alive for two minutes: the tries must last longer.
+    service.task("build", hours=12, retries=2 * service.retries)
+
+
+globals().update(dags_of(SERVICE, add_tasks))

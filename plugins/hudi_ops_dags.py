@@ -1,4 +1,4 @@
-"""Make the DAG of a service: its form from the request, its tasks from the application.
+"""Make the DAGs of a service: one with a form, and one for each schedule of tables.yaml.
 
 Airflow's discovery looks for the words "airflow" and "dag" in a file of the DAG folder, so both stand in each of ours.
 """
@@ -6,59 +6,85 @@ Airflow's discovery looks for the words "airflow" and "dag" in a file of the DAG
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG, Param
+from hudi_ops_assets import asset_of
 from hudi_ops_submit import HudiOpsSubmitOperator
 from pydantic import BaseModel
 
-from hudi_ops.config.doors import docs_table, form_arguments, form_fields
-from hudi_ops.config.tables_file import ENVIRONMENT_VARIABLE, FILE_NAME, TableDeclaration, load_tables
+from hudi_ops.config.doors import docs_table, form_arguments, form_fields, form_values, other_arguments
+from hudi_ops.config.tables_file import (
+    ENVIRONMENT_VARIABLE,
+    FILE_NAME,
+    Schedule,
+    TableDeclaration,
+    TablesFile,
+    load_tables,
+)
 from hudi_ops.errors import InvalidRequest
 
+OTHER_PRESETS: Iterable[str] = ("@once", "@continuous")
+"""Schedules of Airflow that stand for no cron expression."""
+
 HOME = Path(os.environ.get("HUDI_OPS_HOME") or Path(__file__).resolve().parent.parent)
+
+
+@dataclass(frozen=True)
+class Service:
+    """Service that has DAGs.
+
+    Attributes:
+        name: id of the DAG with the form, and the first part of the others'.
+        request: its request, whose fields are the form's.
+        application: file in `spark_apps/`.
+        description: one line for the list of DAGs.
+        doc: Markdown about it; the table of settings is added.
+        offers: tables that the form offers; default: all.
+        needs: what `offers` asks for, for people; said where no table fits.
+    """
+
+    name: str
+    request: type[BaseModel]
+    application: str
+    description: str
+    doc: str
+    offers: Callable[[TableDeclaration], bool] = lambda table: True
+    needs: str = ""
 
 
 class ServiceDag:
     """DAG of one service, with the settings of the environment in which its file is parsed.
 
     Args:
-        dag_id: its name; `HUDI_OPS_<NAME>_SCHEDULE` is its schedule, where `scheduled`.
-        model: the service's request, whose fields are the form's.
-        application: file in `spark_apps/`.
-        description: one line for the list of DAGs.
-        doc: Markdown about it; the table of settings is added.
-        offers: tables that the form offers, where any are declared; default: all.
-        scheduled: whether it may have a schedule.
+        service: what it runs.
+        declared: the tables file in force.
+        table: a table with a schedule of its own; empty: the form offers all tables of the service.
+        schedule: of that table, with the values of the request.
     """
 
     def __init__(
-        self,
-        dag_id: str,
-        model: type[BaseModel],
-        application: str,
-        *,
-        description: str,
-        doc: str,
-        offers: Callable[[TableDeclaration], bool] = lambda table: True,
-        scheduled: bool = True,
+        self, service: Service, declared: TablesFile, table: str = "", schedule: Schedule | None = None
     ) -> None:
         self.retries = int(os.environ.get("HUDI_OPS_RETRIES", "2"))
-        self._tables_file = Path(os.environ.get(ENVIRONMENT_VARIABLE) or HOME / FILE_NAME)
-        self._model, self._application = model, application
-        schedule = os.environ.get(f"HUDI_OPS_{dag_id.upper()}_SCHEDULE") if scheduled else None
+        self._service, self._declared = service, declared
+        self._given = schedule.request if schedule is not None else {}
+        self._tables = [table] if table else [name for name, one in declared.tables.items() if service.offers(one)]
+        self._note = "" if self._tables else f"No table of {declared.file} is {service.needs}."
+        timing = schedule.schedule if schedule is not None else self._schedule_of_environment()
         self.dag = DAG(
-            dag_id=dag_id,
-            description=description,
-            doc_md=f"{doc.strip()}\n\n{docs_table(model)}\n",
-            schedule=schedule or None,
+            dag_id=f"{service.name}__{table}" if table else service.name,
+            description=f"{service.description}: {table}" if table else service.description,
+            doc_md=self._doc(),
+            schedule=timing,
             start_date=datetime(2024, 1, 1, tzinfo=UTC),
             catchup=False,
             max_active_runs=1,
-            tags=["hudi", dag_id],
+            tags=["hudi", service.name],
             default_args={
                 "owner": "hudi-ops",
                 "retries": self.retries,
@@ -66,7 +92,7 @@ class ServiceDag:
                 "retry_exponential_backoff": True,
                 "max_retry_delay": timedelta(minutes=10),
             },
-            params=self._params(offers),
+            params=self._params(),
         )
 
     def task(
@@ -91,13 +117,18 @@ class ServiceDag:
         return HudiOpsSubmitOperator(
             dag=self.dag,
             task_id=task_id,
-            application=str(HOME / "spark_apps" / self._application),
+            application=str(HOME / "spark_apps" / self._service.application),
             application_args=[
                 "--table={{ params.table }}",
-                *form_arguments(self._model),
+                *form_arguments(self._service.request),
+                *other_arguments(self._service.request, self._given),
                 *arguments,
-                f"--tables={self._tables_file}",
+                f"--tables={self._declared.file}",
             ],
+            table="{{ params.table }}",
+            inlets=[asset_of(name) for name in self._tables],
+            request=self._service.request,
+            refused=f"{self._note} {self._next_step}" if self._note else "",
             name=f"hudi-ops {self.dag.dag_id} {task_id} {{{{ params.table }}}}",
             conn_id="spark_default",
             driver_memory=os.environ.get("HUDI_OPS_DRIVER_MEMORY", "1g"),
@@ -105,19 +136,72 @@ class ServiceDag:
             **options,
         )
 
-    def _params(self, offers: Callable[[TableDeclaration], bool]) -> dict[str, Param]:
-        """Return the form.
+    @property
+    def _next_step(self) -> str:
+        return "Next: add a table that is, or correct its declaration; the form offers it within a minute."
 
-        Raises:
-            InvalidRequest: no table is declared.
-        """
-        tables = load_tables(self._tables_file).tables
-        if not tables:
-            raise InvalidRequest(
-                f"{self._tables_file} declares no table, so there is nothing to work on", next_step="declare one"
-            )
-        # A table that Apache Hudi made may be declared without its type: where none fits, any may be chosen.
-        names = [name for name, table in tables.items() if offers(table)] or list(tables)
-        table = Param(names[0], type="string", enum=names, title="Table", description="A table of tables.yaml.")
-        schemas = form_fields(self._model).items()
-        return {"table": table, **{name: Param(**schema) for name, schema in schemas}}
+    def _schedule_of_environment(self) -> str | None:
+        """Return the schedule of the DAG with the form: it works on the first table."""
+        return (os.environ.get(f"HUDI_OPS_{self._service.name.upper()}_SCHEDULE") or None) if self._tables else None
+
+    def _doc(self) -> str:
+        parts = [self._service.doc.strip(), docs_table(self._service.request)]
+        if self._note:
+            parts.insert(0, f"**{self._note}** A run fails. {self._next_step}")
+        return "\n\n".join(parts) + "\n"
+
+    def _params(self) -> dict[str, Param]:
+        help_text = " ".join(filter(None, ["A table of tables.yaml.", self._note]))
+        names = self._tables or [""]
+        table = Param(names[0], type="string", enum=names, title="Table", description=help_text)
+        schemas = form_fields(self._service.request)
+        given = form_values(self._service.request, self._given)
+        return {"table": table, **{name: Param(**{**schemas[name], "default": given[name]}) for name in schemas}}
+
+
+def dags_of(service: Service, add_tasks: Callable[[ServiceDag], None]) -> dict[str, DAG]:
+    """Return the DAGs of a service by their ids: the form's, and one for each schedule.
+
+    Args:
+        service: what they run.
+        add_tasks: adds the tasks to a DAG.
+
+    Raises:
+        InvalidRequest: tables.yaml declares no table, or something wrong; names file, table and field.
+    """
+    declared = load_tables(Path(os.environ.get(ENVIRONMENT_VARIABLE) or HOME / FILE_NAME))
+    if not declared.tables:
+        raise InvalidRequest(
+            f"{declared.file} declares no table, so there is nothing to work on", next_step="declare one"
+        )
+    made = [ServiceDag(service, declared)]
+    for table, declaration in declared.tables.items():
+        schedule = declaration.schedules.get(service.name)
+        if schedule is not None:
+            _refuse_schedule(f"{declared.file}: tables.{table}.schedules.{service.name}", schedule.schedule)
+            made.append(ServiceDag(service, declared, table, schedule))
+    for one in made:
+        add_tasks(one)
+    return {one.dag.dag_id: one.dag for one in made}
+
+
+def _refuse_schedule(where: str, schedule: str) -> None:
+    """Refuse what Airflow could not run a DAG by.
+
+    Raises:
+        InvalidRequest: neither a cron expression nor a preset.
+    """
+    if schedule in OTHER_PRESETS:
+        return
+    from airflow.sdk import CronTriggerTimetable
+
+    try:
+        CronTriggerTimetable(schedule, timezone="UTC").validate()
+    except Exception as error:
+        # Whatever the parser raises for a text that it cannot read.
+        raise InvalidRequest(
+            f"{where}: {schedule!r} is no cron expression",
+            expected="five fields such as '*/10 * * * *', or a preset such as @hourly",
+            found=repr(schedule),
+            next_step="correct the schedule",
+        ) from error

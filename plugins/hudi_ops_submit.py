@@ -7,6 +7,7 @@ So the application runs in a session of its own, where the first signal does not
 from __future__ import annotations
 
 import json
+import logging
 import os
 import selectors
 import shutil
@@ -26,10 +27,17 @@ from airflow.sdk.exceptions import (
     AirflowNotFoundException,
     AirflowSkipException,
 )
+from hudi_ops_assets import TABLES, asset_of, emit_events
+from hudi_ops_report import LineLevels, parse_result, sentence
+
+from hudi_ops.config.doors import request_of_arguments
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.redaction import redacted
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
+    from pydantic import BaseModel
 
 FAIL_EXIT_CODES = frozenset({2, 3, 20, 70})
 """Invalid request, unsupported, corrupt, internal: trying again gives the same. See `hudi_ops.errors`."""
@@ -52,12 +60,18 @@ _SPARK_DEFAULTS = {
 class HudiOpsSubmitOperator(SparkSubmitOperator):
     """Submit an application of `spark_apps/`; its last line of output becomes the task's result.
 
+    The log has the result as a sentence, then as JSON. ERROR and WARNING lines of the application keep their level.
+
     How it ends follows from the application's exit code: 2, 3, 20 and 70 fail the task for good, 12 (cancelled) skips
     it, everything else (conflict, busy, unavailable, outcome unknown, a crash) fails it so that Airflow tries again.
 
     Args:
         application: path of the application.
         application_args: its arguments; `--stop-file` is added.
+        table: the table of `tables.yaml` that it works on, a template. Each instant that it completes there is an event of the
+            asset `hudi://<table>`; empty: there are no events.
+        request: request of the application: wrong arguments fail the task before anything is submitted.
+        refused: a sentence that says why there is nothing to submit; the task fails with it. Empty: there is.
         conf: Spark settings, on top of this class's own (no UI, warnings only, UTC).
         only_if: a template; where it comes out empty the task is skipped, and nothing is submitted. None: always submitted.
         stop_grace_s: how long a stop may take before the process group is killed; below 5 s.
@@ -65,19 +79,29 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
     """
 
     ui_color = "#d9ead3"
-    template_fields = (*SparkSubmitOperator.template_fields, "only_if")
+    template_fields = (*SparkSubmitOperator.template_fields, "only_if", "table")
 
     def __init__(
         self,
         *,
+        table: str = "",
+        request: type[BaseModel] | None = None,
+        refused: str = "",
         conf: dict[str, Any] | None = None,
         only_if: str | None = None,
         stop_grace_s: float = STOP_GRACE_S,
         **kwargs: Any,
     ) -> None:
+        if table:
+            kwargs["outlets"] = [*(kwargs.get("outlets") or []), TABLES]
+            # A template names its table only when the task runs.
+            kwargs["inlets"] = kwargs.get("inlets") or ([] if "{{" in table else [asset_of(table)])
         super().__init__(conf={**_SPARK_DEFAULTS, **(conf or {})}, **kwargs)
         if not 0 < stop_grace_s < 5:
             raise ValueError(f"stop_grace_s must lie between 0 and 5, found {stop_grace_s}: Airflow kills after 5 s")
+        self.table = table
+        self.request = request
+        self.refused = refused
         self.only_if = only_if
         self.stop_grace_s = stop_grace_s
         self._stop_file: Path | None = None
@@ -99,8 +123,11 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
             KeyboardInterrupt: passed on, once the application has ended.
             SystemExit: passed on, once the application has ended.
         """
+        if self.refused:
+            raise AirflowFailException(self.refused)
         if self.only_if is not None and not self.only_if.strip():
             raise AirflowSkipException("nothing to do: the task before it said so")
+        self._check_arguments()
         control = Path(tempfile.mkdtemp(prefix="hudi-ops-"))
         try:
             self._stop_file = control / "stop"
@@ -121,6 +148,11 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
                 raise AirflowException(
                     f"{self.application} ended well, but without its JSON line: is it one of spark_apps?"
                 )
+            self.log.info("%s", sentence(self._result))
+            self.log.info("%s", json.dumps(self._result))
+            if self.table:
+                for event in emit_events(context, self.table, self._result):
+                    self.log.info("Event of asset hudi://%s: %s", self.table, json.dumps(event))
             return self._result
         finally:
             shutil.rmtree(control, ignore_errors=True)
@@ -136,7 +168,7 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         self.log.info("Asked %s to stop, waiting up to %.1f s", self.application, self.stop_grace_s)
         has_ended, output = _drain_until_exit(process, deadline)
         for line in output.decode(errors="replace").splitlines():
-            self._result = _parse_result(line) or self._result
+            self._result = parse_result(line) or self._result
         if has_ended:
             self.log.info("It stopped by itself")
             return
@@ -145,6 +177,19 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
             self.log.info("It was gone by then")
+
+    def _check_arguments(self) -> None:
+        """Check the arguments as the application would, before Spark is started.
+
+        Raises:
+            AirflowFailException: it would refuse them.
+        """
+        if self.request is None:
+            return
+        try:
+            request_of_arguments(self.request, [str(one) for one in self.application_args or ()])
+        except InvalidRequest as error:
+            raise AirflowFailException(str(error)) from None
 
     def _checked_hook(self) -> SparkSubmitHook:
         hook = self._get_hook()
@@ -165,36 +210,35 @@ class HudiOpsSubmitOperator(SparkSubmitOperator):
         if str(connection.host or "").startswith("local"):
             hook._env.setdefault("PYSPARK_PYTHON", sys.executable)
         process_log = hook._process_spark_submit_log
-        hook._process_spark_submit_log = lambda lines: process_log(self._keep_result(lines))
+        hook._process_spark_submit_log = lambda lines: process_log(self._keep_result(hook, lines))
         return hook
 
-    def _keep_result(self, lines: Iterable[str]) -> Iterator[str]:
+    def _keep_result(self, hook: SparkSubmitHook, lines: Iterable[str]) -> Iterator[str]:
+        """Keep the result, log errors and warnings at their level, and pass on the other lines."""
+        levels = LineLevels()
         for line in lines:
-            self._result = _parse_result(line) or self._result
-            yield line
+            result = parse_result(line)
+            self._result = result or self._result
+            if result is not None:
+                continue  # logged at the end, behind its sentence
+            level = levels.level_of(line)
+            if level > logging.INFO:
+                self.log.log(level, "%s", redacted(line.rstrip()))
+                hook._last_submit_log_lines.append(line.rstrip())  # the end of the log stands in the error of a crash
+            else:
+                yield line
 
     def _raise_failure(self, hook: SparkSubmitHook, error: AirflowException) -> None:
         exit_code = hook._submit_sp.returncode
         message = str(error)  # no word from the application: a crash, a kill, or spark-submit itself failed
         if self._result is not None and not self._result.get("ok"):
             message = f"{self._result.get('error')} (exit code {exit_code}): {self._result.get('message')}"
+            self.log.info("%s", json.dumps(self._result))
         if exit_code == CANCELLED_EXIT_CODE:
             raise AirflowSkipException(message) from None
         if exit_code in FAIL_EXIT_CODES:
             raise AirflowFailException(message) from None
         raise AirflowException(message) from None
-
-
-def _parse_result(line: str) -> dict[str, Any] | None:
-    """Return the result that a line of output holds, or None."""
-    text = line.strip()
-    if not text.startswith("{"):
-        return None
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) and {"app", "ok"} <= value.keys() else None
 
 
 def _drain_until_exit(process: Popen[str], deadline: float) -> tuple[bool, bytes]:

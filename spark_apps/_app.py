@@ -13,9 +13,10 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -29,10 +30,19 @@ from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.doors import add_arguments, request_of
 from hudi_ops.config.tables_file import TableLocation, find_tables_file, locate_table
 from hudi_ops.engine.protocol import Engine, I, Produced, R, Scattered
-from hudi_ops.errors import Cancelled, HudiOpsError, Internal, InvalidRequest
+from hudi_ops.errors import Cancelled, Corrupt, HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter
+from hudi_ops.services.base.result import Progress
+from hudi_ops.storage.open import open_storage
+from hudi_ops.verify import Report, verify_table
 
 logger = logging.getLogger("hudi_ops.app")
+
+PROGRESS_EVERY_S = 5.0
+FINDINGS_MAX = 20
+"""Findings of a damaged table that the last line has; the log has all."""
+
+_LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
 
 
 class StopRequest:
@@ -186,6 +196,7 @@ class Job:
     options: argparse.Namespace
     location: TableLocation
     stop: StopRequest
+    _logged_s: float = 0.0
 
     @cached_property
     def table(self) -> Table:
@@ -198,9 +209,37 @@ class Job:
             accept_future=self.options.accept_future_instants == "true",
         )
 
-    def look(self, progress: object) -> None:
-        """End here if that was asked for; called as the work goes on."""
+    def look(self, progress: Progress) -> None:
+        """Log the progress every few seconds; end here if that was asked for."""
+        now_s = time.monotonic()
+        if progress.done == progress.total or now_s - self._logged_s >= PROGRESS_EVERY_S:
+            self._logged_s = now_s
+            of_bytes = f", {progress.bytes_done:,} of {progress.bytes_in:,} bytes" if progress.bytes_in else ""
+            logger.info("%s: %s of %s done%s", progress.what, progress.done, progress.total, of_bytes)
         self.stop.check("the rest of the work")
+
+    def verified(self) -> Report:
+        """Verify the table, without a lock and without changing it.
+
+        Raises:
+            Corrupt: the table is damaged; names the first findings.
+        """
+        self.stop.check("the table was verified")
+        request, name = self.request, self.location.name
+        storage = open_storage(self.location.path)
+        report = verify_table(storage, deep=request.deep, index=request.index, sample=request.sample)
+        for finding in report.findings:
+            logger.log(_LEVELS[finding.severity], "%s", finding)
+        if not report.ok:
+            raise Corrupt(
+                f"table {name} is damaged: {report.errors[0].invariant}: {report.errors[0].what}",
+                table=name,
+                expected="no error",
+                found=f"{len(report.errors)} errors among {len(report.findings)} findings",
+                next_step=report.errors[0].next_step or "read the findings in the log above",
+                findings=[one.as_dict() for one in report.findings[:FINDINGS_MAX]],
+            )
+        return replace(report, table=name)
 
     def folder(self, given: str | None) -> str:
         """Return the folder to ingest: as given, relative to tables.yaml, or as declared.
@@ -276,6 +315,7 @@ def run(app: str, work: Callable[[], dict[str, Any]]) -> NoReturn:
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.getLogger("hudi_ops.services.base.waves").setLevel(logging.WARNING)  # `Job.look` logs progress
     try:
         line, exit_code = {"app": app, "ok": True, **work()}, 0
     except HudiOpsError as error:

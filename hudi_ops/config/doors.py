@@ -6,31 +6,25 @@ Each is made from the request's fields and their JSON schema; `cli.options` make
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from hudi_ops.redaction import CREDENTIALS
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.redaction import has_credentials
 
 R = TypeVar("R", bound=BaseModel)
 
-_ARGUMENT = rf"(?![\s\S]*{CREDENTIALS})[^\s\-][^\r\n\t]*"
-"""One line that is not an option of an application, without user and password, which Airflow would keep and show."""
+TEXT_MAX = 1000
+"""Characters that one text of a form may have."""
 
-TEXT: Mapping[str, Any] = {
-    "type": ["null", "string"],
-    "default": "",
-    "pattern": rf"^({_ARGUMENT})?$",
-    "maxLength": 1000,
-}
-"""JSON schema of a text field in a form."""
-TEXTS: Mapping[str, Any] = {
-    "items": {"type": "string", "pattern": f"^{_ARGUMENT}$", "maxLength": 1000},
-    "maxItems": 1000,
-}
+TEXT: Mapping[str, Any] = {"type": ["null", "string"], "default": "", "maxLength": TEXT_MAX}
+"""JSON schema of a text field in a form. It has no pattern: Airflow would answer a wrong value with it."""
+
+TEXTS: Mapping[str, Any] = {"items": {"type": "string", "maxLength": TEXT_MAX}, "maxItems": 1000}
 """JSON schema of a field with one text a line."""
 
 
@@ -43,12 +37,14 @@ class Door:
         unit: the command line takes `200MB` for bytes, and `2h` for seconds.
         form: what its JSON schema has besides in a form; None: the form does not offer it.
         separator: between the values of a list in one argument of an application; None: applications do not have it.
+        allows: what a text of a form may be; checked by `request_of`.
     """
 
     option: str = ""
     unit: Literal["", "bytes", "seconds"] = ""
     form: Mapping[str, Any] | None = field(default_factory=dict)
     separator: str | None = ","
+    allows: str = ""
 
 
 def door_of(info: FieldInfo) -> Door:
@@ -88,7 +84,11 @@ def add_arguments(parser: argparse.ArgumentParser, model: type[BaseModel]) -> No
 
 
 def request_of(model: type[R], options: argparse.Namespace) -> R:
-    """Return the request of parsed arguments; an empty argument stands for the default."""
+    """Return the request of parsed arguments; an empty argument stands for the default.
+
+    Raises:
+        InvalidRequest: a value is not allowed; the message says what is.
+    """
     values = {old: getattr(options, old) for old in getattr(model, "renamed", {})}
     for name, _, door in _of_applications(model):
         given = getattr(options, name)
@@ -96,7 +96,50 @@ def request_of(model: type[R], options: argparse.Namespace) -> R:
             parts = [part for text in given for part in text.split(door.separator)]
             given = tuple(part.strip(" ") if door.separator == "," else part for part in parts if part.strip())
         values[name] = given
+        if door.allows:
+            _refuse_unsafe(name, given, door.allows)
     return model(**{name: value for name, value in values.items() if value not in (None, "", ())})
+
+
+def request_of_arguments(model: type[R], arguments: Sequence[str]) -> R:
+    """Return the request that an application would make of these arguments.
+
+    Raises:
+        InvalidRequest: a value is not allowed; the message says what is.
+    """
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    add_arguments(parser, model)
+    return request_of(model, parser.parse_known_args(list(arguments))[0])
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise InvalidRequest(f"wrong arguments: {message}", next_step="correct the value")
+
+
+def _refuse_unsafe(name: str, given: str | tuple[str, ...] | None, allows: str) -> None:
+    """Refuse texts with credentials, and those that look like an option.
+
+    Raises:
+        InvalidRequest: one of them.
+    """
+    for text in (given,) if isinstance(given, str) else given or ():
+        if has_credentials(text):
+            raise InvalidRequest(
+                f"{name} holds a user and a password",
+                expected=f"{allows}, without credentials",
+                found=text,  # masked by the error
+                next_step="give them in the environment of the application, and change the password: logs may show it",
+                field=name,
+            )
+        if text and (text[0] in "- \t" or any(mark in text for mark in "\r\n\t") or len(text) > TEXT_MAX):
+            raise InvalidRequest(
+                f"{name} cannot be {text[:100]!r}",
+                expected=f"{allows}; one line that does not begin with a dash or a space",
+                found=repr(text[:100]),
+                next_step=f"correct {name}",
+                field=name,
+            )
 
 
 def form_fields(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
@@ -118,8 +161,9 @@ def form_arguments(model: type[BaseModel]) -> list[str]:
     for name, schema in fields.items():
         value = f"params.{name} if params.{name} is not none else ''"
         if schema["type"] == "boolean":
-            # An empty argument leaves the default, false, to an old name of the field.
-            value = f"'true' if params.{name} else ''"
+            # An empty argument stands for the default, and leaves it to an old name of the field.
+            other = "false" if schema.get("default") else "true"
+            value = f"'{other}' if params.{name} {'is false' if other == 'false' else ''} else ''"
         elif "array" in schema["type"]:
             separator = door_of(model.model_fields[name]).separator
             value = f"(params.{name} or []) | join({separator!r})"
@@ -132,6 +176,27 @@ def form_arguments(model: type[BaseModel]) -> list[str]:
             value = f"(params.get('{old}') | string | lower) if params.get('{old}') not in (none, false) else ''"
         found.append(f"{_argument(old)}={{{{ {value} }}}}")
     return found
+
+
+def service_fields(model: type[BaseModel]) -> set[str]:
+    """Return the fields of a request that a schedule may set: those that hold for every run."""
+    return {name for name, _, _ in _of_applications(model)} - {"instant", "abandoned", "retake"}
+
+
+def form_values(model: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults of a form, with values of a request in place of some of them."""
+    values = {}
+    for name, schema in form_fields(model).items():
+        value = given.get(name, schema["default"])
+        is_text = "array" not in schema["type"] and isinstance(value, list | tuple)
+        values[name] = (door_of(model.model_fields[name]).separator or ",").join(value) if is_text else value
+    return values
+
+
+def other_arguments(model: type[BaseModel], given: Mapping[str, Any]) -> list[str]:
+    """Return arguments of an application for values of a request that its form does not have."""
+    names = [name for name in given if name not in form_fields(model)]
+    return [f"{_argument(name)}={given[name]}" for name in names]
 
 
 def docs_table(model: type[BaseModel], *, form_only: bool = True) -> str:

@@ -23,7 +23,8 @@ OperationName: TypeAlias = Literal[
 MetadataPartitionName: TypeAlias = Literal["files", "column_stats", "partition_stats", "bloom_filters", "record_index"]
 
 _PARTITIONS = {
-    "default": [],
+    # Apache Hudi's writers build the first two themselves; a form that offers one more has something to build.
+    "default": ["column_stats", "partition_stats", "bloom_filters"],
     "items": {"type": "string", "enum": list(get_args(MetadataPartitionName))},
     "examples": list(get_args(MetadataPartitionName)),
 }
@@ -123,16 +124,23 @@ class CompactionRequest(Request):
         default=None,
         ge=0,
         title="Minimum to compact",
-        description="Skip file groups below this. The unit depends on the strategy: bytes for size, log files for count, delta "
+        description="Skip file groups below this; the unit depends on the strategy: bytes for size, log files for count, delta "
         "commits for commits, seconds for age. Default: 1 byte, 5, 5, 1 hour.",
     )
     max_bytes: Annotated[int | None, Door(unit="bytes")] = Field(
         default=None,
         ge=1,
         title="Max bytes",
-        description="Stop adding file groups once this size is reached; the plan always takes at least one. Default: all.",
+        description="Stop adding file groups once this size is reached (always takes at least one). Default: all.",
     )
-    partitions: Annotated[Names, Door(option="partition", form=TEXT)] = Field(
+    partitions: Annotated[
+        Names,
+        Door(
+            option="partition",
+            form=TEXT,
+            allows="paths such as origin=JFK or patterns such as origin=J*, separated by commas",
+        ),
+    ] = Field(
         default=(),
         title="Partitions",
         description="Paths such as origin=JFK, or patterns such as origin=J*. Default: all.",
@@ -173,7 +181,9 @@ class IngestRequest(Request):
 
     checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {**Request.checks, "operation": checked_operation}
 
-    source: Annotated[str | None, Door(form=TEXT)] = Field(
+    source: Annotated[
+        str | None, Door(form=TEXT, allows="a folder such as landing/trips, or a URI such as s3://bucket/landing")
+    ] = Field(
         default=None,
         title="Source",
         description="Folder or URI with CSV, JSON or Parquet files. Default: the source declared in tables.yaml.",
@@ -204,12 +214,14 @@ class IngestRequest(Request):
         default=None,
         ge=1,
         title="Max bytes",
-        description="Stop adding files once this size is reached; the commit always takes at least one. Default: all.",
+        description="Stop adding files once this size is reached (always takes at least one). Default: all.",
     )
-    retake: Annotated[Names, Door(form=TEXTS, separator="\n")] = Field(
-        default=(),
-        title="Take again",
-        description="Files that were corrected after they were taken: their paths below the source. Upsert only.",
+    retake: Annotated[Names, Door(form=TEXTS, separator="\n", allows="paths of files below the source, one a line")] = (
+        Field(
+            default=(),
+            title="Retake files",
+            description="Files that were corrected after they were taken: their paths below the source. Upsert only.",
+        )
     )
     min_age_s: Annotated[float, Door(option="min-age", unit="seconds", form=None)] = Field(
         default=0.0,
@@ -235,8 +247,7 @@ class IndexRequest(Request):
     rebuild: bool = Field(
         default=False,
         title="Rebuild existing",
-        description="Drop the chosen partitions and build them anew, because they are damaged or behind; without names, all of "
-        "them. They are unavailable until the build has finished.",
+        description="Drop and rebuild the chosen partitions, or all of them where none is chosen. Unavailable until finished.",
     )
     engine: EngineName = Field(
         default="auto",
@@ -246,6 +257,43 @@ class IndexRequest(Request):
     dry_run: Annotated[bool, Door(form=None, separator=None)] = Field(
         default=False, title="Dry run", description="Show what would be built; change nothing."
     )
+
+
+class VerifyRequest(Request):
+    """What a verification of a table looks at."""
+
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+
+    deep: bool = Field(default=False, title="Deep", description="Read the keys of all files, and compare them.")
+    index: bool = Field(default=True, title="Index", description="Compare the metadata table with the files.")
+    sample: int | None = Field(
+        default=None,
+        ge=1,
+        title="Sample",
+        description="Open about this many files to compare the metadata table. Default: all.",
+    )
+
+
+class RecoverRequest(Request):
+    """What a recovery of a table finishes."""
+
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+
+    abandoned: bool = Field(
+        default=False,
+        title="Abandoned",
+        description="Finish pending rollbacks of Apache Hudi, too: its programs have surely ended.",
+    )
+
+
+SERVICES: Mapping[str, type[Request]] = {
+    "ingestion": IngestRequest,
+    "compaction": CompactionRequest,
+    "metadata": IndexRequest,
+    "verify": VerifyRequest,
+    "recover": RecoverRequest,
+}
+"""Services that Airflow runs, with their requests."""
 
 
 def merged(model: type[M], given: M | None, keywords: Mapping[str, Any]) -> M:

@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import ColumnNames, DefinitionFields, TableKind, WriterFields
+from hudi_ops.config.doors import service_fields
+from hudi_ops.config.requests import SERVICES
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.redaction import has_credentials
 
@@ -36,6 +38,13 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
+class Schedule(_Model):
+    """Schedule of a service on one table, with fields of the request."""
+
+    schedule: str = Field(min_length=1, description="A cron expression, or a preset such as @hourly.")
+    request: dict[str, Any] = Field(default_factory=dict, description="Fields of the service's request.")
+
+
 class TableDeclaration(_Model, DefinitionFields, WriterFields):
     """One table of `tables.yaml`: its place, its definition, and the options of its writers."""
 
@@ -44,6 +53,11 @@ class TableDeclaration(_Model, DefinitionFields, WriterFields):
     type: TableKind = Field(default="cow", description="Copy-on-write (cow) or merge-on-read (mor).")
     source: str | None = Field(
         default=None, min_length=1, description="Folder that ingestion takes files from by default."
+    )
+
+    schedules: dict[str, Schedule] = Field(
+        default_factory=dict,
+        description="Schedule of each service: a cron expression, or a mapping of schedule and fields of the request.",
     )
 
     @property
@@ -58,6 +72,22 @@ class TableDeclaration(_Model, DefinitionFields, WriterFields):
         if twice:
             raise ValueError(f"names a column twice: {', '.join(twice)}")
         return names
+
+    @field_validator("schedules", mode="before")
+    @classmethod
+    def _known_services(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            raise ValueError("must be a mapping of services and their schedules, such as {ingestion: '@hourly'}")
+        return {service: _schedule_of(str(service), one) for service, one in given.items()}
+
+    @model_validator(mode="after")
+    def _has_work_for_schedules(self) -> TableDeclaration:
+        if "compaction" in self.schedules and self.type != "mor":
+            raise ValueError("schedules.compaction: the table is copy-on-write, only type: mor is compacted")
+        ingestion = self.schedules.get("ingestion")
+        if ingestion is not None and not (self.source or ingestion.request.get("source")):
+            raise ValueError("schedules.ingestion: names no source, and the table has none either")
+        return self
 
     @field_validator("path", "source")
     @classmethod
@@ -241,6 +271,33 @@ def _declared_location(declared: TablesFile, name: str) -> TableLocation:
     )
 
 
+def _schedule_of(service: str, given: Any) -> dict[str, Any]:
+    """Return the fields of a schedule; errors name the service.
+
+    Raises:
+        ValueError: an unknown service, or a value that its request refuses.
+    """
+    if service not in SERVICES:
+        guess = _did_you_mean(service, SERVICES)
+        raise ValueError(f"unknown service {service!r}, expected one of {', '.join(SERVICES)}. {guess}".strip())
+    values = {"schedule": given} if isinstance(given, str) else given
+    if not isinstance(values, Mapping) or not isinstance(values.get("schedule"), str):
+        raise ValueError(f"{service}: must be a cron expression, or a mapping with the key schedule")
+    request = {name: value for name, value in values.items() if name != "schedule"}
+    known = service_fields(SERVICES[service])
+    for name in request:
+        if name not in known:
+            guess = _did_you_mean(str(name), known)
+            raise ValueError(f"{service}.{name}: unknown setting. {guess}".strip())
+    try:
+        SERVICES[service](**request)
+    except InvalidRequest as error:
+        raise ValueError(f"{service}: {error.what}, expected {error.expected}") from None
+    if isinstance(source := request.get("source"), str):
+        _refuse_credentials(source)
+    return {"schedule": values["schedule"], "request": request}
+
+
 def _refuse_credentials(uri: str | None) -> None:
     if uri is not None and has_credentials(uri):
         # It would travel on: into leases, command lines, logs.
@@ -296,6 +353,8 @@ def _describe(file: Path, error: ValidationError) -> str:
             text = f"unknown setting. {guess}".strip()
         elif problem["type"] == "tuple_type":
             text = f"must be a list of column names, found {problem['input']!r}"
+        elif problem["type"] == "string_pattern_mismatch":
+            text = f"must begin with a letter or _, and may have letters, digits, _ . and -, found {problem['input']!r}"
         elif problem["type"] != "missing" and problem["loc"][:1] != ("zookeeper",):
             text = (
                 f"{text}, found {problem['input']!r}" if not isinstance(problem["input"], (dict, TablesFile)) else text

@@ -64,7 +64,7 @@ def tables_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def load_dag(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
-    """Imports a file of dags/ afresh, as the DAG processor does."""
+    """Imports a file of dags/ afresh, as the DAG processor does; its `dag` is the one with the form."""
     import importlib.util
 
     def load(name: str = "ingestion") -> ModuleType:
@@ -73,6 +73,7 @@ def load_dag(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
+        module.dag = vars(module)[name]
         return module
 
     return load

@@ -58,8 +58,21 @@ def test_the_form_offers_merge_on_read_tables_and_every_strategy(mor_file: Path,
     assert params.get_param("strategy").schema["enum"] == list(STRATEGIES)
 
 
-def test_where_no_table_is_declared_merge_on_read_all_are_offered(tables_file: Path, load_dag) -> None:
-    assert load_dag("compaction").dag.params.get_param("table").schema["enum"] == ["trips", "riders"]
+def test_where_no_table_is_declared_merge_on_read_the_dag_says_so_and_a_run_fails(
+    tables_file: Path, load_dag, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    monkeypatch.setenv("HUDI_OPS_COMPACTION_SCHEDULE", "@hourly")
+    dag = load_dag("compaction").dag
+    note = f"No table of {tables_file} is declared as merge-on-read (type: mor), so there is nothing to compact."
+    field = dag.params.get_param("table")
+    assert (field.schema["enum"], dag.schedule) == ([""], None)
+    assert note in field.description
+    assert dag.doc_md.startswith(f"**{note}**")
+    dag.params.validate()
+    with pytest.raises(AirflowFailException, match=r"type: mor.*Next: add a table"):
+        dag.get_task("plan").execute({})
 
 
 @pytest.mark.parametrize(
@@ -85,7 +98,6 @@ def test_the_form_takes_good_values(mor_file: Path, load_dag, given: dict) -> No
         ("strategy", "newest"),
         ("threshold", -1),
         ("max_bytes", 0),
-        ("partitions", "--engine=spark"),
         ("engine", "flink"),
     ],
 )

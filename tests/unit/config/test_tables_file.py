@@ -134,7 +134,10 @@ def test_a_named_file_must_exist(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         ("tables: {t: {path: x, record_key: [a], buckets: '2'}}", r"tables\.t\.buckets: .*integer, found '2'"),
         ("tables: {t: {path: x, record_key: [a], buckets: 0}}", r"tables\.t\.buckets: .*greater than or equal to 1"),
         ("tables: {t: {path: x, record_key: [a], type: copy}}", r"tables\.t\.type: .*'cow' or 'mor', found 'copy'"),
-        ("tables: {a/b: {path: x, record_key: [a]}}", "pattern"),
+        (
+            "tables: {a/b: {path: x, record_key: [a]}}",
+            r"a/b.*must begin with a letter or _, and may have letters, digits",
+        ),
         ("tables: {a: {path: x, record_key: [k]}, b: {path: ./x/, record_key: [k]}}", "a and b have the same path"),
         ("lock: redis://x\ntables: {}", "lock: must read zookeeper://host:port/path or in-process, found 'redis://x'"),
         ("locks: x\ntables: {}", "locks: unknown setting. Did you mean 'lock'"),
