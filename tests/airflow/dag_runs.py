@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -31,3 +32,12 @@ def airflow(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def last_result(output: str) -> dict:
     start = output.rindex('{"app":')
     return json.JSONDecoder().raw_decode(output, start)[0]
+
+
+def asset_events(home: Path) -> list[tuple[str, dict]]:
+    """Events of assets in Airflow's database, oldest first: name of the asset, and what the event says."""
+    with sqlite3.connect(home / "airflow.db") as database:
+        rows = database.execute(
+            "select asset.name, asset_event.extra from asset_event join asset on asset.id = asset_id order by asset_event.id"
+        ).fetchall()
+    return [(name, json.loads(extra)) for name, extra in rows]

@@ -38,6 +38,10 @@ if how == "ok":
     print('{"app": "other"}')
     print("{not json")
     last_line(ok=True, instant="20260101000000000", inserted=3)
+elif how == "warns":
+    print("2026-11-23 06:31:02,123 ERROR hudi_ops.app: it went wrong at first\n  Next: look again")
+    print("2026-11-23 06:31:03,123 INFO hudi_ops.app: it went on")
+    last_line(ok=True, table="trips", instant=None, note="nothing new")
 elif how == "silent":
     print("no result")
 elif how == "crash":

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from airflow.sdk.exceptions import ParamValidationError
 
-from tests.airflow.dag_runs import airflow, last_result
+from tests.airflow.dag_runs import airflow, asset_events, last_result
 
 ROOT = Path(__file__).resolve().parents[2]
 TRIPS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "ts": [1, 1, 1], "fare": [1.0, 2.0, 3.0]})
@@ -149,6 +149,7 @@ def left(path: Path) -> str:
 
 
 def test_a_dag_run_plans_and_executes_and_the_next_skips(trips: Path, airflow_home: Path) -> None:
+    before = len(asset_events(airflow_home))
     first = airflow(airflow_home, "dags", "test", "compaction", "2026-01-01", "--conf", '{"table": "trips"}')
     assert first.returncode == 0, first.stdout[-3000:]
     result = last_result(first.stdout)
@@ -157,11 +158,15 @@ def test_a_dag_run_plans_and_executes_and_the_next_skips(trips: Path, airflow_ho
     assert "one process is faster" in result["engine_reason"]
     assert fares(trips) == {"a": 9.0, "b": 8.0, "c": 7.0}
     assert left(trips) == "nothing to compact: no file group has log files"
+    compacted = result["instant"]
     second = airflow(airflow_home, "dags", "test", "compaction", "2026-01-02", "--conf", '{"table": "trips"}')
     assert second.returncode == 0, second.stdout[-3000:]
     result = last_result(second.stdout)
     assert (result["instant"], result["note"]) == (None, "nothing to compact: no file group has log files")
     assert "nothing to do: the task before it said so" in second.stdout
+    # Neither a published plan nor a run without work is an event.
+    event = {"instant": compacted, "action": "compaction", "rows": 3}
+    assert asset_events(airflow_home)[before:] == [("hudi://trips", event)]
 
 
 def test_a_plan_that_was_left_is_executed_on_executors_and_once(trips: Path, airflow_home: Path) -> None:

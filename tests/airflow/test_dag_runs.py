@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from tests.airflow.dag_runs import airflow, last_result
+from tests.airflow.dag_runs import airflow, asset_events, last_result
 
 TRIPS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "ts": [1, 1, 1], "fare": [1.0, 2.0, 3.0]})
 
@@ -49,6 +50,12 @@ def test_a_dag_run_takes_each_file_once(trips: Path, airflow_home: Path, engine:
     result = last_result(first.stdout)
     assert (result["ok"], result["inserted"], result["engine"], result["files"]) == (True, 3, engine, 1)
     assert rows(trips) == TRIPS.to_pylist()
+    event = {"instant": result["instant"], "action": "upsert", "rows": 3}
+    assert asset_events(airflow_home)[-1] == ("hudi://trips", event)
+    assert (
+        f"Ingested 3 rows (3 inserted) from 1 file into trips in {result['seconds']:.1f} s, instant {result['instant']}"
+        in (first.stdout)
+    )
     if engine == "spark":
         return
     # A second run finds one more file, in another format, and leaves the first alone.
@@ -71,6 +78,7 @@ def test_a_failing_dag_run_says_why_and_fails(tables_file: Path, airflow_home: P
     assert run.returncode == 1
     result = last_result(run.stdout)
     assert (result["ok"], result["exit_code"]) == (False, 2)
+    assert re.search(r"error.*hudi_ops\.app: ", run.stdout)
     assert str(tables_file.parent / "trips") in result["message"]
 
 

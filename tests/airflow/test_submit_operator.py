@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -215,3 +216,28 @@ def test_a_kill_before_the_submission_or_after_the_end_does_nothing(submit: Subm
     operator.on_kill()
     operator.execute({})
     operator.on_kill()
+
+
+def test_a_result_is_logged_as_a_sentence_then_as_json_and_errors_at_their_level(
+    submit: Submit, capfd: pytest.CaptureFixture[str]
+) -> None:
+    submit.operator("warns").execute({})
+    shown = capfd.readouterr()
+    lines = re.findall(r"\[(\w+) *\] (.*?) *\[airflow", shown.out + shown.err)
+    assert ("error", "2026-11-23 06:31:02,123 ERROR hudi_ops.app: it went wrong at first") in lines
+    assert ("error", "  Next: look again") in lines
+    assert ("info", "2026-11-23 06:31:03,123 INFO hudi_ops.app: it went on") in lines
+    (json_at,) = [number for number, (_, text) in enumerate(lines) if text.startswith('{"app"')]
+    assert lines[json_at - 1] == ("info", "trips: nothing new")
+
+
+def test_wrong_arguments_and_refused_tasks_submit_nothing(submit: Submit) -> None:
+    from hudi_ops.config.requests import IngestRequest
+
+    operator = submit.operator("ok", request=IngestRequest)
+    operator.application_args = ["--table=trips", "--max-files=many"]
+    with pytest.raises(AirflowFailException, match="max_files cannot be 'many'"):
+        operator.execute({})
+    with pytest.raises(AirflowFailException, match="nothing to compact"):
+        submit.operator("ok", refused="nothing to compact").execute({})
+    assert not submit.record_file.exists()

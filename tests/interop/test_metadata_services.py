@@ -56,3 +56,29 @@ def test_builds_and_compactions_of_ours_are_believed_and_built_upon(
     check("compacted by Apache Hudi", is_made_anew=True, is_last=True)
     assert len(compactions(load_metadata_timeline(table.context.storage))) >= 3
     assert set(table.config.metadata_partitions) == set(EVERY)
+
+
+def test_a_build_after_a_cancelled_rebuild_is_believed(
+    tmp_path: Path, apache_hudi: HudiPeer, hudi_rs: HudiRsReader
+) -> None:
+    """A rebuild is cancelled behind its drop; a plain build restores every partition, and Apache Hudi reads by them."""
+    rules = Rules.looking_up("mor", "bloom", metadata=True, has_all_partitions=True)
+    game = Game(tmp_path / "table", rules, 12, apache_hudi)
+    table = game.begin(ours=True, metadata=False)
+    table.build_metadata(EVERY)
+    game.turn(10, ours=True)
+    before = table.config.metadata_partitions
+
+    def stop(progress: object) -> None:
+        raise Cancelled("stopped on request", next_step="run it again")
+
+    with pytest.raises(Cancelled, match="the table has no metadata table now"):
+        table.metadata.build(rebuild=True, progress=stop)
+    found = verify_table(table.context.storage, index=True)
+    assert [one.invariant for one in found.errors] == ["metadata-dropped"]
+    game.turn(20, ours=True)
+    table.metadata.build()
+    assert table.config.metadata_partitions == before
+    game.played.append("cancelled and restored")
+    game.check_metadata(hudi_rs, is_filtered=False, is_listed=False)
+    game.refuse_errors(index=True)

@@ -1,0 +1,33 @@
+"""Assets: each completed instant is an event of its table's asset; runs that make real events are in the DAGs' tests."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("result", "found"),
+    [
+        (
+            {"app": "ingest", "instant": "1", "operation": "upsert", "rows_in": 3},
+            [{"instant": "1", "action": "upsert", "rows": 3}],
+        ),
+        ({"app": "ingest", "instant": None, "operation": "upsert", "rows_in": 0}, []),
+        ({"app": "compact", "instant": "2", "verdicts": [], "counts": {"planned": 2}}, []),
+        (
+            {"app": "compact", "instant": "2", "slices": 2, "rows": 9},
+            [{"instant": "2", "action": "compaction", "rows": 9}],
+        ),
+        ({"app": "compact", "instant": "2", "slices": 0, "note": "it was completed before"}, []),
+        (
+            {"app": "recover", "rolled_back": [{"instant": "3", "rollback": "4"}]},
+            [{"instant": "4", "action": "rollback", "rows": 0}],
+        ),
+        ({"app": "metadata", "instant": "5"}, []),
+        ({"app": "verify"}, []),
+    ],
+)
+def test_only_completed_instants_of_the_table_are_events(result: dict, found: list[dict]) -> None:
+    from hudi_ops_assets import events_of
+
+    assert list(events_of(result)) == found
