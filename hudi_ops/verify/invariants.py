@@ -14,7 +14,7 @@ from hudi_ops.timeline.state import CommitReader
 from hudi_ops.verify.data.base_files import check_base_files
 from hudi_ops.verify.data.files import check_files
 from hudi_ops.verify.data.log_files import check_log_files
-from hudi_ops.verify.index.metadata import check_index, check_metadata_table
+from hudi_ops.verify.index.metadata import check_dropped, check_index, check_metadata_table
 from hudi_ops.verify.report import Findings, Report
 from hudi_ops.verify.subject import Subject
 from hudi_ops.verify.timeline.agreement import check_agreement
@@ -75,6 +75,8 @@ def verify_table(
     check_metadata_table(subject, findings)
     known = logged.log.properties.facts if logged is not None else None
     if index:
+        if logged is not None:
+            check_dropped(subject, logged.log.properties.to_build, findings)
         check_index(subject, known.index if known is not None else None, sample, findings)
     check_files(subject, findings)
     check_compactions(subject, findings)

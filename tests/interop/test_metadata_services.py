@@ -11,8 +11,10 @@ from typing import Literal
 
 import pytest
 
+from hudi_ops.errors import Cancelled
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
 from hudi_ops.metadata.writer.compaction import compactions
+from hudi_ops.verify import verify_table
 from tests.bounds import SOAK
 from tests.interop.apache_hudi import HudiPeer
 from tests.interop.conftest import HudiRsReader
@@ -80,5 +82,8 @@ def test_a_build_after_a_cancelled_rebuild_is_believed(
     table.metadata.build()
     assert table.config.metadata_partitions == before
     game.played.append("cancelled and restored")
-    game.check_metadata(hudi_rs, is_filtered=False, is_listed=False)
+    game.check_metadata(hudi_rs, is_filtered=True, is_listed=True)
     game.refuse_errors(index=True)
+    game.turn(30, ours=False)
+    game.check_metadata(hudi_rs)
+    assert set(table.config.metadata_partitions) == set(EVERY)

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
-from hudi_ops.errors import Conflict, HudiOpsError, InvalidRequest, Unsupported
+from hudi_ops.errors import Cancelled, Conflict, HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.records.partitions import FOLDER
 from hudi_ops.services.indexing import build as metadata_build
@@ -19,6 +19,7 @@ from hudi_ops.testing.faults import Fault
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.content.archived import ArchivedTimes
 from hudi_ops.timeline.settings.properties_file import load_config
+from hudi_ops.verify import verify_table
 from tests.bounds import SOAK
 from tests.protocol.metadata_table import LATER, faults_of, make_table, read_rows, table_of
 from tests.protocol.sweep import CRASHES, fault_sweep
@@ -222,3 +223,67 @@ def test_partitions_that_came_meanwhile_are_not_dropped_unseen(base, monkeypatch
     with pytest.raises(HudiOpsError, match="got or lost partitions"):
         again(storage, clock, "first")
     assert load_config(storage).metadata_partitions == EVERY
+
+
+class Stopped:
+    """A progress callback that is asked to stop at its first call, as an application is."""
+
+    def __call__(self, progress: object) -> None:
+        raise Cancelled("stopped on request before the rest of the work", next_step="run it again when it is wanted")
+
+
+def cancelled(base, names=None) -> tuple[MemoryStorage, ManualClock, Cancelled]:
+    """A table whose rebuild was cancelled behind the drop, and the error of the rebuild."""
+    clock = ManualClock(NOW_MS)
+    storage = base.copy(clock)
+    with pytest.raises(Cancelled) as stopped:
+        again(storage, clock, "first", names, progress=Stopped())
+    return storage, clock, stopped.value
+
+
+def test_a_cancelled_rebuild_says_that_there_is_no_metadata_table_and_how_to_go_on(base) -> None:
+    storage, clock, error = cancelled(base)
+    assert load_config(storage).all_metadata_partitions == ()
+    assert "the table has no metadata table now" in error.what
+    assert "hudi-ops metadata build" in error.next_step
+    assert error.as_dict()["dropped"] == list(EVERY)
+    (found,) = faults_of(storage, clock)
+    assert (found.severity, found.invariant) == ("error", "metadata-dropped")
+    assert "bloom_filters" in found.what
+    assert not verify_table(storage, index=True, clock=clock).ok
+    assert verify_table(storage, clock=clock).ok
+
+
+@pytest.mark.parametrize("names", [None, ("column_stats",)], ids=["plain", "one by name"])
+def test_a_build_after_a_cancelled_rebuild_restores_every_partition(base, names) -> None:
+    storage, clock, _ = cancelled(base)
+    done = table_of(storage, clock, "second").build_metadata(names)
+    assert load_config(storage).all_metadata_partitions == EVERY
+    assert tuple(sorted(done.partitions)) == EVERY
+    assert "restores what a rebuild dropped" in done.note
+    assert faults_of(storage, clock) == []
+    assert table_of(storage, clock, "second").build_metadata(names).instant is None
+
+
+def test_a_cancelled_rebuild_of_one_partition_restores_that_one(base) -> None:
+    storage, clock, error = cancelled(base, ("bloom_filters",))
+    assert "record_index now: the rebuild dropped bloom_filters" in error.what
+    table_of(storage, clock, "second").build_metadata()
+    assert load_config(storage).all_metadata_partitions == EVERY
+    assert faults_of(storage, clock) == []
+
+
+def test_what_a_rebuild_dropped_is_remembered_until_it_is_built_or_dropped_for_good() -> None:
+    clock = ManualClock(NOW_MS)
+    storage = make_table(WITH_METADATA).copy(clock)
+    table = table_of(storage, clock, "builder")
+    table.build_metadata(("bloom_filters",))
+    with pytest.raises(Cancelled):
+        again(storage, clock, "first", progress=Stopped())
+    with pytest.raises(Cancelled, match="no metadata table now"):
+        build_metadata(table_of(storage, clock, "second")._session, progress=Stopped())
+    table_of(storage, clock, "third").ingest(LATER)
+    assert [one.invariant for one in faults_of(storage, clock)] == ["metadata-dropped"]
+    table_of(storage, clock, "fourth").drop_metadata()
+    assert faults_of(storage, clock) == []
+    assert table_of(storage, clock, "fifth").build_metadata().partitions == ("files", "column_stats", "partition_stats")

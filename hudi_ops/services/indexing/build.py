@@ -16,7 +16,7 @@ from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import checked_engine
 from hudi_ops.config.table import INDEX_DEFINITIONS, INDEX_DEFINITIONS_PATH
 from hudi_ops.engine.protocol import Engine
-from hudi_ops.errors import NOTHING_LANDED, Cancelled, Conflict
+from hudi_ops.errors import NOTHING_LANDED, Cancelled, Conflict, HudiOpsError
 from hudi_ops.metadata.definitions import statistics_of, with_definitions
 from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.reader.instants import load_metadata_timeline
@@ -31,7 +31,7 @@ from hudi_ops.services.base.engine import choose_by_bytes
 from hudi_ops.services.base.result import Progress, Result
 from hudi_ops.services.indexing.diff import TableSnapshot, diff, snapshot
 from hudi_ops.services.indexing.drop import drop_metadata, without_partitions
-from hudi_ops.services.indexing.rebuild import partitions_to_rebuild
+from hudi_ops.services.indexing.rebuild import dropped_before, partitions_to_rebuild, say_dropped
 from hudi_ops.services.indexing.reserve import clear_build, refuse_unbuildable, reserve_build, wanted_partitions
 from hudi_ops.services.indexing.tasks import FactReader
 from hudi_ops.timeline.completed import changing, digest_of
@@ -105,10 +105,11 @@ def build_metadata(
     """Build partitions of the metadata table, and name them in the properties for readers.
 
     Partitions to rebuild are dropped first, by a decision that names them: until the build has ended, readers do without. After a
-    crash the same call goes on.
+    crash the same call goes on; so does a build without `rebuild`, which restores what was dropped.
 
     Args:
-        partitions: names; None: the defaults of Apache Hudi's tables. `files` is added where it is missing.
+        partitions: names; None: those that a rebuild dropped and did not build, else the defaults of Apache Hudi's tables. `files`
+            and what a rebuild dropped are added where they are missing.
         engine: `auto`, `local` or `spark`: reads the files.
         dry_run: return the result that a build would have; change nothing.
         rebuild: rebuild existing partitions; with `partitions` None all of them.
@@ -125,8 +126,11 @@ def build_metadata(
     state = session.loader.load() if dry_run else finish_unfinished(session)
     refuse_unbuildable(session, state)
     dropped: tuple[str, ...] = ()
+    restored = dropped_before(state)
     if rebuild:
         partitions, dropped = partitions_to_rebuild(session, state, partitions)
+    elif restored:
+        partitions = tuple(sorted({*(partitions or ()), *restored}))
     after = replace(state, config=without_partitions(state.config, dropped))
     wanted = wanted_partitions(after, partitions)
     if not wanted:
@@ -147,9 +151,15 @@ def build_metadata(
     )
     if not dry_run:
         session.loader.seed()
+        gone = dropped or restored
         if dropped:
             drop_metadata(session, dropped, to_build=tuple(map(str, wanted)))
-        result = _build(session, wanted, chosen[0], progress, result)
+        try:
+            result = _build(session, wanted, chosen[0], progress, result)
+        except HudiOpsError as error:
+            raise (say_dropped(session, error, gone) if gone else error) from error
+    if restored:
+        result = replace(result, note=f"restores what a rebuild dropped and did not build: {', '.join(restored)}")
     return replace(result, seconds=round(session.ctx.clock.monotonic_s() - started_s, 3))
 
 
@@ -276,6 +286,7 @@ def _decided(build: _Build, seen: TableSnapshot) -> bool:
             set={INDEX_DEFINITIONS: INDEX_DEFINITIONS_PATH},
             adds=tuple(map(str, build.partitions)),
             built_at=build.instant,
+            to_build=tuple(sorted(set(dropped_before(state)) - {*build.partitions})),
             upon=digest_of(changing(state.timeline)),
             facts=state.log.properties.facts,
             doubled_keys=doubled,

@@ -25,6 +25,7 @@ from hudi_ops.metadata.index_definitions import encode_index_definitions
 from hudi_ops.metadata.reader.layout import load_index_definitions
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, is_kept, rebuild_command
 from hudi_ops.services.base.result import Result
+from hudi_ops.services.indexing.rebuild import dropped_before
 from hudi_ops.storage.protocol import FileInfo
 from hudi_ops.timeline.active import load_timeline
 from hudi_ops.timeline.log.entries import Entry, Properties
@@ -91,7 +92,8 @@ def drop_metadata(
         # Checked again: the table may have got partitions that need the dropped ones.
         wanted = _wanted(state.config, names, wanted)
         dropped = wanted & _listed(state.config)
-        if not dropped and not (names is None and any(key in state.config.raw for key in KEYS)):
+        is_left = dropped_before(state) or any(key in state.config.raw for key in KEYS)
+        if not dropped and not (names is None and is_left):
             return None
         if not to_build:
             _refuse_index(state.config, state.log.properties.facts.index, dropped)
@@ -103,7 +105,8 @@ def drop_metadata(
             drops=() if is_whole else tuple(sorted(dropped)),
             facts=state.log.properties.facts,
             settings=session.settings(state),
-            to_build=tuple(to_build),
+            # What an interrupted rebuild left to build stays to be built, unless all is dropped.
+            to_build=tuple(to_build) or tuple(sorted(set(dropped_before(state)) - wanted if names is not None else ())),
         )
 
     session.decide(prepare, "drop the metadata table")

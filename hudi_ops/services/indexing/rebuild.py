@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hudi_ops.commit.session import Session
+from hudi_ops.errors import HudiOpsError
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.services.indexing.reserve import partition_named
+from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.state import TableState
 
 
@@ -24,7 +26,7 @@ def partitions_to_rebuild(
         InvalidRequest: an unknown partition.
     """
     held = set(state.config.all_metadata_partitions)
-    left = set(state.log.properties.to_build) - held
+    left = set(dropped_before(state))
     if names is None and not held | left:
         return None, ()
     wanted = held if names is None else {str(partition_named(name, state.config.name)) for name in names}
@@ -35,6 +37,36 @@ def partitions_to_rebuild(
     elif MetadataPartition.COLUMN_STATS in wanted:
         wanted = wanted | (held & {MetadataPartition.PARTITION_STATS})
     return tuple(sorted(wanted | left)), tuple(sorted(wanted & held))
+
+
+def dropped_before(state: TableState) -> tuple[str, ...]:
+    """Return the partitions that an earlier rebuild dropped and did not build, sorted.
+
+    The slot that decided the drop names them, so they survive the death of its process.
+    """
+    return tuple(sorted(set(state.log.properties.to_build) - set(state.config.all_metadata_partitions)))
+
+
+def say_dropped(session: Session, error: HudiOpsError, dropped: Sequence[str]) -> HudiOpsError:
+    """Add to the error of a build what it leaves: partitions that were dropped for it, and are not there.
+
+    Returns:
+        The same error; unchanged if the partitions are there, or storage does not say.
+    """
+    try:
+        config = load_config(session.ctx.storage)
+    except HudiOpsError:
+        return error
+    gone = sorted(set(dropped) - set(config.all_metadata_partitions))
+    if gone:
+        left = ", ".join(config.all_metadata_partitions)
+        now = f"the metadata table has only {left} now" if left else "the table has no metadata table now"
+        error.what += f"; {now}: the rebuild dropped {', '.join(gone)}, and has not built them"
+        error.next_step = (
+            f"`hudi-ops metadata build {config.name}` builds {', '.join(gone)} again; until then readers do without"
+        )
+        error.details["dropped"] = gone
+    return error
 
 
 def _is_behind(session: Session, state: TableState) -> bool:

@@ -96,16 +96,16 @@ def _entry(session: Session, state: TableState, source: SettingsSource) -> Entry
     if kept and not differences(kept, raw):
         return None
     decision = session.entry(state, f"repair properties {session.ctx.ids.new_id()}")
-    facts = state.log.properties.facts
+    facts, to_build = state.log.properties.facts, state.log.properties.to_build
     if source == "log":
         if not kept:
             return None
         repaired = as_logged(raw, kept)
         changed = {key: value for key, value in repaired.items() if raw.get(key) != value}
         gone = tuple(sorted(raw.keys() - repaired.keys()))
-        return Properties(**decision, set=changed, remove=gone, facts=facts, settings=kept)
+        return Properties(**decision, set=changed, remove=gone, facts=facts, settings=kept, to_build=to_build)
     _refuse_unknown_fields(session, state)
-    return Properties(**decision, facts=facts, settings=settings_of(raw))
+    return Properties(**decision, facts=facts, settings=settings_of(raw), to_build=to_build)
 
 
 def _refuse_unknown_fields(session: Session, state: TableState) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.config.table import IndexKind
 from hudi_ops.errors import HudiOpsError, Unsupported
 from hudi_ops.metadata.records.partitions import FOLDER, MetadataPartition, rebuild_command
@@ -48,6 +49,26 @@ def check_metadata_table(subject: Subject, findings: Findings) -> None:
                 subject.timeline.path(instant.file_name),
                 rebuild_command(),
             )
+
+
+def check_dropped(subject: Subject, to_build: Sequence[str], findings: Findings) -> None:
+    """Report partitions that a rebuild dropped and has not built; a rebuild that runs is a warning.
+
+    Args:
+        to_build: partitions that the commit log names, to be built after they were dropped.
+    """
+    gone = sorted(set(to_build) - set(subject.config.all_metadata_partitions))
+    if not gone:
+        return
+    what = f"a rebuild dropped {', '.join(gone)} of the metadata table, and has not built them"
+    own = [instant for instant in _timeline(subject) if not instant.is_completed]
+    leases = [read_lease(subject.storage, instant.time) for instant in own]
+    if any(lease is not None and not lease.is_dead(subject.clock) for lease in leases):
+        findings.warning("metadata-dropped", f"{what} yet", FOLDER, "wait until the build has ended")
+        return
+    findings.error(
+        "metadata-dropped", what, FOLDER, f"`hudi-ops metadata build {subject.config.name}` builds them again"
+    )
 
 
 def check_index(subject: Subject, index: IndexKind | None, sample: int | None, findings: Findings) -> None:
