@@ -1,7 +1,8 @@
 """The demo: three waves of flight events through the DAG `ingestion` into a Hudi table.
 
-Run it with `bin/demo`, which installs what is missing. What it makes stays in `.demo` and `.airflow`; running it again
-takes nothing twice and says so.
+A second table, merge-on-read, gets two waves of January's events without Airflow: its log files, and the files of the third
+wave, are work for the forms of the UI. Run it with `bin/demo`, which installs what is missing. What it makes stays in `.demo` and
+`.airflow`; running it again takes nothing twice and says so.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet
 from flights_data import WAVES, mean_arrival_delay, read_source, wave, wave_files, write_wave
 
@@ -33,6 +35,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / ".demo"
 LOGS = DEMO / "logs"
 TABLE = "flights"
+FORMS_TABLE = "departures"
+FORMS_MONTH = 1
 
 
 class DemoFailure(Exception):
@@ -154,21 +158,57 @@ def prepare_airflow() -> None:
     progress.end()
 
 
-def prepare_table(declaration: TableDeclaration, example: pa.Table) -> None:
+def prepare_table(name: str, declaration: TableDeclaration, example: pa.Table) -> None:
     """Create the table that tables.yaml declares, unless it exists.
 
     Args:
+        name: of the table.
         declaration: from tables.yaml.
         example: a few rows with the table's schema.
     """
     if (Path(declaration.path) / ".hoodie" / "hoodie.properties").is_file():
         return
-    progress.begin(f"Table {TABLE}: creating it in {_short(declaration.path)}")
+    progress.begin(f"Table {name}: creating it in {_short(declaration.path)}")
     like = DEMO / "flights-schema.parquet"
     like.parent.mkdir(parents=True, exist_ok=True)
     pyarrow.parquet.write_table(example, like)
-    must_run("create", hudi_ops("create", TABLE, "--like", str(like)))
+    must_run(f"create-{name}", hudi_ops("create", name, "--like", str(like)))
     progress.end()
+
+
+def prepare_forms(declaration: TableDeclaration, source: pa.Table) -> None:
+    """Give the second table two waves, whose updates lie in log files, and the files of the third to take.
+
+    Args:
+        declaration: of the second table.
+        source: all flights.
+    """
+    landing = Path(declaration.source or DEMO / "landing" / FORMS_TABLE)
+    if all(file.exists() for file in wave_files(WAVES[-1], landing)):
+        return
+    month = source.filter(pc.equal(source["month"], FORMS_MONTH))
+    prepare_table(FORMS_TABLE, declaration, wave(month.slice(0, 1), WAVES[0]))
+    progress.begin(f"Table {FORMS_TABLE}: leaving log files to compact and files to take")
+    for name in WAVES:
+        list(write_wave(wave(month, name), name, landing))
+        if name != WAVES[-1]:
+            must_run(f"ingest-{FORMS_TABLE}-{name}", hudi_ops("ingest", FORMS_TABLE, "--engine", "local"))
+    progress.end(f"{month.num_rows:,} flights of January")
+
+
+def work_for_forms() -> dict[str, Any]:
+    """Return what the forms of the UI find to do on the second table, by the names of their DAGs."""
+    files = must_run("forms-ingestion", hudi_ops("ingest", FORMS_TABLE, "--dry-run", "--json"))
+    plan = must_run("forms-compaction", hudi_ops("compact", FORMS_TABLE, "--dry-run", "--json"))
+    build = must_run(
+        "forms-metadata", hudi_ops("metadata", "build", FORMS_TABLE, "bloom_filters", "--dry-run", "--json")
+    )
+    said = [json.loads(text.strip().splitlines()[-1]) for text in (files, plan, build)]
+    return {
+        "ingestion": len(said[0]["files"]),
+        "compaction": said[1]["counts"].get("planned", 0),
+        "metadata": said[2]["partitions"],
+    }
 
 
 def ingest_wave(current: Wave, source: pa.Table, landing: Path, engine: str) -> None:
@@ -250,13 +290,14 @@ def demo(engine: str) -> dict[str, Any]:
         What `--json` prints.
     """
     started = time.monotonic()
-    declaration = load_tables(ROOT / "tables.yaml").get(TABLE)
+    declared = load_tables(ROOT / "tables.yaml")
+    declaration = declared.get(TABLE)
     progress.begin("Flights: reading the source file")
     source = read_source()
     progress.end(f"{source.num_rows:,} flights, every key once")
     landing = Path(declaration.source or DEMO / "landing" / TABLE)
     prepare_airflow()
-    prepare_table(declaration, wave(source.slice(0, 1), "scheduled"))
+    prepare_table(TABLE, declaration, wave(source.slice(0, 1), "scheduled"))
     waves = []
     for name in WAVES:
         # What an earlier run delivered goes into one DAG run, together with the first wave that is missing behind it.
@@ -266,6 +307,7 @@ def demo(engine: str) -> dict[str, Any]:
             continue
         waves.append(Wave(name))
         ingest_wave(waves[-1], source, landing, engine)
+    prepare_forms(declared.get(FORMS_TABLE), source)
     progress.begin("Answer: reading the table")
     answer = answers(declaration, source)
     progress.end(f"{answer['rows_in_table']:,} rows")
@@ -280,6 +322,7 @@ def demo(engine: str) -> dict[str, Any]:
         "note": "" if new_instants else "nothing new: every file was taken before, so no instant was made",
         "timeline": json.loads(timeline.strip().splitlines()[-1])["instants"],
         "answer": answer,
+        "forms": {"table": FORMS_TABLE, **work_for_forms()},
         "seconds": round(time.monotonic() - started, 1),
     }
 
@@ -307,6 +350,12 @@ def print_report(report: dict[str, Any]) -> None:
         print(f"  {carrier:<38}{row['flights']:>9,} {in_table:>10} {row['source']:>10.4f}")
     equal = "equal" if answer["equal"] else "NOT EQUAL"
     rows = f"{answer['rows_in_table']:,} rows in the table, {answer['flights_departed_in_source']:,} flights departed"
+    forms = report["forms"]
+    partitions = ", ".join(forms["metadata"]) or "nothing"
+    print(
+        f"\nLeft for the forms of bin/ui, table {forms['table']}: ingestion has {forms['ingestion']} files to take, compaction "
+        f"{forms['compaction']} file groups to merge, metadata {partitions} to build."
+    )
     print(f"\n{equal}: table and source file; {rows}. {report['seconds']} s in all.")
 
 

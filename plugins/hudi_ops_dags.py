@@ -5,6 +5,7 @@ Airflow's discovery looks for the words "airflow" and "dag" in a file of the DAG
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ from hudi_ops.config.tables_file import (
     load_tables,
 )
 from hudi_ops.errors import InvalidRequest
+
+ON_FAILURE = "HUDI_OPS_ON_FAILURE"
+"""Variable that names the function that Airflow calls when a task has failed for good."""
 
 OTHER_PRESETS: Iterable[str] = ("@once", "@continuous")
 """Schedules of Airflow that stand for no cron expression."""
@@ -91,6 +95,7 @@ class ServiceDag:
                 "retry_delay": timedelta(seconds=30),
                 "retry_exponential_backoff": True,
                 "max_retry_delay": timedelta(minutes=10),
+                "on_failure_callback": _failure_callback(),
             },
             params=self._params(),
         )
@@ -183,6 +188,28 @@ def dags_of(service: Service, add_tasks: Callable[[ServiceDag], None]) -> dict[s
     for one in made:
         add_tasks(one)
     return {one.dag.dag_id: one.dag for one in made}
+
+
+def _failure_callback() -> Callable[..., Any] | None:
+    """Return the function that the environment names for failed tasks, or None.
+
+    Raises:
+        InvalidRequest: there is no such function.
+    """
+    named = os.environ.get(ON_FAILURE)
+    if not named:
+        return None
+    module, _, function = named.rpartition(".")
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidRequest(
+            f"{ON_FAILURE} names no function: {error}",
+            expected="module.function, in the plugins folder or installed",
+            found=named,
+            next_step="correct the variable, or unset it",
+        ) from error
+    return found
 
 
 def _refuse_schedule(where: str, schedule: str) -> None:

@@ -111,6 +111,19 @@ def test_what_airflow_keeps_is_its_owners_alone(tmp_path: Path) -> None:
     assert {name: oct(mode) for name, mode in modes.items() if mode & 0o177} == {}
 
 
+def test_the_first_command_makes_an_empty_database(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    environment = {
+        **os.environ,
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "HUDI_OPS_VENV": str(Path(sys.executable).parents[1]),
+    }
+    command = [str(root / "bin" / "airflow"), "variables", "list"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "its database is empty; making it" in done.stderr
+
+
 @pytest.mark.parametrize("exit_code", [2, 3, 20, 70])
 def test_a_lasting_failure_is_not_tried_again(submit: Submit, exit_code: int) -> None:
     with pytest.raises(AirflowFailException, match=r"Boom \(exit code \d+\): it went wrong"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hudi_ops.commit.session import Session
-from hudi_ops.errors import HudiOpsError
+from hudi_ops.errors import Cancelled, HudiOpsError
 from hudi_ops.metadata.reader.instants import MetadataInstants, load_metadata_timeline
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.services.indexing.reserve import partition_named
@@ -62,9 +62,11 @@ def say_dropped(session: Session, error: HudiOpsError, dropped: Sequence[str]) -
         left = ", ".join(config.all_metadata_partitions)
         now = f"the metadata table has only {left} now" if left else "the table has no metadata table now"
         error.what += f"; {now}: the rebuild dropped {', '.join(gone)}, and has not built them"
-        error.next_step = (
+        restores = (
             f"`hudi-ops metadata build {config.name}` builds {', '.join(gone)} again; until then readers do without"
         )
+        before = "" if isinstance(error, Cancelled) or not error.next_step else f"{error.next_step}; then "
+        error.next_step = before + restores
         error.details["dropped"] = gone
     return error
 

@@ -66,9 +66,7 @@ def check_dropped(subject: Subject, to_build: Sequence[str], findings: Findings)
     if any(lease is not None and not lease.is_dead(subject.clock) for lease in leases):
         findings.warning("metadata-dropped", f"{what} yet", FOLDER, "wait until the build has ended")
         return
-    findings.error(
-        "metadata-dropped", what, FOLDER, f"`hudi-ops metadata build {subject.config.name}` builds them again"
-    )
+    findings.error("metadata-dropped", what, FOLDER, "`hudi-ops metadata build TABLE` builds them again")
 
 
 def check_index(subject: Subject, index: IndexKind | None, sample: int | None, findings: Findings) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 from hudi_ops import Table
 from hudi_ops.commit.undo.rollback_files import plan_bytes
 from hudi_ops.config.table import BACKUP_PATH, PROPERTIES_PATH
+from hudi_ops.errors import Cancelled
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.instant import Instant
@@ -172,6 +174,16 @@ def again(path: Path) -> object:
     return Table.open(str(path)).ingest(rows(range(3), 9), "bulk_insert")
 
 
+def stop(_: object) -> None:
+    raise Cancelled("stopped on request")
+
+
+def cancel_rebuild(path: Path) -> None:
+    """A rebuild of the metadata table that was cancelled behind its drop."""
+    with suppress(Cancelled):
+        Table.open(str(path)).metadata.build(rebuild=True, progress=stop)
+
+
 ADVISES_OTHERS = frozenset({"eager-rollback", "foreign-archived"})
 """Findings about a table that is whole, which advise a setting of another program."""
 
@@ -286,6 +298,7 @@ DAMAGES: dict[str, Damage] = {
         "metadata-behind metadata-column-stats metadata-files metadata-partition-stats metadata-record-index",
         lambda path: one(path, ".hoodie/metadata/.hoodie/timeline/*_*.deltacommit").unlink(),
     ),
+    "metadata rebuild cancelled": Damage("metadata-dropped", cancel_rebuild),
     "metadata table missing": Damage(
         "metadata-broken metadata-missing", lambda path: shutil.rmtree(path / ".hoodie/metadata")
     ),

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from hudi_ops.errors import Cancelled
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.formats.hfile.reader import write_hfile
 from hudi_ops.formats.log.blocks import BlockKind, HeaderKey, encode_block
@@ -265,3 +266,23 @@ def test_more_differences_than_anybody_reads_are_counted(table):
 def test_metadata_tables_of_apache_hudi_are_right(hudi_fixtures, name, sample):
     storage = open_storage(str(hudi_fixtures(name)))
     assert [one for one in found(storage, sample) if one.severity != "info"] == []
+
+
+def test_a_rebuild_that_dropped_and_did_not_build_is_named_and_one_that_runs_is_a_warning(
+    table: MemoryStorage,
+) -> None:
+    seen = []
+
+    def stop(progress: object) -> None:
+        seen.append(next(one for one in found(table) if one.invariant == "metadata-dropped"))
+        raise Cancelled("stopped on request")
+
+    with pytest.raises(Cancelled):
+        build_metadata(table_of(table, CLOCK, "second")._session, rebuild=True, progress=stop)
+    running, left = seen[0], only(table)
+    assert (running.severity, left.severity) == ("warning", "error")
+    assert running.invariant == left.invariant == "metadata-dropped"
+    assert "hudi-ops metadata build TABLE" in left.next_step
+    assert verify_table(table, clock=CLOCK).ok
+    build_metadata(table_of(table, CLOCK, "third")._session)
+    assert found(table) == []
