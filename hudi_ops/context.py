@@ -58,6 +58,20 @@ class Owner:
         )  # fmt: skip
         return cls(_machine(), os.getpid(), _process_start(os.getpid()), run)
 
+    @classmethod
+    def of_process_above(cls, command: str) -> Owner | None:
+        """Return the nearest process above this one whose command has the name; None: there is none."""
+        pid = os.getpid()
+        while pid > 1:
+            stat = _stat_of(pid)
+            if stat is None:
+                return None
+            name, fields = stat
+            if name == command:
+                return cls(_machine(), pid, fields[19])
+            pid = int(fields[1])
+        return None
+
     def is_gone(self) -> bool:
         """Return whether this was a process of this machine and boot that has certainly ended."""
         if self.host != _machine() or not self.started:
@@ -127,10 +141,16 @@ def _machine() -> str:
 
 
 def _process_start(pid: int) -> str:
+    stat = _stat_of(pid)
+    return "" if stat is None or stat[1][0] == "Z" else stat[1][19]
+
+
+def _stat_of(pid: int) -> tuple[str, list[str]] | None:
+    """Return the command of a process, and the fields after it: state first, parent second, start time 20th."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
-        return ""
-    # The command name in parentheses may hold anything; the fields after it are fixed: state first, start time 20th.
-    fields = text.rpartition(")")[2].split()
-    return "" if fields[0] == "Z" else fields[19]
+        return None
+    # The command name in parentheses may hold anything; the fields after it are fixed.
+    before, _, after = text.rpartition(")")
+    return before.partition("(")[2], after.split()

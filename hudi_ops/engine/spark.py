@@ -36,6 +36,16 @@ _SLICE_BYTES = 64 << 20
 """Target of compressed incoming rows for one task of the second step; one key may have more."""
 
 
+def use_this_python(session: Any) -> None:
+    """Let a local master start its workers with this Python, unless another one is configured.
+
+    By default they are started by name from PATH, which may be a Python without our packages.
+    """
+    context = getattr(session, "sparkContext", None)  # a session of Spark Connect has none
+    if context is not None and context.master.startswith("local") and context.pythonExec == "python3":
+        context.pythonExec = sys.executable
+
+
 class SparkEngine:
     """Engine that runs tasks as Spark jobs of `session`.
 
@@ -48,9 +58,7 @@ class SparkEngine:
 
     def __init__(self, session: Any, tasks_per_core: int = 2) -> None:
         self._context = session.sparkContext
-        if self._context.master.startswith("local") and self._context.pythonExec == "python3":
-            # Workers of a local master are started by name from PATH, which may be a Python without our packages.
-            self._context.pythonExec = sys.executable
+        use_this_python(session)
         self._slices = max(1, self._context.defaultParallelism * tasks_per_core)
 
     @classmethod

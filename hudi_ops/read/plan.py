@@ -48,9 +48,10 @@ QueryType = Literal["snapshot", "read_optimized"]
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """What to read. `as_of` is a request time; `columns` None means all, meta columns included.
+    """What to read. `as_of` is a request time; `columns` None means all columns of the table.
 
     `listing` says who is asked which files there are; with `storage`, the metadata table leaves nothing out either.
+    `meta_columns`: the columns that Apache Hudi adds come first.
     """
 
     columns: tuple[str, ...] | None = None
@@ -59,6 +60,7 @@ class ReadRequest:
     limit: int | None = None
     query: QueryType = "snapshot"
     listing: ListingChoice = "auto"
+    meta_columns: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,13 +135,14 @@ class Wanted:
         """
         schema = stored_schema(plain, config.populate_meta_fields)
         condition = _condition_of(request, schema)
-        needed = _needed(schema, request, condition, config.name)
+        columns = _columns(schema, request, config.name)
+        needed = _needed(schema, columns, condition, config.name)
         selected(needed.empty_table(), condition)
         if only is not None:
             condition = only if condition is None else both(condition, only)
             needed = pa.schema([one for one in schema if one.name in {*needed.names, *only.columns}])
         keys = fixed_keys(condition, config, schema) if condition is not None else None
-        return cls(schema, needed, request.columns or tuple(schema.names), condition, keys)
+        return cls(schema, needed, columns, condition, keys)
 
     @property
     def output(self) -> pa.Schema:
@@ -287,11 +290,11 @@ def _condition_of(request: ReadRequest, schema: pa.Schema) -> Condition | None:
     return computed(request.where, [name for name in schema.names if name in text])
 
 
-def _needed(schema: pa.Schema, request: ReadRequest, condition: Condition | None, table: str) -> pa.Schema:
-    """Return the columns to return and to filter by, in the table's order.
+def _columns(schema: pa.Schema, request: ReadRequest, table: str) -> tuple[str, ...]:
+    """Return the columns to give, in the order wanted.
 
     Raises:
-        InvalidRequest: none, an unknown one, or one twice.
+        InvalidRequest: none, or one twice.
     """
     if request.columns is not None and not request.columns:
         raise InvalidRequest(
@@ -301,8 +304,26 @@ def _needed(schema: pa.Schema, request: ReadRequest, condition: Condition | None
             found="an empty list",
             next_step="name a column, or leave the list out",
         )
+    if len(set(request.columns or ())) < len(request.columns or ()):
+        raise InvalidRequest(
+            "a column was asked for twice",
+            table=table,
+            expected="each column once",
+            found=", ".join(request.columns or ()),
+        )
+    wanted = request.columns or tuple(name for name in schema.names if name not in META_COLUMNS)
+    first = [name for name in META_COLUMNS if name in schema.names] if request.meta_columns else []
+    return (*first, *(name for name in wanted if name not in first))
+
+
+def _needed(schema: pa.Schema, columns: Sequence[str], condition: Condition | None, table: str) -> pa.Schema:
+    """Return the columns to return and to filter by, in the table's order.
+
+    Raises:
+        InvalidRequest: an unknown one.
+    """
     used = condition.columns if condition is not None else ()
-    for name in (*(request.columns or ()), *used):
+    for name in (*columns, *used):
         if name not in schema.names:
             raise InvalidRequest(
                 f"the table has no column {name}",
@@ -311,14 +332,7 @@ def _needed(schema: pa.Schema, request: ReadRequest, condition: Condition | None
                 found=name,
                 field=name,
             )
-    if len(set(request.columns or ())) < len(request.columns or ()):
-        raise InvalidRequest(
-            "a column was asked for twice",
-            table=table,
-            expected="each column once",
-            found=", ".join(request.columns or ()),
-        )
-    wanted = {*(request.columns or schema.names), *used}
+    wanted = {*columns, *used}
     return pa.schema([one for one in schema if one.name in wanted])
 
 
@@ -341,6 +355,8 @@ def request_of(
     limit: int | None,
     query: str = "snapshot",
     listing: str = "auto",
+    *,
+    meta_columns: bool = False,
 ) -> ReadRequest:
     """Return the request of a caller, whose filter is SQL text or an expression.
 
@@ -355,4 +371,6 @@ def request_of(
         )
     condition = parse_where(where) if isinstance(where, str) else where
     names = tuple(columns) if columns is not None else None
-    return ReadRequest(names, condition, as_of, limit, cast(QueryType, query), listing_choice(listing))
+    return ReadRequest(
+        names, condition, as_of, limit, cast(QueryType, query), listing_choice(listing), meta_columns=meta_columns
+    )

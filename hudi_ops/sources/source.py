@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest, NotFound, Unavailable
 from hudi_ops.sources.casts import fit_column
 from hudi_ops.sources.csv_errors import csv_mistake
@@ -128,12 +129,13 @@ def count_from(error: InvalidRequest, first: int) -> None:
 def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: str, *, fill: bool = False) -> pa.Table:
     """Convert rows to the columns, order and types of `schema`; `where` is for errors.
 
-    Missing columns that are not `required` stay out. With `fill` they and missing nested fields are null, and unknown ones of type
-    null are left out.
+    Meta columns of Apache Hudi are ignored. Missing columns that are not `required` stay out. With `fill` they and missing nested
+    fields are null, and unknown ones of type null are left out.
 
     Raises:
         InvalidRequest: an unknown, missing or repeated column, or a value that does not fit.
     """
+    rows = rows.select([name for name in rows.column_names if name not in META_COLUMNS])
     twice = next((name for name, count in Counter(rows.column_names).items() if count > 1), None)
     if fill and twice is None:
         rows = _filled(rows, schema, required)
@@ -160,6 +162,11 @@ def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: 
     fields = [field for field in schema if field.name in rows.column_names]
     columns = [fit_column(rows.column(field.name), field, where, fill=fill) for field in fields]
     return pa.table(columns, schema=pa.schema(fields))
+
+
+def without_meta_columns(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a source that an ingest uses: all but Apache Hudi's meta columns."""
+    return pa.schema([field for field in schema if field.name not in META_COLUMNS])
 
 
 def _filled(rows: pa.Table, schema: pa.Schema, required: Sequence[str]) -> pa.Table:

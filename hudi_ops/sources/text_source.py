@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.json as pajson
 
+from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.sources.casts import first_infinite
 from hudi_ops.sources.csv_quotes import CheckedBody, refuse_bad_quotes
@@ -172,8 +173,9 @@ def _csv_type(field: pa.Field) -> pa.DataType:
 
 def _open_json(body: pa.NativeFile, schema: pa.Schema, block_bytes: int, unexpected: str) -> pajson.JSONStreamingReader:
     # A field that a line lacks is null: writers in wide use, Spark among them, leave nulls out.
+    known = [(field.name, json_type(field.type)) for field in schema]
     options = pajson.ParseOptions(
-        explicit_schema=pa.schema([(field.name, json_type(field.type)) for field in schema]),
+        explicit_schema=pa.schema([*known, *((name, pa.string()) for name in META_COLUMNS)]),
         unexpected_field_behavior=unexpected,
     )
     return pajson.open_json(body, read_options=pajson.ReadOptions(block_size=block_bytes), parse_options=options)

@@ -31,23 +31,26 @@ class ReadApi:
         *,
         query: str = "snapshot",
         listing: str = "auto",
+        meta_columns: bool = False,
     ) -> pa.Table:
         """Rows as Arrow.
 
         Args:
-            columns: names, in the order wanted; None for all, meta columns first.
+            columns: names, in the order wanted; None for all columns of the table.
             where: a SQL condition, or an Arrow expression.
             as_of: an instant (17 digits) or an ISO time: the table as of the newest write requested at or before it.
             limit: highest number of rows.
             query: `snapshot`: all rows in their newest state; `read_optimized`: base files alone, without what lies in log files.
             listing: `metadata`: the metadata table says which files there are, `storage`: they are listed, and the metadata table
                 is not looked at; `auto`: by the metadata table where there is one that has every completed write.
+            meta_columns: give Apache Hudi's own columns first (`_hoodie_commit_time`, `_hoodie_record_key`, …), besides `columns`.
 
         Raises:
             InvalidRequest: an unknown column, instant, query or listing, or a filter that does not parse.
             Unsupported: rows lie in log files, and how they are merged is not known here; or there is no metadata table to list by.
         """
-        return self.scan(columns, where, as_of, limit, query=query, listing=listing).to_arrow()
+        scan = self.scan(columns, where, as_of, limit, query=query, listing=listing, meta_columns=meta_columns)
+        return scan.to_arrow()
 
     def scan(
         self,
@@ -58,6 +61,7 @@ class ReadApi:
         *,
         query: str = "snapshot",
         listing: str = "auto",
+        meta_columns: bool = False,
     ) -> Scan:
         """Return a lazy scan of the table, for streams, Polars, DuckDB and others; see `Scan`.
 
@@ -68,12 +72,14 @@ class ReadApi:
             limit: as in `read`.
             query: as in `read`.
             listing: as in `read`.
+            meta_columns: as in `read`.
 
         Raises:
             InvalidRequest: as `read` does.
             Unsupported: as `read` does.
         """
-        request = request_of(columns, where, self._instant_of(as_of), limit, query, listing)
+        instant = self._instant_of(as_of)
+        request = request_of(columns, where, instant, limit, query, listing, meta_columns=meta_columns)
         return Scan(plan_read(self._session.ctx.storage, request, self._session.commits), self._reading_threads)
 
     @property
@@ -89,6 +95,7 @@ class ReadApi:
         where: str | pc.Expression | None = None,
         limit: int | None = None,
         fence: bool = False,
+        meta_columns: bool = False,
     ) -> Changes:
         """Return the newest state of each row that a write after `since` wrote.
 
@@ -108,12 +115,14 @@ class ReadApi:
             limit: highest number of rows; then there is no checkpoint.
             fence: stop before the earliest write that may still complete, so that rows also come in the order in which their writes
                 were requested. It waits for the slowest writer.
+            meta_columns: as in `read`; `_hoodie_commit_time` tells which of `Changes.instants` wrote a row.
 
         Raises:
             InvalidRequest: as `read` does; or the table no longer tells all that completed since then.
             Unsupported: the table has no meta columns, or how its log files are merged is not known here.
         """
-        request = ChangesRequest(request_of(columns, where, None, limit), since, until, fence, self._timezone)
+        rows = request_of(columns, where, None, limit, meta_columns=meta_columns)
+        request = ChangesRequest(rows, since, until, fence, self._timezone)
         return Changes(
             plan_changes(self._session.ctx.storage, request, self._session.ctx.clock, self._session.commits),
             self._reading_threads,

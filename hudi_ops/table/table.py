@@ -17,7 +17,7 @@ from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import OpenOptions, TableDefinition, WriterOptions, split_keywords
 from hudi_ops.config.logged_settings import SettingsSource
 from hudi_ops.config.requests import merged, refuse_unknown
-from hudi_ops.config.table import TableConfig, index_kind
+from hudi_ops.config.table import TableConfig
 from hudi_ops.config.tables_file import TableLocation
 from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, LogFormat, checked_format
 from hudi_ops.context import TableContext
@@ -46,7 +46,7 @@ from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.settings.settings_check import refuse_unopenable
 from hudi_ops.view.schema import row_schema, table_schema
 
-_FRAME_OPTIONS = ("query", "listing", "since", "until", "fence")
+_FRAME_OPTIONS = ("query", "listing", "since", "until", "fence", "meta_columns")
 
 
 class Table(ReadApi, IngestApi):
@@ -169,14 +169,13 @@ class Table(ReadApi, IngestApi):
 
     @classmethod
     def _with(cls, ctx: TableContext, options: WriterOptions) -> Self:
-        adoption = AdoptionOptions()
-        if isinstance(options, OpenOptions):
-            index = index_kind(options.index) if options.index is not None else None
-            adoption = AdoptionOptions(
-                options.buckets, options.hash_fields, options.timezone, options.services_only, index
-            )
         return cls(
-            ctx, adoption, options.conflicts, options.log_format, options.file_sizes, options.metadata_compact_after
+            ctx,
+            AdoptionOptions.of(options),
+            options.conflicts,
+            options.log_format,
+            options.file_sizes,
+            options.metadata_compact_after,
         )
 
     def adopt(
@@ -230,20 +229,20 @@ class Table(ReadApi, IngestApi):
 
         Args:
             spark: a classic session; None: the active one, or a new one.
-            columns: names, in the order wanted; None for all, meta columns first.
+            columns: names, in the order wanted; None for all columns of the table.
             where: a SQL condition as in `read`; it leaves out partitions, files and row groups.
             as_of: as in `read`.
-            options: `query` and `listing` as in `read`; `since`, `until` and `fence` as in `changes`.
+            options: `query`, `listing` and `meta_columns` as in `read`; `since`, `until` and `fence` as in `changes`.
 
         Raises:
             InvalidRequest: as `read` and `changes` do, changes as of an instant, or an unknown keyword.
             Unsupported: how log files are merged is not known here, or Spark has no type for a column.
         """
-        from hudi_ops.datasource import frame_of
+        from hudi_ops.datasource.source import frame_of
 
         refuse_unknown(options, _FRAME_OPTIONS)
-        fence = "true" if options.pop("fence", False) else None
-        said = {"query": "snapshot", "listing": "auto", **options, "fence": fence}
+        switches = {name: "true" if options.pop(name, False) else None for name in ("fence", "meta_columns")}
+        said = {"query": "snapshot", "listing": "auto", **options, **switches}
         return frame_of(spark, self._ctx.storage, columns, {"where": where, "as_of": self._instant_of(as_of), **said})
 
     def delete_partition(self, paths: Sequence[str], *, dry_run: bool = False) -> RemovalResult:

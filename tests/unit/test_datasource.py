@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hudi_ops.datasource import FILE_COST_BYTES, TASK_BYTES, HudiOpsDataSource, HudiOpsReader, spark_schema
+from hudi_ops.datasource.reader import FILE_COST_BYTES, TASK_BYTES, HudiOpsReader
+from hudi_ops.datasource.source import HudiOpsDataSource, spark_schema
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.table.table import Table
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from hudi_ops.commit.recover.dead_writers import is_silent
+from hudi_ops.commit.recover.staging import sweep_staging
 from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.commit.undo.cancel import cancel_write
 from hudi_ops.commit.undo.rollback_files import delete_files, delete_own_notes, delete_pending
@@ -138,6 +139,7 @@ def sweep(session: Session, state: TableState, dead: Mapping[str, bool]) -> None
         clear_dead = _clear_dead_of_hudi if is_foreign else _clear_dead_of_ours
         clear_dead(session, state, time, known.get(time), is_noted=time in notes)
     session.ctx.storage.sweep_temp(TEMP_AGE_MS, session.ctx.clock.now_ms())
+    sweep_staging(session.ctx, folders)
     _sweep_marked(session, state, {name for name in folders if name.isdecimal()} - dead.keys(), known, notes)
     _sweep_due(session, state, {time: notes[time] for time in notes.keys() - known.keys()})
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from hudi_ops.commit.support import refuse_index, refuse_unwritable
+from hudi_ops.config.definition import OpenOptions, WriterOptions
 from hudi_ops.config.logged_settings import settings_of
-from hudi_ops.config.table import BUCKETS_MAX, IndexKind, TableConfig, TableFacts
+from hudi_ops.config.table import BUCKETS_MAX, IndexKind, TableConfig, TableFacts, index_kind
 from hudi_ops.context import TableContext
 from hudi_ops.errors import Busy, InvalidRequest, Unsupported
 from hudi_ops.files.slice.slice_keys import keys_of_slice
@@ -62,6 +63,14 @@ class AdoptionOptions:
     timezone: str | None = None
     services_only: bool = False
     index: IndexKind | None = None
+
+    @classmethod
+    def of(cls, options: WriterOptions) -> AdoptionOptions:
+        """Return the facts that the options of a writer state."""
+        if not isinstance(options, OpenOptions):
+            return cls()
+        index = index_kind(options.index) if options.index is not None else None
+        return cls(options.buckets, options.hash_fields, options.timezone, options.services_only, index)
 
 
 @dataclass

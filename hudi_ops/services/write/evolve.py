@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from hudi_ops.commit.session import Session
+from hudi_ops.commit.support import refuse_other_index, refuse_unwritable
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import HudiOpsError, InvalidRequest
 from hudi_ops.kernels.merging.merge import Operation
-from hudi_ops.services.write.batch import Batch, roles
+from hudi_ops.services.write.batch import Batch, roles, tag_spec
 from hudi_ops.services.write.tasks.tag import GIVEN
 from hudi_ops.sources.schema_change import merge_schemas, schema_changes
+from hudi_ops.sources.source import fit_rows, without_meta_columns
 from hudi_ops.sources.source_schema import SchemaTask, source_schema
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import file_schema, row_schema, table_schema
@@ -61,8 +63,30 @@ def columns_after(session: Session, state: TableState, batch: Batch, engine: Eng
         tasks = [SchemaTask(batch.source, file, schema) for file in batch.files] if batch.source is not None else []
         sources = list(zip((task.where for task in tasks), engine.map(source_schema, tasks), strict=True))
     try:
-        merged = merge_schemas(schema, sources, roles(state.config))
+        plain = [(where, without_meta_columns(columns)) for where, columns in sources]
+        merged = merge_schemas(schema, plain, roles(state.config))
     except HudiOpsError as error:
         raise error.at(table=state.config.name) from error
     widened = any(merged.field(column.name).type != column.type for column in schema)
     return ColumnChange(file_schema(state.config, merged), schema_changes(schema, merged), widened)
+
+
+def check_columns(session: Session, batch: Batch, columns: pa.Schema, where: str) -> None:
+    """Check that rows with these columns fit the table, before they exist.
+
+    `where` names the rows in errors; those of `batch` are not looked at.
+
+    Raises:
+        InvalidRequest: a column is unknown, missing or there twice, or has a type that does not fit.
+        Unsupported: the table cannot be written.
+    """
+    state = session.loader.load()
+    refuse_unwritable(state.config)
+    refuse_other_index(state)
+    rows = columns.empty_table()
+    change = columns_after(session, state, replace(batch, rows=rows), session.ctx.local_engine)
+    spec = tag_spec(state, batch, change.schema)
+    try:
+        fit_rows(rows, spec.schema, spec.required, where, fill=spec.fill)
+    except InvalidRequest as error:
+        raise error.at(table=state.config.name) from error

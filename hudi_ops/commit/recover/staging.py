@@ -1,0 +1,89 @@
+"""Staging area of a distributed write: files that its tasks put and one commit ingests.
+
+An area is a folder `.hoodie/.temp/staged.<id>`. Apache Hudi looks there only into folders that are named after an instant. The area
+of a write that ends is deleted by that write. One that a killed driver left is deleted by `recover` and by the next writes: at once
+where its owner was a process of this machine that has ended, and otherwise once its newest file is old.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from hudi_ops.concurrency.markers import FOLDER
+from hudi_ops.context import Ids, Owner, TableContext
+from hudi_ops.errors import NotFound
+from hudi_ops.storage.protocol import Bytes, Storage
+
+logger = logging.getLogger(__name__)
+
+STAGED_AGE_MS = 3 * 24 * 3600 * 1000
+"""Age of the newest staged file from which an area is abandoned whose owner cannot be judged."""
+
+_PREFIX = "staged."
+_OWNER = "owner.json"
+
+
+@dataclass(frozen=True)
+class StagingArea:
+    """Folder for the files of one write.
+
+    `owner` is the process that drives the write; None: unknown.
+    """
+
+    storage: Storage
+    folder: str
+    owner: Owner | None = None
+
+    @classmethod
+    def new(cls, storage: Storage, ids: Ids, owner: Owner | None) -> StagingArea:
+        """Return an area of a new name; the first file creates it."""
+        return cls(storage, f"{FOLDER}/{_PREFIX}{ids.new_id()}", owner)
+
+    def put(self, name: str, body: Bytes) -> str:
+        """Put a file, after the note that names the owner; return its path."""
+        note = f"{self.folder}/{_OWNER}"
+        if self.owner is not None and self.storage.head(note) is None:
+            self.storage.put(note, json.dumps(asdict(self.owner)).encode())
+        path = f"{self.folder}/{name}"
+        self.storage.put(path, body)
+        return path
+
+    def clear(self) -> None:
+        """Delete all files of the area, the owner's note last."""
+        _delete(self.storage, self.folder)
+
+
+def sweep_staging(ctx: TableContext, temp_folders: Iterable[str]) -> list[str]:
+    """Delete the areas that dead writes left; return their folders.
+
+    `temp_folders` are the names of the folders below `.hoodie/.temp`.
+    """
+    folders = [f"{FOLDER}/{name}" for name in temp_folders if name.startswith(_PREFIX)]
+    left = [folder for folder in folders if _is_left(ctx, folder)]
+    for folder in left:
+        logger.warning("%s holds rows that an ended job staged and never committed: deleted", folder)
+        _delete(ctx.storage, folder)
+    return left
+
+
+def _is_left(ctx: TableContext, folder: str) -> bool:
+    owner = _owner_of(ctx.storage, folder)
+    if owner is not None and owner.is_gone():
+        return True
+    changed_ms = [info.modified_ms for info in ctx.storage.list(folder)]
+    return bool(changed_ms) and ctx.clock.now_ms() - max(changed_ms) > STAGED_AGE_MS
+
+
+def _owner_of(storage: Storage, folder: str) -> Owner | None:
+    try:
+        return Owner(**json.loads(storage.get(f"{folder}/{_OWNER}")))
+    except (NotFound, ValueError, TypeError):
+        return None
+
+
+def _delete(storage: Storage, folder: str) -> None:
+    paths = [info.path for info in storage.list(folder)]
+    storage.delete_all(sorted(paths, key=lambda path: path.endswith(f"/{_OWNER}")))
