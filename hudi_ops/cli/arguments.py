@@ -51,6 +51,12 @@ AcceptFutureOption = Annotated[
         "millisecond apart, until the clocks have caught up. Refused where writers of Apache Hudi share the table.",
     ),
 ]
+MetaColumnsOption = Annotated[
+    bool,
+    typer.Option(
+        "--meta-columns", "--meta", help="With the columns that Apache Hudi adds to each row, before all others."
+    ),
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 

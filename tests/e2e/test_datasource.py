@@ -43,11 +43,13 @@ def path_of(table: Table) -> str:
 
 
 def test_every_type_survives(spark: Any, every_type: Table) -> None:
-    assert_same_rows(every_type.spark_frame(spark).toArrow(), every_type.read(), with_meta=True)
+    assert_same_rows(
+        every_type.spark_frame(spark, meta_columns=True).toArrow(), every_type.read(meta_columns=True), with_meta=True
+    )
 
 
 def test_options_mean_what_read_means(spark: Any, every_type: Table) -> None:
-    first = sorted({str(time) for time in every_type.read()["_hoodie_commit_time"].to_pylist()})[0]
+    first = sorted({str(time) for time in every_type.read(meta_columns=True)["_hoodie_commit_time"].to_pylist()})[0]
     where, columns = "month = 1 AND number > 0", ["big", "id"]
     frame = every_type.spark_frame(spark, columns, where, first)
     assert frame.columns == columns
@@ -62,7 +64,13 @@ def test_sql_over_a_view(spark: Any, every_type: Table) -> None:
     found = spark.sql(
         "SELECT month, count(*) AS n, sum(price) AS paid FROM trips GROUP BY month ORDER BY month"
     ).toArrow()
-    rows = every_type.read().group_by("month").aggregate([([], "count_all"), ("price", "sum")]).sort_by("month")
+    rows = (
+        every_type
+        .read(meta_columns=True)
+        .group_by("month")
+        .aggregate([([], "count_all"), ("price", "sum")])
+        .sort_by("month")
+    )
     assert found["n"].to_pylist() == rows["count_all"].to_pylist()
     assert found["paid"].to_pylist() == rows["price_sum"].to_pylist()
 
@@ -108,9 +116,11 @@ def test_every_fixture_reads_equal(
         table = Table.open(str(hudi_fixtures(name)))
         is_merged = table.config.table_type == "MERGE_ON_READ"
         for query in ("snapshot", "read_optimized") if is_merged else ("snapshot",):  # of base files alone both are one
-            table.spark_frame(spark, query=query).createOrReplaceTempView("fixture")
+            table.spark_frame(spark, query=query, meta_columns=True).createOrReplaceTempView("fixture")
             found = spark.sql("SELECT * FROM fixture").toArrow()
-            assert_same_rows(found, table.read(query=query), with_meta=table.config.populate_meta_fields)
+            assert_same_rows(
+                found, table.read(query=query, meta_columns=True), with_meta=table.config.populate_meta_fields
+            )
 
 
 @pytest.fixture(scope="module")
@@ -178,10 +188,10 @@ def test_changes_between_two_checkpoints(spark: Any, tmp_path: Path) -> None:
     table = Table.create(str(tmp_path / "t"), name="t", record_key=["id"], schema=SCHEMA, partition_by=["part"])
     rows = pa.table([list(range(20)), [f"p{i % 3}" for i in range(20)], [0] * 20], schema=SCHEMA)
     table.ingest(rows)
-    begin = table.scan().checkpoint
+    begin = table.scan(meta_columns=True).checkpoint
     table.ingest(rows.slice(5, 4))
-    found = table.changes(begin)
-    frame = table.spark_frame(spark, since=begin, until=found.checkpoint)
+    found = table.changes(begin, meta_columns=True)
+    frame = table.spark_frame(spark, since=begin, meta_columns=True, until=found.checkpoint)
     table.ingest(rows.slice(8, 4))  # neither the frame nor the changes follow
     assert_same_rows(frame.toArrow(), found.to_arrow(), with_meta=True)
     assert table.spark_frame(spark, ["id"], "part = 'p1'", since=begin, fence=True).count() == 2

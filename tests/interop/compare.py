@@ -176,6 +176,6 @@ def _show(names: list[str], row: tuple[Any, ...]) -> str:
 
 def found_or_refused(table: Table, begin: str, end: str | None) -> pa.Table | str:
     try:
-        return table.changes(begin, end).to_arrow()
+        return table.changes(begin, end, meta_columns=True).to_arrow()
     except (InvalidRequest, Unsupported) as error:
         return str(error)

@@ -213,7 +213,7 @@ class Game:
     def check(self, *readers: Reader, listing: str = "auto") -> None:
         """All read the model's rows, each once, and the same meta columns."""
         held = [shown for _, shown in self.model.rows.values()]
-        ours = self.table.read(listing=listing)
+        ours = self.table.read(listing=listing, meta_columns=True)
         assert ours.num_rows == len(held), self.said
         assert_same_rows(ours, self.batch(held))
         for read in readers:

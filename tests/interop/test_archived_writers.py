@@ -111,7 +111,7 @@ def check(path: Path, peer: HudiPeer, model: dict[str, int], *, metadata: bool) 
     if metadata:
         assert_same_rows(peer.read(path, options=BELIEVED), theirs, with_meta=True)
     for listing in ("auto", "storage", *(("metadata",) if metadata else ())):
-        assert_same_rows(Table.open(str(path)).read(listing=listing), theirs, with_meta=True)
+        assert_same_rows(Table.open(str(path)).read(listing=listing, meta_columns=True), theirs, with_meta=True)
 
 
 def values(rows: pa.Table) -> dict[str, int]:

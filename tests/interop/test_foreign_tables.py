@@ -91,7 +91,7 @@ class Foreign:
 
     def check(self, hudi_rs: HudiRsReader, *, options: dict[str, str] | None = None) -> None:
         """Everybody reads the model."""
-        ours = Table.open(str(self.path)).read()
+        ours = Table.open(str(self.path)).read(meta_columns=True)
         assert_same_rows(ours, pa.Table.from_pylist(list(self.model.values()), schema=SCHEMA))
         for found in (self.peer.read(self.path, options=options), hudi_rs(self.path)):
             assert_same_rows(found, ours, with_meta=True)
@@ -226,6 +226,6 @@ def test_a_table_in_local_time(tmp_path: Path, far_away: HudiPeer, hudi_rs: Hudi
     assert offset is not None
     minutes = int(offset.total_seconds() // 60)
     there = f"{iso}{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
-    then = Table.open(str(foreign.path)).read(as_of=there)
+    then = Table.open(str(foreign.path)).read(as_of=there, meta_columns=True)
     assert_same_rows(then, far_away.read(foreign.path, at), with_meta=True)
     assert then.num_rows < len(foreign.model)

@@ -102,7 +102,7 @@ def overlapping(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def assert_equal(path: Path, read: Reader, pairs: Sequence[tuple[str, str | None]]) -> Iterator[int]:
     table = Table.open(str(path))
     for begin, end in pairs:
-        found = table.changes(begin, end).to_arrow()
+        found = table.changes(begin, end, meta_columns=True).to_arrow()
         try:
             assert_same_rows(found, read(path, begin, end), with_meta=True)
         except AssertionError as error:
@@ -171,10 +171,13 @@ def test_merge_on_read_fixtures_equal(name: str, hudi_fixtures: HudiFixtures) ->
     table = Table.open(str(path))
     if not table.config.populate_meta_fields:
         with pytest.raises(Unsupported, match="which write each row is from"):
-            table.changes()
+            table.changes(meta_columns=True)
         return
     for begin, end in intervals(path, every=True):
-        found, theirs = table.changes(begin, end).to_arrow(), incremental_by_hudi_rs(path, begin, end)
+        found, theirs = (
+            table.changes(begin, end, meta_columns=True).to_arrow(),
+            incremental_by_hudi_rs(path, begin, end),
+        )
         if name == "v9_bucket_consistent_resized":
             # Up to an end before the resize, the `hudi` package takes the same rows from the groups that it made.
             of_files = ["_hoodie_file_name", "_hoodie_commit_seqno"]
@@ -202,7 +205,7 @@ def test_archived_writes_and_cleaned_files(apache_hudi: HudiPeer, hudi_fixtures:
             outcomes["archived"] += 1
     assert min(outcomes.values()) > 0
     # The `hudi` package does not read the archived timeline, and says nothing about it.
-    assert incremental_by_hudi_rs(path, LONG_AGO, None).num_rows < table.changes().count_rows()
+    assert incremental_by_hudi_rs(path, LONG_AGO, None).num_rows < table.changes(meta_columns=True).count_rows()
 
 
 def states(found: pa.Table) -> set[tuple[str, str]]:
@@ -217,4 +220,4 @@ def test_without_meta_columns_all_refuse(tmp_path: Path, apache_hudi: HudiPeer) 
     with pytest.raises(HudiPeerError, match="not supported when meta fields are disabled"):
         apache_hudi.incremental(path, LONG_AGO)
     with pytest.raises(Unsupported):
-        table.changes()
+        table.changes(meta_columns=True)

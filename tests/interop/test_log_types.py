@@ -38,7 +38,7 @@ CASES: list[tuple[LogFormat, str | None, pa.Schema]] = [
 
 def is_compacted(table: Table) -> bool:
     """Whether base files hold all there is."""
-    return table.scan().explain().log_files_read == 0
+    return table.scan(meta_columns=True).explain().log_files_read == 0
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_all_read_the_same(
         table.ingest(as_table(made, schema))
 
     def check(count: int) -> None:
-        ours = table.read()
+        ours = table.read(meta_columns=True)
         assert ours.num_rows == count
         if log_format == "avro" and schema is NESTED and any(path.rglob("*.log.*")) and not is_compacted(table):
             # Nor does it read those that Apache Hudi writes of such columns (docs/format.md §12).
@@ -89,11 +89,11 @@ def test_all_read_the_same(
     written(range(34, 40), 3, 6, deleted=True)
     check(34 if is_late else 30)
     compact_there()
-    assert table.read(query="read_optimized").num_rows == (34 if is_late else 30)
+    assert table.read(query="read_optimized", meta_columns=True).num_rows == (34 if is_late else 30)
     check(34 if is_late else 30)
     written(range(8), 4, 7)
     written(range(8, 10), 4, 7, deleted=True)
     check(32 if is_late else 28)
     assert table.compact().instant is not None
-    assert table.read(query="read_optimized").num_rows == (32 if is_late else 28)
+    assert table.read(query="read_optimized", meta_columns=True).num_rows == (32 if is_late else 28)
     check(32 if is_late else 28)

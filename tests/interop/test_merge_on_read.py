@@ -205,17 +205,17 @@ class LoggedGame(Game):
 
     def check_queries(self, hudi_rs: HudiRsReader) -> None:
         """All queries of all readers agree."""
-        snapshot = self.table.read()
+        snapshot = self.table.read(meta_columns=True)
         assert shown(snapshot, self.model) == self.model.snapshot(), self.said
         assert_same_rows(self.hudi.read(self.path), snapshot, with_meta=True)
         assert_same_rows(hudi_rs(self.path), snapshot, with_meta=True)
-        optimized = self.table.read(query="read_optimized")
+        optimized = self.table.read(query="read_optimized", meta_columns=True)
         assert shown(optimized, self.model) == self.model.read_optimized(), self.said
         assert_same_rows(self.hudi.read(self.path, options=READ_OPTIMIZED), optimized, with_meta=True)
         # Up to now: of an earlier end Apache Hudi reads the newest files, and loses what changed in them since.
         completions = sorted(done.completion_time for done in self.timeline.completed_writes)
         begin = self.dice.choice(["000", *completions[:-1]])
-        changes = self.table.changes(None if begin == "000" else begin).to_arrow()
+        changes = self.table.changes(None if begin == "000" else begin, meta_columns=True).to_arrow()
         assert_same_rows(self.hudi.incremental(self.path, begin), changes, with_meta=True)
 
 
@@ -279,7 +279,7 @@ def test_tables_of_another_index_are_compacted_for_apache_hudi(
                 del held[one["id"]]
 
     def check(table: Table) -> None:
-        ours = table.read()
+        ours = table.read(meta_columns=True)
         assert dict(zip(ours["id"].to_pylist(), ours["ts"].to_pylist(), strict=True)) == held
         assert ours.num_rows == len(held)
         for read in (apache_hudi.read, hudi_rs):
@@ -295,7 +295,7 @@ def test_tables_of_another_index_are_compacted_for_apache_hudi(
     adoption = table.adopt()
     assert (adoption.adopted, adoption.index) == (True, "other")
     assert table.compact().slices == 2
-    assert table.scan(query="read_optimized").count_rows() == len(held)
+    assert table.scan(query="read_optimized", meta_columns=True).count_rows() == len(held)
     check(table)
     with pytest.raises(Unsupported, match="adopted for services only"):
         table.ingest(pa.Table.from_pylist([], SCHEMA))

@@ -124,14 +124,18 @@ def instants(path: Path) -> list[str]:
 
 def check_all(path: Path, number: int, peer: HudiPeer, hudi_rs: HudiRsReader) -> None:
     table = Table.open(str(path))
-    found = table.read()
+    found = table.read(meta_columns=True)
     assert_same_rows(found, peer.read(path), with_meta=True)
     assert_same_rows(found, hudi_rs(path), with_meta=True)
-    assert_same_rows(pa.Table.from_batches(table.scan().to_batches(), found.schema), found, with_meta=True)
-    assert table.scan().count_rows() == found.num_rows
-    assert_same_rows(table.read(query="read_optimized"), peer.read(path, options=READ_OPTIMIZED), with_meta=True)
+    assert_same_rows(
+        pa.Table.from_batches(table.scan(meta_columns=True).to_batches(), found.schema), found, with_meta=True
+    )
+    assert table.scan(meta_columns=True).count_rows() == found.num_rows
+    assert_same_rows(
+        table.read(query="read_optimized", meta_columns=True), peer.read(path, options=READ_OPTIMIZED), with_meta=True
+    )
     for instant in some(instants(path), number):
-        assert_same_rows(table.read(as_of=instant), peer.read(path, instant), with_meta=True)
+        assert_same_rows(table.read(as_of=instant, meta_columns=True), peer.read(path, instant), with_meta=True)
     times = [LONG_AGO, *completions(path)]
     pairs = {
         *itertools.pairwise(times),
@@ -139,7 +143,9 @@ def check_all(path: Path, number: int, peer: HudiPeer, hudi_rs: HudiRsReader) ->
         *((one, times[-1]) for one in times[1:-1]),
     }
     for begin, end in some(sorted(pairs), number):
-        assert_same_rows(table.changes(begin, end).to_arrow(), peer.incremental(path, begin, end), with_meta=True)
+        assert_same_rows(
+            table.changes(begin, end, meta_columns=True).to_arrow(), peer.incremental(path, begin, end), with_meta=True
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -150,7 +156,7 @@ def test_what_apache_hudi_writes_reads_equal(
     write_all(kind, path, apache_hudi)
     table = Table.open(str(path))
     assert (table.config.merge_mode == "EVENT_TIME_ORDERING") == kind.by_event
-    assert table.scan().explain().log_files_read > 4
+    assert table.scan(meta_columns=True).explain().log_files_read > 4
     check_all(path, KINDS.index(kind), apache_hudi, hudi_rs)
 
 
@@ -239,7 +245,7 @@ def test_records_in_every_order_read_equal(
     check_all(tmp_path / "t", 2 * by_event + (data_format == "avro"), apache_hudi, hudi_rs)
     if not by_event:
         return
-    shown = {row["id"]: (row["ts"], row["value"]) for row in table.read().to_pylist()}
+    shown = {row["id"]: (row["ts"], row["value"]) for row in table.read(meta_columns=True).to_pylist()}
     assert shown["known06"] == (5, 0), (
         "a row after an unconditional delete, older than the base row, brings that one back"
     )
@@ -249,7 +255,7 @@ def test_records_in_every_order_read_equal(
 
 def test_null_ordering_values_lose(tmp_path: Path, hudi_rs: HudiRsReader) -> None:
     by_hand(tmp_path / "t", NULLS, True, "parquet")
-    assert_same_rows(Table.open(str(tmp_path / "t")).read(), hudi_rs(tmp_path / "t"), with_meta=True)
+    assert_same_rows(Table.open(str(tmp_path / "t")).read(meta_columns=True), hudi_rs(tmp_path / "t"), with_meta=True)
 
 
 @pytest.mark.parametrize("name", [name for name in MERGE_ON_READ if name != "v9_bucket_consistent_resized"])
@@ -272,7 +278,7 @@ def test_changes_of_fixtures_equal(name: str, apache_hudi: HudiPeer, hudi_fixtur
 @pytest.mark.parametrize("name", MERGE_ON_READ)
 def test_read_optimized_fixtures_equal(name: str, apache_hudi: HudiPeer, hudi_fixtures: Callable[[str], Path]) -> None:
     path = hudi_fixtures(name)
-    found = Table.open(str(path)).read(query="read_optimized")
+    found = Table.open(str(path)).read(query="read_optimized", meta_columns=True)
     assert_same_rows(found, apache_hudi.read(path, options=READ_OPTIMIZED), with_meta=True)
 
 
@@ -283,4 +289,4 @@ def test_as_of_every_instant_of_fixtures_equals(
     path = hudi_fixtures(name)
     table = Table.open(str(path))
     for instant in some(instants(path), MERGE_ON_READ.index(name)):
-        assert_same_rows(table.read(as_of=instant), apache_hudi.read(path, instant), with_meta=True)
+        assert_same_rows(table.read(as_of=instant, meta_columns=True), apache_hudi.read(path, instant), with_meta=True)

@@ -83,7 +83,7 @@ class Place:
         told, order = told_by(self.fleet.diaries), landed(self.root)
         check_order(told, order)
         expected = replay(order, told.rows)
-        check_rows(table.read(), expected)
+        check_rows(table.read(meta_columns=True), expected)
         assert strays(self.root) == []
         assert left_over(self.root) == []
         self.read_equal(table)
@@ -102,17 +102,19 @@ class Place:
         told = told_by(self.fleet.diaries)
         before = {attempt for _, attempt in order}
         last = sorted((instant, one) for one, instant in told.acknowledged.items() if one not in before)
-        check_rows(table.read(), replay([*order, *last], told.rows))
+        check_rows(table.read(meta_columns=True), replay([*order, *last], told.rows))
         self.read_equal(table)
         self.ours("after-archiving")
         told = told_by(self.fleet.diaries)
         newest = next(one for one in told.acknowledged if one.startswith("after"))
-        check_rows(table.read(), replay([*order, *last, (told.acknowledged[newest], newest)], told.rows))
+        check_rows(
+            table.read(meta_columns=True), replay([*order, *last, (told.acknowledged[newest], newest)], told.rows)
+        )
 
     def read_equal(self, table: Table) -> None:
         """Apache Hudi and the `hudi` package read what we read."""
         for read in (self.peer.read, read_with_hudi_rs):
-            assert_same_rows(read(self.root), table.read(), with_meta=True)
+            assert_same_rows(read(self.root), table.read(meta_columns=True), with_meta=True)
 
 
 @pytest.fixture(scope="module")

@@ -107,7 +107,7 @@ class Story:
     def check(self, instant: str | None, *readers: Callable[..., pa.Table]) -> None:
         """Everybody reads the same rows; at an instant, those that it held."""
         rows = self.history[instant or max(self.history)]
-        ours = self.table.read(as_of=instant)
+        ours = self.table.read(as_of=instant, meta_columns=True)
         assert_same_rows(ours, pa.Table.from_pylist(rows, schema=SCHEMA))
         for read in readers:
             assert_same_rows(read(self.path, instant), ours, with_meta=True)

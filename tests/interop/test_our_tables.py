@@ -138,7 +138,7 @@ class History:
     def check(self, instant: str | None, *readers: Callable[..., pa.Table]) -> None:
         """Everybody reads the model's rows, and the same meta columns as we do."""
         rows = self.expected[instant or max(self.expected)]
-        ours = self.table.read(as_of=instant)
+        ours = self.table.read(as_of=instant, meta_columns=True)
         assert_same_rows(ours, rows)
         for read in readers:
             assert_same_rows(read(self.path, instant), ours, with_meta=True)

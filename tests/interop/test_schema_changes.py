@@ -77,11 +77,11 @@ def test_old_files_beside_new_ones(tmp_path: Path, apache_hudi: HudiPeer, hudi_r
     assert set(table.schema.names[len(BEFORE) :]) == set(ADDED)
     assert table.schema.names[: len(BEFORE)] == BEFORE.names
     expected = pa.Table.from_pylist([*map(seen_later, old), *new], schema=GROWN)
-    assert_same_rows(table.read(), expected)
+    assert_same_rows(table.read(meta_columns=True), expected)
     for read in (apache_hudi.read, hudi_rs):
-        assert_same_rows(read(path), table.read(), with_meta=True)
+        assert_same_rows(read(path), table.read(meta_columns=True), with_meta=True)
     # As of the instant before, we give the columns of then; the others read the rows of then.
-    then = table.read(as_of=first.instant)
+    then = table.read(as_of=first.instant, meta_columns=True)
     assert_same_rows(then, pa.Table.from_pylist(old, schema=BEFORE))
     for read in (apache_hudi.read, hudi_rs):
         keys = read(path, first.instant).select(["id", "same"])
@@ -97,9 +97,9 @@ def test_old_files_beside_new_ones(tmp_path: Path, apache_hudi: HudiPeer, hudi_r
     assert changed.schema_changes == ("widened theirs: int32 to int64", "added ours: bool")
     rows = [theirs, *(seen_later(row) for row in old[1:]), *new, ours]
     expected = pa.Table.from_pylist(rows, schema=pa.schema([*GROWN, ("theirs", pa.int64()), ("ours", pa.bool_())]))
-    assert_same_rows(table.read(), expected)
+    assert_same_rows(table.read(meta_columns=True), expected)
     for read in (apache_hudi.read, hudi_rs):
-        assert_same_rows(read(path), table.read(), with_meta=True)
+        assert_same_rows(read(path), table.read(meta_columns=True), with_meta=True)
     report = verify_table(table.context.storage, deep=True)
     assert report.ok, [str(finding) for finding in report.findings]
 

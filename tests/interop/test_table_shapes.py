@@ -61,7 +61,7 @@ def check(shaped: ShapedTable, peer: HudiPeer, hudi_rs: HudiRsReader) -> None:
     assert_same_rows(from_hudi, shaped.expected_of_apache_hudi())
     if shaped.shape.meta_fields:
         assert_same_rows(from_hudi, shaped.as_apache_hudi_reads(from_rs), with_meta=True)
-    ours = shaped.table.read()
+    ours = shaped.table.read(meta_columns=True)
     assert_same_rows(ours, from_rs, with_meta=shaped.shape.meta_fields)
     assert set(META_COLUMNS).isdisjoint(ours.column_names) != shaped.shape.meta_fields
     # Only what Apache Hudi completed has no slot in our log.
@@ -84,6 +84,6 @@ def test_a_kind_of_table_is_the_same_to_everybody(
     check(shaped, peer, hudi_rs)
     if shape.table_type == "mor":
         assert shaped.table.compact().slices > 0
-        assert_same_rows(shaped.table.read(query="read_optimized"), shaped.expected())
+        assert_same_rows(shaped.table.read(query="read_optimized", meta_columns=True), shaped.expected())
         check(shaped, peer, hudi_rs)
     assert shaped.table.config.version == shape.version

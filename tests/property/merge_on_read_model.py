@@ -238,7 +238,7 @@ def _stored(row: Row) -> Row:
 
 def observed(table: Table, model: MergeOnReadModel, **query: Any) -> dict[Identity, tuple[str, Row]]:
     """The rows that the table shows, in the model's form; an identity that shows twice is an error."""
-    return _by_identity(table.read(**query), model)
+    return _by_identity(table.read(**query, meta_columns=True), model)
 
 
 def _by_identity(found: pa.Table, model: MergeOnReadModel) -> dict[Identity, tuple[str, Row]]:
@@ -287,7 +287,7 @@ def play(table: Table, shape: Shape, steps: Sequence[Step], engine: str, die: Ca
     if shape.meta_fields:
         completed = {one.time: one.completion_time for one in load_timeline(table.context.storage, table.config)}
         for instant in history:
-            found = table.changes(completed[instant]).to_arrow()
+            found = table.changes(completed[instant], meta_columns=True).to_arrow()
             assert _by_identity(found, model) == model.changes(instant), f"changes since {instant}"
     table.recover()
     findings = verify_table(table.context.storage, deep=True, clock=table.context.clock).findings

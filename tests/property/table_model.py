@@ -173,7 +173,7 @@ class TableModel:
 
 def observed(table: Table, model: TableModel, as_of: str | None = None) -> dict[Identity, tuple[str, Row]]:
     """The rows that the table shows, in the model's form; an identity that shows twice is an error."""
-    rows = table.read(as_of=as_of).to_pylist()
+    rows = table.read(as_of=as_of, meta_columns=True).to_pylist()
     shown = {
         model.identity(row): (row["_hoodie_commit_time"], {name: row[name] for name in SCHEMA.names}) for row in rows
     }

@@ -35,9 +35,9 @@ def test_between_two_completions_come_the_rows_of_those_writes(shape: Shape, ste
     writes = load_timeline(table.context.storage, table.config).completed_writes
     for first, last in itertools.combinations(range(len(writes)), 2):
         between = {one.time for one in writes[first + 1 : last + 1]}
-        then = as_rows(table.read(as_of=writes[last].time))
+        then = as_rows(table.read(as_of=writes[last].time, meta_columns=True))
         wanted = {name: row for name, row in then.items() if row["_hoodie_commit_time"] in between}
-        found = table.changes(writes[first].completion_time, writes[last].completion_time)
+        found = table.changes(writes[first].completion_time, writes[last].completion_time, meta_columns=True)
         assert as_rows(found.to_arrow()) == wanted
         assert {one.time for one in found.instants} == between
 
@@ -52,15 +52,15 @@ def test_increments_from_the_earliest_give_the_whole(shape: Shape, steps: list[S
     checkpoint: str | None = None
     for step in steps:
         deliver(table, shape, step)
-        found = table.changes(checkpoint, fence=True)
+        found = table.changes(checkpoint, fence=True, meta_columns=True)
         held |= as_rows(found.to_arrow())
         checkpoint = found.checkpoint
-        whole = as_rows(table.read())
+        whole = as_rows(table.read(meta_columns=True))
         # What was deleted does not come, and stays with whoever only adds.
         assert {name: held.get(name) for name in whole} == {
             name: {**row, **_file(held, name)} for name, row in whole.items()
         }
-        assert as_rows(table.changes().to_arrow()) == whole
+        assert as_rows(table.changes(meta_columns=True).to_arrow()) == whole
 
 
 def _file(held: dict[Any, dict[str, Any]], name: Any) -> dict[str, Any]:

@@ -77,10 +77,10 @@ def test_indexes_leave_out_no_wanted_row(
     times = [one.time for one in Opened.of(table.context.storage).timeline.completed_writes]
     as_of = data.draw(st.sampled_from([None, None, *times]))
     try:
-        wanted = table.scan(where=where, as_of=as_of, query=query, listing="storage").to_arrow()
+        wanted = table.scan(where=where, as_of=as_of, query=query, listing="storage", meta_columns=True).to_arrow()
     except InvalidRequest:  # 2**63 - 1 plus 1, or a literal too long for the column's decimals
         assume(False)
-    scan = table.scan(where=where, as_of=as_of, query=query, listing="metadata")
+    scan = table.scan(where=where, as_of=as_of, query=query, listing="metadata", meta_columns=True)
     assert_same_rows(scan.to_arrow(), wanted, with_meta=True)
 
 
@@ -98,7 +98,7 @@ def test_indexes_leave_out_no_wanted_row(
 )
 def test_conditions_do_leave_something_out(table: Table, where: str, named: MetadataPartition) -> None:
     name_partitions(Path(table.context.storage.uri.removeprefix("file://")), [FILES, named])
-    told = table.scan(where=where).explain()
+    told = table.scan(where=where, meta_columns=True).explain()
     skipped = {
         MetadataPartition.COLUMN_STATS: told.groups_skipped_by_statistics,
         MetadataPartition.RECORD_INDEX: told.groups_skipped_by_record_index + told.partitions_skipped_by_record_index,

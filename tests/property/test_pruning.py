@@ -51,14 +51,14 @@ def test_a_pruned_scan_gives_the_same_rows(table: Table, where: str) -> None:
         wanted = everything(table).filter(parse_where(where).rows)
     except pa.ArrowInvalid:  # 2**63 - 1 plus 1, or a literal too long for the column's decimals
         assume(False)
-    scan = table.scan(where=where)
+    scan = table.scan(where=where, meta_columns=True)
     assert_same_rows(scan.to_arrow(), wanted, with_meta=True)
     assert scan.count_rows() == wanted.num_rows
 
 
 @cache
 def everything(table: Table) -> pa.Table:
-    return table.read()
+    return table.read(meta_columns=True)
 
 
 def test_conditions_do_leave_something_out(table: Table) -> None:
@@ -69,7 +69,7 @@ def test_conditions_do_leave_something_out(table: Table) -> None:
         "single IS NULL",
         "text LIKE 'z%'",
     ):
-        found = table.scan(where=where).explain()
+        found = table.scan(where=where, meta_columns=True).explain()
         assert found.row_groups_skipped > 0, where
 
 

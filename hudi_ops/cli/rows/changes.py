@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, open_table, split_names
+from hudi_ops.cli.arguments import JsonOption, MetaColumnsOption, TableArgument, locate, open_table, split_names
 from hudi_ops.cli.output import (
     counted,
     is_terminal,
@@ -21,7 +21,7 @@ from hudi_ops.cli.output import (
     write_table,
 )
 from hudi_ops.cli.rows.row_files import check_output, read_checkpoint, write_checkpoint, write_parquet
-from hudi_ops.cli.tables.inspect import TERMINAL_ROWS, columns_of
+from hudi_ops.cli.tables.inspect import TERMINAL_ROWS
 from hudi_ops.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def changes(
     output: Annotated[
         Path | None, typer.Option(metavar="FILE.parquet", help="Write the rows to this file instead of printing them.")
     ] = None,
-    meta: Annotated[bool, typer.Option("--meta", help="With the meta columns that Hudi adds to each row.")] = False,
+    meta_columns: MetaColumnsOption = False,
     checkpoint_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Begin where this file says, and write the end to it.")
     ] = None,
@@ -91,12 +91,13 @@ def changes(
     begin = _beginning(since, limit, checkpoint_file)
     with open_table(location) as opened:
         with working(f"reading changes of {location.name}"):
-            names = list(wanted or columns_of(opened, meta))
-            found = opened.changes(begin, until, columns=names, where=where, limit=limit, fence=fence)
+            found = opened.changes(
+                begin, until, columns=wanted, where=where, limit=limit, fence=fence, meta_columns=meta_columns
+            )
             written = write_parquet(found, output) if output is not None else 0
         facts = {
             "table": location.name,
-            "columns": names,
+            "columns": found.schema.names,
             "since": found.since,
             "checkpoint": found.checkpoint if limit is None else None,
             "instants": [one.as_dict() for one in found.instants],

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hudi_ops.cli.arguments import JsonOption, TableArgument, locate, open_table, split_names, storage_of
+from hudi_ops.cli.arguments import (
+    JsonOption,
+    MetaColumnsOption,
+    TableArgument,
+    locate,
+    open_table,
+    split_names,
+    storage_of,
+)
 from hudi_ops.cli.output import (
     counted,
     is_terminal,
@@ -30,7 +38,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from hudi_ops.config.tables_file import TableLocation
-    from hudi_ops.table.table import Table
 
 TERMINAL_ROWS = 20
 
@@ -43,7 +50,7 @@ _ABOUT_ROWS = (
     "--checkpoint-file",
     "--query",
     "--listing",
-    "--meta",
+    "--meta-columns",
     "--explain",
 )
 _LESS_TELLING = ("completion_time", "bytes_written", "slot", "archived")
@@ -99,7 +106,7 @@ CheckpointFileOption = Annotated[
 READ_HELP = """Print rows of a table, or write them to a Parquet file. Rows are streamed: a table may be larger than memory.
 
 On a terminal, the first 20 rows as a table. In a pipe, all rows as JSON lines. With --json, one object with columns
-and rows, in which dates, times and decimals are text and bytes are base64. Hudi's meta columns come with --meta, or
+and rows, in which dates, times and decimals are text and bytes are base64. Hudi's meta columns come with --meta-columns, or
 when --columns names them.
 
 With --explain, what would be read is printed instead: partitions, file groups, files and row groups that --where leaves out, and
@@ -151,7 +158,7 @@ def read(
     query: QueryOption = "snapshot",
     limit: Annotated[int | None, typer.Option(help="Return at most this many rows. Default on a terminal: 20.")] = None,
     output: OutputOption = None,
-    meta: Annotated[bool, typer.Option("--meta", help="With the meta columns that Hudi adds to each row.")] = False,
+    meta_columns: MetaColumnsOption = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Print which files would be read and which are pruned, and no rows.")
     ] = False,
@@ -169,7 +176,7 @@ def read(
     """
     location = locate(table)
     if check_listing:
-        is_other = query != "snapshot", listing is not ListingName.AUTO, meta, explain
+        is_other = query != "snapshot", listing is not ListingName.AUTO, meta_columns, explain
         _refuse_beside_check(columns, where, as_of, limit, output, checkpoint_file, *is_other)
         _compare_listings(location, as_json)
         return
@@ -180,9 +187,7 @@ def read(
     most = TERMINAL_ROWS if limit is None and is_shown else limit
     with open_table(location) as opened:
         with working(f"reading {location.name}"):
-            scan = opened.scan(
-                list(wanted or columns_of(opened, meta)), where, as_of, most, query=query, listing=listing
-            )
+            scan = opened.scan(wanted, where, as_of, most, query=query, listing=listing, meta_columns=meta_columns)
             # Taken before the rows: what completes meanwhile comes after it.
             checkpoint = scan.checkpoint if checkpoint_file is not None else None
             shown = scan.to_arrow() if is_shown else None
@@ -324,13 +329,6 @@ def verify(
         write(f"{location.name}: {'whole' if report.ok else 'damaged'}, {counted(len(report.findings), 'finding')}")
     if not report.ok:
         raise typer.Exit(Corrupt.exit_code)
-
-
-def columns_of(table: Table, meta: bool) -> tuple[str, ...]:
-    """Return the columns of a table, with or without the meta columns."""
-    from hudi_ops.config.columns import META_COLUMNS
-
-    return (*(META_COLUMNS if meta else ()), *table.schema.names)
 
 
 def _write_rows(rows: Sequence[dict[str, Any]]) -> None:

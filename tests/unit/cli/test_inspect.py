@@ -180,7 +180,14 @@ def test_a_listing_that_is_not_there_is_refused(trips: Path, call: Callable[...,
 
 @pytest.mark.parametrize(
     "option",
-    [["--where=id = 1"], ["--output=x.parquet"], ["--explain"], ["--limit=0"], ["--listing=storage"], ["--meta"]],
+    [
+        ["--where=id = 1"],
+        ["--output=x.parquet"],
+        ["--explain"],
+        ["--limit=0"],
+        ["--listing=storage"],
+        ["--meta-columns"],
+    ],
 )
 def test_a_comparison_of_listings_reads_no_rows(trips: Path, call: Callable[..., Any], option: list[str]) -> None:
     refused = call("read", "trips", "--check-listing", *option, "--json")

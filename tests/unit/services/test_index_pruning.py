@@ -33,7 +33,8 @@ FILES, STATS = MetadataPartition.FILES, MetadataPartition.COLUMN_STATS
 
 
 def scan(path: Path, where: str | None = None, listing: str = "auto", as_of: str | None = None) -> Scan:
-    return Scan(plan_read(LocalStorage(str(path)), request_of(None, where, as_of, None, listing=listing)))
+    request = request_of(None, where, as_of, None, listing=listing, meta_columns=True)
+    return Scan(plan_read(LocalStorage(str(path)), request))
 
 
 @pytest.fixture
@@ -202,7 +203,7 @@ class Forgetful(LocalStorage):
 
 def test_a_metadata_table_that_vanishes_is_done_without(hudi_fixtures: Callable[[str], Path]) -> None:
     path = hudi_fixtures(INDEXED)
-    read = Scan(plan_read(Forgetful(str(path)), request_of(None, None, None, None)))
+    read = Scan(plan_read(Forgetful(str(path)), request_of(None, None, None, None, meta_columns=True)))
     assert read.explain().listing == "storage"
     assert read.to_arrow().equals(scan(path).to_arrow())
     with pytest.raises(Unavailable, match="metadata table"):

@@ -27,7 +27,7 @@ def table(hudi_fixtures: HudiFixtures) -> Table:
 def test_read_optimized_gives_the_base_files(table: Table, hudi_fixtures: HudiFixtures) -> None:
     files = sorted(hudi_fixtures(LOGGED).rglob("[!.]*.parquet"))
     bases = pa.concat_tables([pq.ParquetFile(file).read() for file in files])
-    found = table.read(query="read_optimized")
+    found = table.read(query="read_optimized", meta_columns=True)
     assert_same_rows(found, bases, with_meta=True)
     assert found.num_rows != table.read().num_rows
     assert table.scan(query="read_optimized").count_rows() == bases.num_rows
@@ -70,16 +70,16 @@ def test_explain_counts_logs(table: Table) -> None:
 
 
 def test_conditions_are_of_merged_rows(table: Table) -> None:
-    everything = table.read()
+    everything = table.read(meta_columns=True)
     names = everything.schema.names
     for column in ("id", "ts", "v"):
         for value in everything[column].unique().to_pylist():
             literal = f"'{value}'" if isinstance(value, str) else value
-            found = table.scan(where=f"{column} = {literal}")
+            found = table.scan(where=f"{column} = {literal}", meta_columns=True)
             wanted = everything.filter(pa.compute.field(column) == value)
             assert_same_rows(found.to_arrow(), wanted, with_meta=True)
             assert found.count_rows() == wanted.num_rows
-    assert table.read(where="id = 'nobody'").schema.names == names
+    assert table.read(where="id = 'nobody'", meta_columns=True).schema.names == names
 
 
 def test_a_limit_ends_the_reading(table: Table) -> None:
@@ -88,9 +88,9 @@ def test_a_limit_ends_the_reading(table: Table) -> None:
 
 def test_as_of_every_delta_commit(table: Table) -> None:
     """Each read holds exactly the writes that were requested by then."""
-    times = sorted(table.read()["_hoodie_commit_time"].unique().to_pylist())
+    times = sorted(table.read(meta_columns=True)["_hoodie_commit_time"].unique().to_pylist())
     for time in times:
-        seen = table.read(as_of=time)["_hoodie_commit_time"].unique().to_pylist()
+        seen = table.read(as_of=time, meta_columns=True)["_hoodie_commit_time"].unique().to_pylist()
         assert max(seen) == time
 
 

@@ -81,7 +81,7 @@ def test_every_kind_is_written_read_and_whole(
     assert result.deleted + result.logged == (0 if keyed_by_time else 3) or (keyed_by_time and table_type == "mor")
     with pytest.raises(InvalidRequest, match="twice"):
         table.ingest(rows(range(15, 17), 2), "insert")
-    read = table.read()
+    read = table.read(meta_columns=True)
     assert read.num_rows == (20 if keyed_by_time else 13)
     assert read.schema.names == stored_schema(SCHEMA, meta_fields).names
     assert verify_table(table.context.storage, deep=True).findings == ()
