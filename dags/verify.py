@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hudi_ops_dags import Service, ServiceDag, dags_of
+from hudi_ops.plugins.hudi_ops_dags import Service, ServiceDag, dags_of
 
 from hudi_ops.config.requests import VerifyRequest
 

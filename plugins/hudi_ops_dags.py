@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG, Param
-from hudi_ops_assets import asset_of
-from hudi_ops_submit import HudiOpsSubmitOperator
+from hudi_ops.plugins.hudi_ops_assets import asset_of
+from hudi_ops.plugins.hudi_ops_submit import HudiOpsSubmitOperator
 from pydantic import BaseModel
 
 from hudi_ops.config.doors import docs_table, form_arguments, form_fields, form_values, other_arguments
+from hudi_ops.config.places import folder, home
 from hudi_ops.config.tables_file import (
     ENVIRONMENT_VARIABLE,
     FILE_NAME,
@@ -34,8 +35,6 @@ ON_FAILURE = "HUDI_OPS_ON_FAILURE"
 
 OTHER_PRESETS: Iterable[str] = ("@once", "@continuous")
 """Schedules of Airflow that stand for no cron expression."""
-
-HOME = Path(os.environ.get("HUDI_OPS_HOME") or Path(__file__).resolve().parent.parent)
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ class ServiceDag:
         return HudiOpsSubmitOperator(
             dag=self.dag,
             task_id=task_id,
-            application=str(HOME / "spark_apps" / self._service.application),
+            application=str(folder("spark_apps") / self._service.application),
             application_args=[
                 "--table={{ params.table }}",
                 *form_arguments(self._service.request),
@@ -174,7 +173,7 @@ def dags_of(service: Service, add_tasks: Callable[[ServiceDag], None]) -> dict[s
     Raises:
         InvalidRequest: tables.yaml declares no table, or something wrong; names file, table and field.
     """
-    declared = load_tables(Path(os.environ.get(ENVIRONMENT_VARIABLE) or HOME / FILE_NAME))
+    declared = load_tables(Path(os.environ.get(ENVIRONMENT_VARIABLE) or home() / FILE_NAME))
     if not declared.tables:
         raise InvalidRequest(
             f"{declared.file} declares no table, so there is nothing to work on", next_step="declare one"

@@ -27,8 +27,8 @@ from airflow.sdk.exceptions import (
     AirflowNotFoundException,
     AirflowSkipException,
 )
-from hudi_ops_assets import TABLES, asset_of, emit_events
-from hudi_ops_report import LineLevels, parse_result, sentence
+from hudi_ops.plugins.hudi_ops_assets import TABLES, asset_of, emit_events
+from hudi_ops.plugins.hudi_ops_report import LineLevels, parse_result, sentence
 
 from hudi_ops.config.doors import request_of_arguments
 from hudi_ops.errors import InvalidRequest

@@ -71,7 +71,8 @@ class SparkEngine:
         try:
             from pyspark.sql import SparkSession
         except ImportError as error:
-            raise not_installed("engine spark", "spark") from error
+            missing = not_installed("engine spark", "spark")
+            raise missing from error
         builder = SparkSession.builder.appName(app_name)
         if not sys.stderr.isatty():
             builder = builder.config("spark.ui.showConsoleProgress", "false")

@@ -258,7 +258,7 @@ def test_a_real_spark_submit_stops_cleanly_when_airflow_kills_the_task(tmp_path:
     import threading
 
     from airflow.sdk.exceptions import AirflowSkipException
-    from hudi_ops_submit import HudiOpsSubmitOperator
+    from hudi_ops.plugins.hudi_ops_submit import HudiOpsSubmitOperator
 
     started = tmp_path / "started"
     application = tmp_path / "waiting.py"

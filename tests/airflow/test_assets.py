@@ -28,6 +28,6 @@ import pytest
     ],
 )
 def test_only_completed_instants_of_the_table_are_events(result: dict, found: list[dict]) -> None:
-    from hudi_ops_assets import events_of
+    from hudi_ops.plugins.hudi_ops_assets import events_of
 
     assert list(events_of(result)) == found

@@ -8,7 +8,7 @@ import pytest
 
 
 def test_lines_of_applications_and_of_spark_keep_their_level() -> None:
-    from hudi_ops_report import LineLevels
+    from hudi_ops.plugins.hudi_ops_report import LineLevels
 
     lines = {
         "2026-11-23 06:31:00,123 INFO hudi_ops.app: files: 3 of 9 done": logging.INFO,
@@ -76,6 +76,6 @@ def test_lines_of_applications_and_of_spark_keep_their_level() -> None:
     ],
 )
 def test_a_result_is_a_sentence(result: dict, said: str) -> None:
-    from hudi_ops_report import sentence
+    from hudi_ops.plugins.hudi_ops_report import sentence
 
     assert sentence(result) == said

@@ -33,7 +33,7 @@ class Submit:
         monkeypatch.setenv("STAND_IN_RECORD", str(self.record_file))
 
     def operator(self, how: str, **settings: object):
-        from hudi_ops_submit import HudiOpsSubmitOperator
+        from hudi_ops.plugins.hudi_ops_submit import HudiOpsSubmitOperator
 
         self._monkeypatch.setenv("STAND_IN", how)
         return HudiOpsSubmitOperator(

@@ -1,7 +1,8 @@
 """Every snippet of the README and the docs runs as printed.
 
 Method: the fences of a page run in their order, in one folder and one Python namespace, beside the tables that the page speaks of.
-A fence whose language is followed by a word needs more than that (a clone, an installation, containers): what runs it is named here.
+A fence whose language is followed by a word needs more than that (a clone, an installation, containers);
+`ELSEWHERE` names what runs it.
 """
 
 from __future__ import annotations

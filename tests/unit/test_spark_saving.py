@@ -118,7 +118,7 @@ def test_a_wrong_request_is_refused_before_a_task_starts(path: str, wrong: dict[
 
 
 def test_a_path_without_a_table_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="not a Hudi table|no table|hoodie.properties"):
+    with pytest.raises(InvalidRequest, match="is not a Hudi table"):
         saving(str(tmp_path))
     assert not list(tmp_path.iterdir())
 
