@@ -177,7 +177,7 @@ def prepare_table(name: str, declaration: TableDeclaration, example: pa.Table) -
 
 
 def prepare_forms(declaration: TableDeclaration, source: pa.Table) -> None:
-    """Give the second table two waves, whose updates lie in log files, and the files of the third to take.
+    """Give the second table two waves as log files, and the files of the third to take.
 
     Args:
         declaration: of the second table.
@@ -197,7 +197,7 @@ def prepare_forms(declaration: TableDeclaration, source: pa.Table) -> None:
 
 
 def work_for_forms() -> dict[str, Any]:
-    """Return what the forms of the UI find to do on the second table, by the names of their DAGs."""
+    """Return what the forms of the UI find to do on the second table."""
     files = must_run("forms-ingestion", hudi_ops("ingest", FORMS_TABLE, "--dry-run", "--json"))
     plan = must_run("forms-compaction", hudi_ops("compact", FORMS_TABLE, "--dry-run", "--json"))
     build = must_run(

@@ -33,6 +33,7 @@ LEFT_OUT: dict[str, str | None] = {
     "airflow/test_compaction_dag.py::test_execute_run_alone_takes_the_oldest_plan_or_says_that_there_is_none": _PROCESSES,
     "airflow/test_compaction_dag.py::test_the_plan_task_runs_alone": _PROCESSES,
     "airflow/test_dag_runs.py": _PROCESSES,
+    "airflow/test_docs_page.py": _PROCESSES,
     "airflow/test_metadata_dag.py::test_a_dag_run_builds_what_was_asked_for_once": _PROCESSES,
     "airflow/test_submit_operator.py": _PROCESSES,
     "property/test_merge_on_read_spark.py": _SPARK,

@@ -48,7 +48,7 @@ def dropped_before(state: TableState) -> tuple[str, ...]:
 
 
 def say_dropped(session: Session, error: HudiOpsError, dropped: Sequence[str]) -> HudiOpsError:
-    """Add to the error of a build what it leaves: partitions that were dropped for it, and are not there.
+    """Add to the error of a build the dropped partitions that it leaves unbuilt.
 
     Returns:
         The same error; unchanged if the partitions are there, or storage does not say.

@@ -52,7 +52,9 @@ def check_metadata_table(subject: Subject, findings: Findings) -> None:
 
 
 def check_dropped(subject: Subject, to_build: Sequence[str], findings: Findings) -> None:
-    """Report partitions that a rebuild dropped and has not built; a rebuild that runs is a warning.
+    """Report partitions that a rebuild dropped and has not built.
+
+    While the rebuild runs they are a warning, afterwards an error.
 
     Args:
         to_build: partitions that the commit log names, to be built after they were dropped.

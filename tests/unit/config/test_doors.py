@@ -11,11 +11,11 @@ import typer
 
 from hudi_ops.cli.main import app
 from hudi_ops.config.doors import add_arguments, docs_table, form_arguments, form_fields, request_of, schemas
-from hudi_ops.config.requests import CompactionRequest, IndexRequest, IngestRequest
+from hudi_ops.config.requests import SERVICES, CompactionRequest, IndexRequest, IngestRequest
 from hudi_ops.errors import InvalidRequest
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "airflow.md"
-MODELS = {"compaction": CompactionRequest, "ingestion": IngestRequest, "metadata": IndexRequest}
+MODELS = SERVICES
 
 
 def parsed(model: Any, *arguments: str) -> Any:
