@@ -156,18 +156,26 @@ def read_ledger(storage: Storage, extra: Mapping[str, str], uri: str) -> Ledger:
     return Ledger(source_id, uri, taken, retaken, read_from=path)
 
 
-def offer_of(source: Storage, ledger: Ledger, now_ms: int, min_age_s: float, retake: Sequence[str] = ()) -> Offer:
+def offer_of(
+    source: Storage,
+    ledger: Ledger,
+    now_ms: int,
+    min_age_s: float,
+    retake: Sequence[str] = (),
+    only: str | None = None,
+) -> Offer:
     """Return the files of a source to take, changed ones first, then new ones, each by path.
 
     Waiting: names with a segment that begins with `_` or `.`, names with an unknown ending, and files younger than `min_age_s`.
-    `retake` are paths below the folder of files taken before; one that has changed since is offered again.
+    `retake` are paths below the folder of files taken before; one that has changed since is offered again. `only` names the one
+    file that is offered, whatever its name begins with.
 
     Raises:
-        InvalidRequest: a taken file has changed and `retake` does not name it, or `retake` names a file that was never taken or
-            does not exist.
+        InvalidRequest: a taken file has changed and `retake` does not name it, `retake` names a file that was never taken or is
+            absent, or there is no file `only` with a known ending.
     """
     again = {path.removeprefix(f"{source.uri}/") for path in retake}
-    listed = source.list()
+    listed = source.list() if only is None else [_named(source, only)]
     _refuse_unknown(source, ledger, again, {info.path for info in listed})
     corrected: list[FileInfo] = []
     fresh: list[FileInfo] = []
@@ -176,7 +184,7 @@ def offer_of(source: Storage, ledger: Ledger, now_ms: int, min_age_s: float, ret
         segments = info.path.split("/")
         taken = ledger.taken.get(info.path)
         is_known = taken == (info.size_bytes, info.modified_ms)
-        if any(segment.startswith(("_", ".")) for segment in segments):
+        if only is None and any(segment.startswith(("_", ".")) for segment in segments):
             waiting[info.path] = "the name begins with _ or ."
         elif source_format(info.name) is None:
             waiting[info.path] = "not CSV, JSON lines or Parquet"
@@ -188,6 +196,19 @@ def offer_of(source: Storage, ledger: Ledger, now_ms: int, min_age_s: float, ret
             (fresh if taken is None else corrected).append(info)
     # Rows of later files win, so corrections of old files come before new files.
     return Offer((*corrected, *fresh), waiting, retaken=frozenset(info.path for info in corrected))
+
+
+def _named(source: Storage, name: str) -> FileInfo:
+    info = source.head(name)
+    if info is None or source_format(name) is None:
+        raise InvalidRequest(
+            f"{source.uri}/{name} {'does not exist' if info is None else 'is not CSV, JSON lines or Parquet'}",
+            expected=f"a file whose name ends in {', '.join(SUFFIXES)}, the first four also with .gz",
+            found="no such file" if info is None else name,
+            next_step="check the path" if info is None else "convert the file, or give it the ending of its format",
+            file=f"{source.uri}/{name}",
+        )
+    return info
 
 
 def _refuse_unknown(source: Storage, ledger: Ledger, again: Set[str], listed: Set[str]) -> None:

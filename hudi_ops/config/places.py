@@ -1,4 +1,4 @@
-"""Find the folders `dags`, `plugins` and `spark_apps`, in a checkout and in an installed package."""
+"""Find the folders `dags`, `plugins` and `spark_apps` in a checkout or an installation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def folder(name: str) -> Path:
-    """Return the folder of that name: below HUDI_OPS_HOME, in the package, or beside it in a checkout.
+    """Return a folder of the package or of the checkout; HUDI_OPS_HOME wins.
 
     Raises:
         Internal: it is in none of them.
@@ -31,7 +31,7 @@ def folder(name: str) -> Path:
 
 
 def home() -> Path:
-    """Return the folder of `tables.yaml` where nothing names it: HUDI_OPS_HOME, the checkout, else AIRFLOW_HOME."""
+    """Return the folder of `tables.yaml`: HUDI_OPS_HOME, the checkout, else AIRFLOW_HOME."""
     given = os.environ.get(HOME_VARIABLE)
     if given:
         return Path(given)

@@ -186,7 +186,8 @@ class IngestRequest(Request):
     ] = Field(
         default=None,
         title="Source",
-        description="Folder or URI with CSV, JSON or Parquet files. Default: the source declared in tables.yaml.",
+        description="Folder or URI with CSV, JSON lines or Parquet files, or one such file. Default: the source declared in "
+        "tables.yaml.",
     )
     operation: OperationName = Field(
         default="upsert",

@@ -1,4 +1,4 @@
-"""Provide `spark.read.format("hudi_ops")` and `frame.write.format("hudi_ops")`: call `register(spark)` once a session.
+"""Provide the Spark format `hudi_ops`: call `register(spark)` once a session.
 
 Imported by `table`, `verify`, `testing` and `cli`. Read first: source.py.
 """

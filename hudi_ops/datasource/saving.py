@@ -130,7 +130,10 @@ def open_session(path: str) -> Session:
 
 
 def _aligned(saving: Saving, files: Sequence[StagedFile]) -> Any:
-    """Yield the staged batches in the schema of the plan: Spark may name text and lists by other Arrow types."""
+    """Yield the staged batches in the schema of the plan.
+
+    Spark may name text and lists by other Arrow types.
+    """
     for batch in staged_batches(saving.area.storage, files):
         if batch.schema.equals(saving.schema):
             yield batch

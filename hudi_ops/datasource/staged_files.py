@@ -27,7 +27,7 @@ class StagedFile:
 
 
 def stage(area: StagingArea, batches: Iterable[pa.RecordBatch], file_bytes: int = FILE_BYTES) -> Iterator[StagedFile]:
-    """Put the batches into files of the area, without Apache Hudi's meta columns; yield each file.
+    """Put batches without meta columns into files of the area; yield each file.
 
     Names hold an id of this attempt, so no attempt replaces a file of another one.
     """

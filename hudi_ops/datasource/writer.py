@@ -29,7 +29,7 @@ class Staged(WriterCommitMessage):  # type: ignore[misc]
 
 
 class HudiOpsWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """Writes one `save`: `write` runs in tasks, `commit` or `abort` once in a process beside the driver."""
+    """Writer of one `save`: tasks run `write`, a process of the driver `commit` or `abort`."""
 
     def __init__(self, saving: Saving) -> None:
         self.saving = saving

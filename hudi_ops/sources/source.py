@@ -135,7 +135,8 @@ def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: 
     Raises:
         InvalidRequest: an unknown, missing or repeated column, or a value that does not fit.
     """
-    rows = rows.select([name for name in rows.column_names if name not in META_COLUMNS])
+    if meta := [name for name in dict.fromkeys(rows.column_names) if name in META_COLUMNS]:
+        rows = rows.drop_columns(meta)
     twice = next((name for name, count in Counter(rows.column_names).items() if count > 1), None)
     if fill and twice is None:
         rows = _filled(rows, schema, required)

@@ -63,8 +63,29 @@ def open_folder(uri: str) -> Storage:
         return storage
     if not storage.root_exists():
         raise InvalidRequest(
-            f"there is no folder {storage.root}",
-            expected="a folder that holds the source files",
+            f"there is no file or folder {storage.root}",
+            expected="a folder that holds the source files, or one of them",
             next_step="check the path; relative ones are taken from the working folder",
         )
     return LocalStorage(storage.root.resolve())
+
+
+def open_source(uri: str) -> tuple[Storage, str | None]:
+    """Open the storage of a source folder; or that of a file's folder, with the file's name.
+
+    A file counts as one of its folder, so both are one source: what was taken alone is not taken with the folder again.
+
+    Raises:
+        InvalidRequest: there is no such file or folder.
+        Unsupported: a scheme without a backend.
+    """
+    opened = open_storage(uri)
+    if isinstance(opened, LocalStorage):
+        parent = LocalStorage(opened.root.parent.resolve())
+        is_file = parent.root_exists() and parent.head(opened.root.name) is not None
+        return (parent, opened.root.name) if is_file else (open_folder(uri), None)
+    above, _, name = uri.rpartition("/")
+    if "." not in name:  # no format has such a name, so a look is saved
+        return opened, None
+    folder = open_storage(above)
+    return (folder, name) if folder.head(name) is not None else (opened, None)

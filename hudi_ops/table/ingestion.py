@@ -1,7 +1,8 @@
-"""Offer the ingestion of a table: rows of a program, and files of a folder."""
+"""Offer the ingestion of a table: rows of a program, and files."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from hudi_ops.services.write.folder import SourceFolder, ingest_folder
 from hudi_ops.services.write.ingest import IngestResult, ingest
 from hudi_ops.services.write.operations import parse_operation
 from hudi_ops.services.write.rows import GivenRows
-from hudi_ops.storage.open import open_folder
+from hudi_ops.storage.open import open_source
 
 
 class IngestApi:
@@ -72,8 +73,34 @@ class IngestApi:
         """
         return self.ingest_files(IngestRequest(source=folder, operation=operation, **keywords))
 
+    def ingest_file(self, file: str | os.PathLike[str], operation: str = "upsert", **keywords: Any) -> IngestResult:
+        """Write one file, unless it was taken before: exactly once, unlike `ingest`, which writes at every call.
+
+        It counts as a file of its folder: `ingest_folder` of that folder does not take it again.
+
+        Args:
+            file: a CSV, JSON lines or Parquet file; a path or a URI.
+            operation: as in `ingest`.
+            keywords: further fields of `IngestRequest`.
+
+        Raises:
+            InvalidRequest: no such file, its ending is unknown, it does not fit the table, or it changed after it was taken;
+                nothing was changed.
+            Conflict: lost to overlapping writes again and again.
+        """
+        source = os.fspath(file)
+        if open_source(source)[1] is None:
+            raise InvalidRequest(
+                f"{source} is a folder",
+                expected="one file",
+                found="a folder",
+                next_step="call ingest_folder, which takes the new files of a folder",
+                file=source,
+            )
+        return self.ingest_files(IngestRequest(source=source, operation=operation, **keywords))
+
     def ingest_files(self, request: IngestRequest) -> IngestResult:
-        """Write the files that a request names; raises as `ingest_folder` does.
+        """Write the file, or the files of the folder, that a request names; raises as `ingest_folder` does.
 
         Raises:
             InvalidRequest: it names no source, or asks for a dry run, which `preview_folder` does.
@@ -83,10 +110,14 @@ class IngestApi:
                 "an ingest needs a source, and has no dry run",
                 expected="source, without dry_run",
                 found=f"source={request.source!r}, dry_run={request.dry_run}",
-                next_step="name the folder; preview_folder shows what would be taken",
+                next_step="name a folder or a file; preview_folder shows what would be taken",
             )
-        folder = SourceFolder(
-            open_folder(request.source), request.min_age_s, request.max_files, request.max_bytes, request.retake
+        folder = SourceFolder.of(
+            request.source,
+            min_age_s=request.min_age_s,
+            max_files=request.max_files,
+            max_bytes=request.max_bytes,
+            retake=request.retake,
         )
         operation = parse_operation(request.operation)
         return ingest_folder(self._session, folder, operation, request.engine, evolve=request.evolve)
@@ -113,5 +144,7 @@ class IngestApi:
             InvalidRequest: no such folder, or a file that was taken has changed since and `retake` does not name it.
             Unsupported: the table cannot be written.
         """
-        limits = SourceFolder(open_folder(folder), min_age_s, max_files, max_bytes, listed(retake))
+        limits = SourceFolder.of(
+            folder, min_age_s=min_age_s, max_files=max_files, max_bytes=max_bytes, retake=listed(retake)
+        )
         return limits.offer(self._session)[1]

@@ -63,7 +63,7 @@ def test_image_is_pinned_and_not_root():
 def test_image_copies_what_exists_and_is_not_ignored():
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     sources = [source for line in re.findall(r"^COPY (.*)$", DOCKERFILE, re.MULTILINE) for source in line.split()[:-1]]
-    assert "requirements.lock" in sources
+    assert "requirements-image.lock" in sources
     assert [source for source in sources if not (ROOT / source).exists() or f"!{source}" not in ignored] == []
 
 

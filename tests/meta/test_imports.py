@@ -17,7 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ["pyspark", "airflow", "pandas"]
 
 # The modules that are there to talk to Spark.
-SPARK_ROOMS = {"hudi_ops.engine.spark", "hudi_ops.datasource"}
+SPARK_ROOMS = {
+    "hudi_ops.engine.spark",
+    *(f"hudi_ops.datasource{module}" for module in ("", ".reader", ".source", ".writer")),
+}
 
 
 def loaded_after(modules: list[str]) -> list[str]:

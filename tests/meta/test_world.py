@@ -92,6 +92,7 @@ ALLOWED: dict[str, set[str]] = {
     "concurrency/lease/heartbeat_threads.py": {"threads"},
     "concurrency/lock/zookeeper.py": {"network", "threads", "time"},
     "concurrency/lock/zookeeper_session.py": {"network", "randomness", "threads", "time"},
+    "config/places.py": {"environment", "files"},
     "config/tables_file.py": {"environment", "files"},
     "config/zookeeper_settings.py": {"environment"},
     "context.py": {"environment", "files", "processes", "randomness"},

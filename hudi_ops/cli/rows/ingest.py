@@ -1,4 +1,4 @@
-"""`hudi-ops ingest`: the new files of a folder into a table."""
+"""`hudi-ops ingest`: the new files of a folder, or one file, into a table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hudi_ops.config.tables_file import TableLocation
     from hudi_ops.table.table import Table
 
-INGEST_HELP = """Take the new files of a folder into a table, each exactly once.
+INGEST_HELP = """Take the new files of a folder, or one file, into a table, each exactly once.
 
 Files are CSV, JSON lines or Parquet. Names that begin with _ or . wait, and so do files younger than --min-age. All
 files are taken in one commit, or none is. Running it again takes only what is new. --max-files and --max-bytes bound
@@ -33,6 +33,7 @@ what one commit takes, by path; the next run goes on. A file that changed after 
 \b
 hudi-ops ingest flights
 hudi-ops ingest flights --source landing --operation upsert --min-age 30s
+hudi-ops ingest flights --source landing/2024/01/flights.csv
 hudi-ops ingest flights --source landing --dry-run
 hudi-ops ingest flights --source landing --retake 2024/01/flights.csv
 """
@@ -49,7 +50,7 @@ def ingest(
     accept_future_instants: AcceptFutureOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Take the new files of a folder into a table."""
+    """Take the new files of a folder, or one file, into a table."""
     from hudi_ops.services.write.folder import refuse_bounds, refuse_retake
     from hudi_ops.services.write.operations import parse_operation
 

@@ -1,4 +1,4 @@
-"""Ingest the new files of a source folder."""
+"""Ingest the new files of a source folder, or one file of it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from hudi_ops.services.base.engine import choose_engine
 from hudi_ops.services.write.batch import Batch, KeptChunks
 from hudi_ops.services.write.ingest import IngestResult, ingest, nothing_new
 from hudi_ops.services.write.operations import UPSERT, Replaces, WriteOperation
+from hudi_ops.storage.open import open_source
 from hudi_ops.storage.protocol import Storage
 
 
@@ -29,6 +30,7 @@ class SourceFolder:
         max_files: limit of the number of files, taken in the order of their paths; None: no limit.
         max_bytes: limit of the bytes of all files, at least one is taken; None: no limit.
         retake: paths of taken files that are taken again if they have changed.
+        only: the one file to take; None: all.
     """
 
     storage: Storage
@@ -36,6 +38,26 @@ class SourceFolder:
     max_files: int | None = None
     max_bytes: int | None = None
     retake: tuple[str, ...] = ()
+    only: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        source: str,
+        *,
+        min_age_s: float = 0.0,
+        max_files: int | None = None,
+        max_bytes: int | None = None,
+        retake: tuple[str, ...] = (),
+    ) -> SourceFolder:
+        """Return the source that a path or URI of a folder or a file names.
+
+        Raises:
+            InvalidRequest: there is no such file or folder.
+            Unsupported: a scheme without a backend.
+        """
+        storage, only = open_source(source)
+        return cls(storage, min_age_s, max_files, max_bytes, retake, only)
 
     def offer(self, session: Session) -> tuple[Ledger, Offer]:
         """Return the source's ledger, and the files that would be taken now.
@@ -47,7 +69,7 @@ class SourceFolder:
         state = session.loader.load()
         refuse_unwritable(state.config)
         ledger = read_ledger(session.ctx.storage, session.newest_extra(state), self.storage.uri)
-        offer = offer_of(self.storage, ledger, session.ctx.clock.now_ms(), self.min_age_s, self.retake)
+        offer = offer_of(self.storage, ledger, session.ctx.clock.now_ms(), self.min_age_s, self.retake, self.only)
         return ledger, offer.within(self.max_files, self.max_bytes)
 
 
@@ -72,8 +94,9 @@ def ingest_folder(
         chosen, reason = choose_engine(engine, total_bytes, session.ctx.engine)
         batch = Batch(operation, folder.storage, offer.files, ledger, evolve=evolve, kept=kept)
         if not offer.files:
-            taken = len(ledger.taken)
-            nothing = f"nothing new: {taken} {'file was' if taken == 1 else 'files were'} taken before"
+            count = len(ledger.taken)
+            taken = f"{count} {'file was' if count == 1 else 'files were'}" if folder.only is None else f"{folder.only} was"
+            nothing = f"nothing new: {taken} taken before" if not offer.waiting or folder.only is None else "nothing new"
             return nothing_new(session, batch, chosen, reason, "; ".join(filter(None, (nothing, offer.note))))
         result = ingest(session, batch, chosen, reason, started_s)
         return replace(result, note=offer.note) if offer.note else result

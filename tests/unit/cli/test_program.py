@@ -209,7 +209,7 @@ def test_every_call_in_the_documents_is_one_of_the_program(document: str) -> Non
     """As it would be pasted: no pipes, known commands, known options."""
     text = (Path(__file__).parents[3] / document).read_text(encoding="utf-8")
     calls = [line for line in text.splitlines() if line.startswith("hudi-ops ")]
-    assert len(calls) > 5
+    assert len(calls) > 2
     for line in calls:
         words = shlex.split(line, comments=True)[1:]
         assert not {"|", ";", "&"} & set(words), line
