@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from hudi_ops.errors import Corrupt, InvalidRequest
 from hudi_ops.formats.json_text import load_json
-from hudi_ops.sources.source import source_format
+from hudi_ops.sources.source import SUFFIXES, source_format
 from hudi_ops.storage.protocol import FileInfo, Storage
 
 FOLDER = ".hoodie/.ingest"

@@ -24,6 +24,7 @@ _READERS = {
     ".ndjson": "json",
     ".parquet": "parquet",
 }
+SUFFIXES = tuple(sorted(_READERS))
 PART_BYTES = 128 << 20
 """Parquet files larger than this are read by several tasks."""
 

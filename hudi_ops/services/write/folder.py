@@ -95,8 +95,12 @@ def ingest_folder(
         batch = Batch(operation, folder.storage, offer.files, ledger, evolve=evolve, kept=kept)
         if not offer.files:
             count = len(ledger.taken)
-            taken = f"{count} {'file was' if count == 1 else 'files were'}" if folder.only is None else f"{folder.only} was"
-            nothing = f"nothing new: {taken} taken before" if not offer.waiting or folder.only is None else "nothing new"
+            taken = (
+                f"{count} {'file was' if count == 1 else 'files were'}" if folder.only is None else f"{folder.only} was"
+            )
+            nothing = (
+                f"nothing new: {taken} taken before" if not offer.waiting or folder.only is None else "nothing new"
+            )
             return nothing_new(session, batch, chosen, reason, "; ".join(filter(None, (nothing, offer.note))))
         result = ingest(session, batch, chosen, reason, started_s)
         return replace(result, note=offer.note) if offer.note else result
