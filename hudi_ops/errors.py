@@ -190,7 +190,7 @@ class AlreadyExists(HudiOpsError):
 
 
 def not_installed(feature: str, extra: str) -> Unsupported:
-    """Return the error of a feature without its packages; it names the command that installs them."""
+    """Return the error of a feature without its packages; names the command that installs them."""
     return Unsupported(
         f"{feature} needs packages that are not installed",
         expected=f"hudi-ops with the extra {extra}",

@@ -231,12 +231,13 @@ class Job:
         for finding in report.findings:
             logger.log(_LEVELS[finding.severity], "%s", finding)
         if not report.ok:
+            worst = report.errors[0]
+            where = f" [{worst.where}]" if worst.where else ""
             raise Corrupt(
-                f"table {name} is damaged: {report.errors[0].invariant}: {report.errors[0].what}",
-                table=name,
+                f"table {name} is damaged: {worst.invariant}: {worst.what}{where}",
                 expected="no error",
-                found=f"{len(report.errors)} errors among {len(report.findings)} findings",
-                next_step=report.errors[0].next_step or "read the findings in the log above",
+                found=f"{len(report.errors)} among {len(report.findings)} findings",
+                next_step=worst.next_step or "read the findings in the log above",
                 findings=[one.as_dict() for one in report.findings[:FINDINGS_MAX]],
             )
         return replace(report, table=name)

@@ -74,7 +74,7 @@ class IngestApi:
         return self.ingest_files(IngestRequest(source=folder, operation=operation, **keywords))
 
     def ingest_file(self, file: str | os.PathLike[str], operation: str = "upsert", **keywords: Any) -> IngestResult:
-        """Write one file, unless it was taken before: exactly once, unlike `ingest`, which writes at every call.
+        """Write one file exactly once: a file that was taken before is not written again.
 
         It counts as a file of its folder: `ingest_folder` of that folder does not take it again.
 
@@ -100,7 +100,7 @@ class IngestApi:
         return self.ingest_files(IngestRequest(source=source, operation=operation, **keywords))
 
     def ingest_files(self, request: IngestRequest) -> IngestResult:
-        """Write the file, or the files of the folder, that a request names; raises as `ingest_folder` does.
+        """Write the files that a request names; raises as `ingest_folder` does.
 
         Raises:
             InvalidRequest: it names no source, or asks for a dry run, which `preview_folder` does.

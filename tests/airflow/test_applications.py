@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +19,13 @@ from hudi_ops import Table
 from hudi_ops.clock import SystemClock
 from hudi_ops.concurrency.lease.lease import lease_facts
 from hudi_ops.concurrency.lock.in_process import InProcessLock
-from hudi_ops.context import TableContext
+from hudi_ops.context import Owner, TableContext
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
+from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.testing.simulated import simulated_context
+from tests.fault_plans import DiesBefore
 
 ROOT = Path(__file__).resolve().parents[2]
 APPLICATION = ROOT / "spark_apps" / "ingest.py"
@@ -53,13 +56,14 @@ def test_a_wrong_call_exits_with_2(tables_file: Path, arguments: list[str], says
     assert says in line["message"]
 
 
-@pytest.mark.parametrize("app", ["ingest", "compact", "metadata"])
+@pytest.mark.parametrize("app", ["ingest", "compact", "metadata", "recover"])
 def test_every_application_can_go_on_behind_an_instant_in_the_future(tables_file: Path, app: str) -> None:
     done = subprocess.run(
         [
             *(sys.executable, str(APPLICATION.with_name(f"{app}.py")), "--table=trips"),
             *("--source=landing",) * (app == "ingest"),
-            *("--engine=local", "--accept-future-instants"),
+            *("--engine=local",) * (app != "recover"),
+            "--accept-future-instants",
         ],
         cwd=future_table(tables_file),
         capture_output=True,
@@ -114,6 +118,48 @@ def test_several_files_are_taken_again_from_one_argument(tables_file: Path) -> N
         file.write_text(f"id,city,ts\n{file.stem[0]},oslo,22\n")
     code, line = run("--table=trips", "--engine=local", "--retake=a.csv\nb, c.csv", folder=home)
     assert (code, line["files"], line["updated"]) == (0, 2, 2)
+
+
+def other(app: str, *arguments: str, folder: Path) -> tuple[int, dict, str]:
+    done = subprocess.run(
+        [sys.executable, str(APPLICATION.with_name(f"{app}.py")), *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return done.returncode, json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def test_verify_fails_for_a_damaged_table_and_names_what_is_wrong(tables_file: Path) -> None:
+    home = future_table(tables_file)
+    code, line, _ = other("verify", "--table=trips", "--deep=true", "--index=false", folder=home)
+    assert (code, line["ok"], line["table"], line["deep"]) == (0, True, "trips", True)
+    base = next((home / "trips").rglob("[!.]*.parquet"))
+    base.unlink()
+    code, line, log = other("verify", "--table=trips", folder=home)
+    assert (code, line["error"]) == (20, "Corrupt")
+    assert base.name in line["message"]
+    assert line["findings"][0]["invariant"] == "file-missing"
+    assert "ERROR hudi_ops.app: error file-missing" in log
+
+
+def test_recover_rolls_back_a_dead_write(tables_file: Path) -> None:
+    home = tables_file.parent
+    table = Table.create(
+        str(home / "riders"), name="riders", record_key=["id"], schema=pa.schema([("id", pa.string())])
+    )
+    assert other("recover", "--table=riders", folder=home)[:2] == (
+        0,
+        {"app": "recover", "ok": True, "table": "riders", "rolled_back": [], "left": []},
+    )
+    gone = replace(Owner.of_this_process(), started="1")
+    faulty = FaultyStorage(LocalStorage(home / "riders"), DiesBefore("put_if_absent:.hoodie/.commit_log/0"))
+    with suppress(Crash):
+        Table(replace(table.context, storage=faulty, owner=gone)).ingest(pa.table({"id": ["a"]}))
+    dead = max(one.name.partition(".")[0] for one in (home / "riders/.hoodie/timeline").glob("*.inflight"))
+    code, line, _ = other("recover", "--table=riders", folder=home)
+    assert (code, [one["instant"] for one in line["rolled_back"]]) == (0, [dead])
 
 
 def test_a_stop_request_ends_it_before_it_begins(tables_file: Path, tmp_path: Path) -> None:

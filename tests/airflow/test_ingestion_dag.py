@@ -162,6 +162,10 @@ def test_the_form_refuses_bad_values(tables_file: Path, load_dag, name: str, val
         ("ingestion", {"retake": ["s3://KEY:1234/SECRET@bucket/trips.csv"]}, "retake holds a user and a password"),
         ("compaction", {"partitions": "--engine=spark"}, "partitions cannot be.*paths such as origin=JFK or patterns"),
     ],
+    ids=[
+        *("dash", "option", "two lines", "credentials", "credentials with a slash"),
+        *("option among files", "credentials of a file", "option as partitions"),
+    ],
 )
 def test_a_text_that_is_not_allowed_fails_with_a_sentence_before_anything_is_submitted(
     mor_and_cow: Path, load_dag, airflow_home: Path, dag: str, given: dict, says: str
@@ -195,6 +199,8 @@ def test_no_form_has_a_regular_expression(mor_and_cow: Path, load_dag) -> None:
         (["2026/a.csv", "old, and new.csv"], "--retake=2026/a.csv\nold, and new.csv"),
         ([], "--retake="),
         (None, "--retake="),
+        (["a\nb"], "--retake=a\nb"),
+        ([""], "--retake="),
     ],
 )
 def test_files_to_take_again_are_one_argument(

@@ -94,6 +94,7 @@ ALLOWED: dict[str, set[str]] = {
     "concurrency/lock/zookeeper_session.py": {"network", "randomness", "threads", "time"},
     "config/places.py": {"environment", "files"},
     "config/tables_file.py": {"environment", "files"},
+    "datasource/plain_errors.py": {"environment"},
     "config/zookeeper_settings.py": {"environment"},
     "context.py": {"environment", "files", "processes", "randomness"},
     "engine/local.py": {"threads"},

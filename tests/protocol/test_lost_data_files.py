@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from hudi_ops.datasource import FilesToRead
+from hudi_ops.datasource.reader import FilesToRead
 from hudi_ops.errors import Corrupt, Unavailable
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.read.plan import plan_read, request_of
