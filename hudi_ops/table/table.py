@@ -29,6 +29,7 @@ from hudi_ops.services.compaction.result import CompactResult
 from hudi_ops.services.create.adopt import AdoptionResult, adopt_table
 from hudi_ops.services.create.adoption import Adoption, AdoptionOptions
 from hudi_ops.services.create.create import create_table
+from hudi_ops.services.create.given_columns import GivenColumns, given_columns
 from hudi_ops.services.create.protect_lock import protect_lock
 from hudi_ops.services.indexing.build import BuildResult
 from hudi_ops.services.indexing.drop import DropResult
@@ -86,7 +87,7 @@ class Table(ReadApi, IngestApi):
         path: str | os.PathLike[str],
         definition: TableDefinition | None = None,
         *,
-        schema: pa.Schema,
+        schema: GivenColumns,
         options: WriterOptions | None = None,
         locks: LockProvider | None = None,
         engine: Engine | None = None,
@@ -97,19 +98,22 @@ class Table(ReadApi, IngestApi):
         Args:
             path: a folder or URI (`file://`, `s3://`, `gs://`, `az://`); made when absent.
             definition: what the table is.
-            schema: the table's columns, without meta columns; timestamps without a zone become UTC.
+            schema: the table's columns: a `pyarrow.Schema`, in which timestamps without a zone become UTC; a text such as
+                `"id string, fare double"`; or a sample file (CSV, JSON lines or Parquet), by its path or URI.
             options: how this writer writes.
             locks: the table lock; None: one that holds inside this process only.
             engine: runs the work; None: threads of this process.
             keywords: fields of `TableDefinition` and `WriterOptions`, in place of those of `definition` and `options`.
 
         Raises:
-            InvalidRequest: the definition cannot be a table, another table lies there, or a keyword is unknown.
+            InvalidRequest: the definition cannot be a table, the columns cannot be read, another table lies there, or a keyword is
+                unknown.
         """
         of_table, of_writer = split_keywords(keywords, "definition", "schema", "options", "locks", "engine")
         defined = merged(TableDefinition, definition, of_table)
+        columns = given_columns(schema)
         table = cls._with(context_of(path, locks, engine), merged(WriterOptions, options, of_writer))
-        table.was_created = create_table(table._session, defined, schema)
+        table.was_created = create_table(table._session, defined, columns)
         return table
 
     @classmethod

@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 CREATE_HELP = """Make an empty table.
 
 What tables.yaml declares of the table need not be repeated; options given here win over it. The columns are those of
-an example file, meta columns of Hudi left out. Making the same table again changes nothing, and says so.
+an example file, meta columns of Hudi left out, or those of --columns. Making the same table again changes nothing, and says so.
 
 \b
 hudi-ops create flights --like landing/part-0.parquet
-hudi-ops create /data/trips --key id --partition-by city --like trips.parquet
+hudi-ops create /data/trips --key id --partition-by city --like trips.csv
+hudi-ops create /data/trips --key id --columns "id string, fare double, tags array<string>"
 """
 
 
@@ -51,7 +52,12 @@ def create(
     *,
     request: dict[str, Any],
     like: Annotated[
-        Path | None, typer.Option(metavar="FILE.parquet", help="A Parquet file whose columns the table gets.")
+        Path | None,
+        typer.Option(metavar="FILE", help="A CSV, JSON lines or Parquet file whose columns the table gets."),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMNS", help='The columns as text, in types of Spark SQL: "id string, fare double".'),
     ] = None,
     time_input: TimeInputOption = None,
     time_output: TimeOutputOption = None,
@@ -67,7 +73,7 @@ def create(
     location = locate_new(table)
     time = time_of(input=time_input, output=time_output, unit=time_unit, input_format=time_format)
     definition = _definition(location, request if time is None else {**request, "time": time})
-    schema = _schema_like(location.name, like)
+    schema = _schema(location.name, like, columns)
     made = _make(location, definition, schema)
     if as_json:
         write_json(made)
@@ -112,26 +118,23 @@ def _make(location: TableLocation, definition: TableDefinition, schema: pa.Schem
         table.close()
 
 
-def _schema_like(table: str, file: Path | None) -> pa.Schema:
-    if file is None:
+def _schema(table: str, like: Path | None, columns: str | None) -> pa.Schema:
+    """Return the columns that the options give.
+
+    Raises:
+        InvalidRequest: neither of them is given, or both are; or they cannot be read.
+    """
+    if (like is None) == (columns is None):
         raise InvalidRequest(
-            "nothing says which columns the table has",
+            "nothing says which columns the table has"
+            if like is None
+            else "two options say which columns the table has",
             table=table,
-            next_step="pass --like with a Parquet file that has them",
+            expected="--like or --columns",
+            found="neither" if like is None else "both",
+            next_step='pass --like with a CSV, JSON lines or Parquet file that has them, or --columns "id string, fare double"',
         )
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from hudi_ops.sources.column_list import parse_columns
+    from hudi_ops.sources.sample_schema import sample_schema
 
-    from hudi_ops.config.columns import META_COLUMNS
-
-    try:
-        schema = pq.read_schema(file)
-    except (OSError, pa.ArrowException) as error:
-        raise InvalidRequest(
-            f"{file} cannot be read for its columns: {error}",
-            expected="a Parquet file",
-            found="no such file" if isinstance(error, FileNotFoundError) else "something else",
-            next_step="pass --like with a Parquet file that has the table's columns",
-            file=str(file),
-        ) from error
-    return pa.schema([field for field in schema if field.name not in META_COLUMNS])
+    return sample_schema(str(like)) if like is not None else parse_columns(columns or "")

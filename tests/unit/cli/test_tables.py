@@ -47,6 +47,12 @@ def test_a_bare_name_is_a_folder_where_nothing_is_declared(
     assert (made["table"], made["path"]) == ("rides", str(home / "rides"))
 
 
+def test_columns_are_given_as_text(home: Path, call: Callable[..., Any]) -> None:
+    made = call("create", "riders", "--columns", "id string, fare double", "--json").json
+    types = [(field["name"], field["type"]) for field in made["schema"]]
+    assert types == [("id", "string"), ("fare", "double")]
+
+
 def test_meta_columns_of_the_example_are_left_out(trips: Path, call: Callable[..., Any]) -> None:
     (base, *_) = trips.glob("city=Oslo/*.parquet")
     made = call("create", "riders", "--like", base, "--json").json
@@ -58,6 +64,8 @@ def test_meta_columns_of_the_example_are_left_out(trips: Path, call: Callable[..
     [
         ((), "--like"),
         (("--like", "gone.parquet"), "gone.parquet"),
+        (("--columns", "id strng"), "id strng"),
+        (("--columns", "id string", "--like", "like.parquet"), "two options"),
         (("--like", "tables.yaml"), "tables.yaml"),
         (("--like", "like.parquet", "--key", "nope"), "nope"),
         (("--like", "like.parquet", "--key", "id,,ts"), "--key"),

@@ -1,0 +1,114 @@
+"""Columns for a new table from a sample file: Parquet and JSON lines show types, CSV is examined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.sources.source import SUFFIXES, open_text, source_format, without_meta_columns
+from hudi_ops.sources.source_schema import SchemaTask, source_schema
+from hudi_ops.storage.open import open_source
+
+_SAMPLE_BYTES = 16 << 20
+_LEADING_ZERO = r"^[+-]?0\d"
+_is = pa.types
+
+
+def is_file_name(text: str) -> bool:
+    """Return whether a text ends as the name of a source file does."""
+    return source_format(text) is not None
+
+
+def sample_schema(file: str) -> pa.Schema:
+    """Return the columns of a file, without Apache Hudi's meta columns; times have microseconds and UTC.
+
+    Types of CSV are those that all values of its first 16 MB have; digits with leading zeros are text.
+
+    Raises:
+        InvalidRequest: there is no such file, it cannot be parsed, or a column has no type.
+    """
+    if source_format(file) is None:
+        raise InvalidRequest(**_refused(file, "is not CSV, JSON lines or Parquet", file))
+    storage, name = open_source(file)
+    info = storage.head(name) if name is not None else None
+    if info is None:
+        raise InvalidRequest(**_refused(file, "is a folder", "a folder"))
+    if source_format(info.name) != "parquet" and info.size_bytes == 0:
+        raise InvalidRequest(**_refused(file, "is empty, so it shows no columns", "no bytes"))
+    task = SchemaTask(storage, info, pa.schema([]))
+    found = source_schema(task)  # parses it, and explains what cannot be parsed
+    if source_format(info.name) == "csv":
+        found = _csv_types(task, found)
+    fields = [field.with_type(_stored(field.type)) for field in without_meta_columns(found)]
+    untyped = next((field.name for field in fields if _has_null_type(field.type)), None)
+    if untyped is not None:
+        raise InvalidRequest(
+            f"{file} does not show the type of column {untyped}: it has no value",
+            expected="at least one value in every column",
+            found="nulls only",
+            next_step='give the columns as text, as in "id string, fare double"',
+            file=file,
+            field=untyped,
+        )
+    return pa.schema(fields)
+
+
+def _csv_types(task: SchemaTask, names: pa.Schema) -> pa.Schema:
+    """Return the types that all values of the first block have.
+
+    Raises:
+        InvalidRequest: it cannot be parsed.
+    """
+    lines = pacsv.ParseOptions(newlines_in_values=True)
+    blocks = pacsv.ReadOptions(block_size=_SAMPLE_BYTES)
+    texts = pacsv.ConvertOptions(
+        column_types=dict.fromkeys(names.names, pa.string()), strings_can_be_null=True, null_values=[""]
+    )
+    inferred = pacsv.ConvertOptions(null_values=[""], strings_can_be_null=True)
+    try:
+        with open_text(task.storage, task.file) as body:
+            with_types = pacsv.open_csv(body, blocks, lines, inferred).schema
+        with open_text(task.storage, task.file) as body:
+            rows = next(iter(pacsv.open_csv(body, blocks, lines, texts)), None)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InvalidRequest(
+            f"{task.where} cannot be parsed: {error}",
+            expected="a csv file with a line of names",
+            next_step="correct the file, or give the columns as text",
+            file=task.where,
+        ) from error
+    coded = set() if rows is None else {name for name in rows.schema.names if _has_leading_zeros(rows.column(name))}
+    return pa.schema([
+        pa.field(one.name, pa.string()) if one.name in coded or _is.is_null(one.type) or _is.is_time(one.type) else one
+        for one in with_types
+    ])
+
+
+def _has_leading_zeros(column: pa.Array) -> bool:
+    return bool(pc.any(pc.match_substring_regex(column, _LEADING_ZERO)).as_py())
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """Return the type for a table: times of a text file come in other units."""
+    if _is.is_timestamp(kind) and kind.unit != "ms":
+        return pa.timestamp("us", kind.tz)
+    return kind
+
+
+def _has_null_type(kind: pa.DataType) -> bool:
+    inner: Iterable[pa.DataType] = (kind.field(at).type for at in range(kind.num_fields))
+    return bool(_is.is_null(kind)) or any(map(_has_null_type, inner))
+
+
+def _refused(file: str, what: str, found: str) -> dict[str, str]:
+    return {
+        "what": f"{file} {what}",
+        "expected": f"a file with rows, whose name ends in {', '.join(SUFFIXES)}",
+        "found": found,
+        "next_step": 'name a sample file, or give the columns as text, as in "id string, fare double"',
+        "file": file,
+    }

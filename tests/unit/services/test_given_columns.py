@@ -1,0 +1,149 @@
+"""Columns of a new table from a text or a sample file; what cannot be read is refused with what is allowed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hudi_ops import Table
+from hudi_ops.config.columns import META_COLUMNS
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.sources.column_list import parse_columns
+
+
+def test_every_type_of_the_text_is_one_of_the_table(tmp_path: Path) -> None:
+    text = (
+        "id string NOT NULL, a int, b bigint, c long, d float, e double, f decimal(12, 2), g date, h timestamp, "
+        "j binary, k boolean, l array<int>, m map<string, double>, n struct<x: int, y: array<string>>, o decimal"
+    )
+    table = Table.create(tmp_path / "t", name="t", record_key="id", schema=text)
+    utc, record = pa.timestamp("us", "UTC"), pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))])
+    expected = [
+        *[pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.float32(), pa.float64(), pa.decimal128(12, 2)],
+        *[pa.date32(), utc, pa.binary(), pa.bool_(), pa.list_(pa.int32())],
+        *[pa.map_(pa.string(), pa.float64()), record, pa.decimal128(10, 0)],
+    ]
+    assert parse_columns(text).types == expected
+    assert table.schema.names == "id a b c d e f g h j k l m n o".split()
+    assert not table.schema.field("id").nullable
+    assert table.schema.field("a").nullable
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", "no column"),
+        ("id", "found id"),
+        ("id strng", "id strng"),
+        ("id string fare double", "id string fare double"),
+        ("id string) ; drop table x --", "drop table"),
+        ("id string) USING parquet --", "USING parquet"),
+        ("id string DEFAULT 'x'", "DEFAULT"),
+        ("primary key (id)", "PRIMARY KEY"),
+        ("id tinyint", "TINYINT"),
+        ("id timestamp_ntz", "TIMESTAMP_NTZ"),
+        ("id varchar(10)", "VARCHAR"),
+        ("id decimal(99, 2)", "DECIMAL"),
+        ("id map<int, string>", "MAP"),
+        ("id struct<a: nope>", "nope"),
+    ],
+)
+def test_a_text_that_cannot_be_read_is_refused_with_what_is_allowed(tmp_path: Path, text: str, found: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Table.create(tmp_path / "t", name="t", record_key="id", schema=text)
+    assert found in str(caught.value)
+    assert "'id string, fare double'; types are string, boolean, int, bigint" in str(caught.value)
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_column_twice_and_another_kind_of_value_are_refused(tmp_path: Path) -> None:
+    for wrong, said in (("id string, ID int", "name id twice"), (["id"], "unknown kind of value")):
+        schema: Any = wrong
+        with pytest.raises(InvalidRequest, match=said):
+            Table.create(tmp_path / "t", name="t", record_key="id", schema=schema)
+
+
+ROWS = [
+    {
+        "id": "k1",
+        "code": "007",
+        "count": 1,
+        "fare": 1.5,
+        "day": "2024-02-29",
+        "seen": "2024-02-29T10:00:00",
+        "ok": True,
+    },
+    {"id": "k2", "code": "12", "count": None, "fare": 2, "day": "2024-03-01", "seen": None, "ok": False},
+]
+
+
+def test_a_csv_file_shows_its_types_and_its_rows_fit(tmp_path: Path) -> None:
+    names = list(ROWS[0])
+    values = [
+        ",".join(
+            "" if value is None else (str(value).lower() if isinstance(value, bool) else str(value))
+            for value in row.values()
+        )
+        for row in ROWS
+    ]
+    file = tmp_path / "rows.csv.gz"
+    file.write_bytes(gzip.compress("\n".join([",".join(names), *values]).encode()))
+    table = Table.create(tmp_path / "t", name="t", record_key="id", schema=file)
+    types = dict(zip(table.schema.names, table.schema.types, strict=True))
+    assert types == {
+        "id": pa.string(),
+        "code": pa.string(),
+        "count": pa.int64(),
+        "fare": pa.float64(),
+        "day": pa.date32(),
+        "seen": pa.timestamp("us", "UTC"),
+        "ok": pa.bool_(),
+    }
+    table.ingest_file(file)
+    assert sorted(table.read()["code"].to_pylist()) == ["007", "12"]
+
+
+def test_a_json_file_shows_its_types_and_its_rows_fit(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    rows = [{**row, "tags": ["a"], "place": {"x": 1}} for row in ROWS]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table = Table.create(tmp_path / "t", name="t", record_key="id", schema=str(file))
+    assert table.schema.field("place").type == pa.struct([("x", pa.int64())])
+    assert table.schema.field("tags").type == pa.list_(pa.string())
+    assert table.schema.field("seen").type == pa.string()
+    table.ingest_file(file)
+    assert table.scan().count_rows() == 2
+
+
+def test_a_parquet_file_gives_its_columns_without_meta_columns(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), ("price", pa.decimal128(9, 2)), ("at", pa.timestamp("ns"))])
+    held = pa.schema([*((name, pa.string()) for name in META_COLUMNS), *schema])
+    pq.write_table(held.empty_table(), tmp_path / "rows.parquet")
+    table = Table.create(tmp_path / "t", name="t", record_key="id", schema=tmp_path / "rows.parquet")
+    assert table.schema.names == schema.names
+    assert table.schema.field("price").type == pa.decimal128(9, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("gone.csv", None, "there is no file or folder"),
+        ("empty.jsonl", "", "is empty, so it shows no columns"),
+        ("nulls.jsonl", '{"id": "a", "x": null}\n', "does not show the type of column x"),
+        ("bad.parquet", "no parquet", "cannot be parsed"),
+        ("bad.jsonl", "{", "cannot be parsed"),
+    ],
+)
+def test_a_file_that_shows_no_columns_is_refused(tmp_path: Path, name: str, content: str | None, said: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(InvalidRequest, match=said) as caught:
+        Table.create(tmp_path / "t", name="t", record_key="id", schema=str(tmp_path / name))
+    assert name in str(caught.value)
+    assert not (tmp_path / "t").exists()
