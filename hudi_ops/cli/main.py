@@ -13,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from hudi_ops.cli import paths
 from hudi_ops.cli.arguments import as_help
 from hudi_ops.cli.locks import lock, zookeeper
 from hudi_ops.cli.output import BROKEN_PIPE_EXIT_CODE, write, write_json
@@ -52,6 +53,7 @@ app.command(help=as_help(inspect.TIMELINE_HELP))(inspect.timeline)
 app.command(help=as_help(inspect.SHOW_HELP))(inspect.show)
 app.command(help=as_help(inspect.VERIFY_HELP))(inspect.verify)
 app.command(help=as_help(lock.LOCK_HELP))(lock.lock)
+app.command(help=as_help(paths.PATHS_HELP))(paths.paths)
 app.add_typer(metadata.app)
 app.add_typer(zookeeper.app)
 
