@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -31,19 +31,19 @@ def spark_environment(**extra: str) -> dict[str, str]:
 
 
 @contextmanager
-def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
-    """Gives the master's URL once every worker is registered."""
+def standalone_cluster(folder: Path, hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")) -> Iterator[str]:
+    """Gives the master's URL once a worker on every host is registered; speculative copies need another host."""
     with ExitStack() as stack:
         log = folder / "master.log"
         master = "org.apache.spark.deploy.master.Master"
         stack.enter_context(_daemon([master, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"], log))
         url = _said(log, r"Starting Spark master at (spark://\S+)")
-        for number in range(workers):
+        for number, host in enumerate(hosts):
             where = folder / f"worker{number}"
-            options = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", "--cores", "1", "--memory", "512m"]
+            options = ["--host", host, "--port", "0", "--webui-port", "0", "--cores", "1", "--memory", "512m"]
             command = ["org.apache.spark.deploy.worker.Worker", *options, "--work-dir", str(where), url]
             stack.enter_context(_daemon(command, folder / f"worker{number}.log"))
-        for number in range(workers):
+        for number in range(len(hosts)):
             _said(folder / f"worker{number}.log", r"Successfully registered with master (\S+)")
         yield url
 
