@@ -1,4 +1,4 @@
-"""Parse columns that a user writes as text: `id string, fare double`. sqlglot parses; this module maps types."""
+"""Parse columns written as text (`id string, fare double`) with sqlglot."""
 
 from __future__ import annotations
 

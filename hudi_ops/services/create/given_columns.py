@@ -1,4 +1,4 @@
-"""Return the columns of a new table, which a caller gives as a schema, a text or a sample file."""
+"""Read the columns of a new table from a schema, a text or a sample file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GivenColumns: TypeAlias = pa.Schema | str | os.PathLike[str]
 
 
 def given_columns(columns: GivenColumns) -> pa.Schema:
-    """Return the schema; a text that ends as a source file does (`.csv`, `.parquet`, …) names a file.
+    """Return the schema; a text with the ending of a source file names a file.
 
     Raises:
         InvalidRequest: the text cannot be read, or the file does not show its columns.

@@ -64,8 +64,6 @@ def test_meta_columns_of_the_example_are_left_out(trips: Path, call: Callable[..
     [
         ((), "--like"),
         (("--like", "gone.parquet"), "gone.parquet"),
-        (("--columns", "id strng"), "id strng"),
-        (("--columns", "id string", "--like", "like.parquet"), "two options"),
         (("--like", "tables.yaml"), "tables.yaml"),
         (("--like", "like.parquet", "--key", "nope"), "nope"),
         (("--like", "like.parquet", "--key", "id,,ts"), "--key"),
@@ -73,6 +71,8 @@ def test_meta_columns_of_the_example_are_left_out(trips: Path, call: Callable[..
         (("--like", "like.parquet", "--type", "mar"), "mar"),
         (("--like", "like.parquet", "--buckets", "0"), "0 buckets"),
         (("--like", "like.parquet", "--name", "a/b"), "a/b"),
+        (("--columns", "id strng"), "id strng"),
+        (("--columns", "id string", "--like", "like.parquet"), "two options"),
     ],
 )
 def test_a_definition_that_is_no_table_makes_nothing(
