@@ -32,7 +32,7 @@ from hudi_ops.sources.source import without_meta_columns
 from hudi_ops.storage.open import open_storage
 from hudi_ops.timeline.settings.settings_check import refuse_unopenable
 
-WRITE_OPTIONS = ("path", "operation", "evolve", "batch_id", "batch_source")
+WRITE_OPTIONS = ("path", "operation", "evolve", "batch_id", "batch_source", "memory_bytes")
 
 _REASON = "rows that Spark's tasks staged"
 
@@ -49,6 +49,7 @@ class Saving:
         area: where tasks put rows.
         batch_id: the batch's name; None: every `save` is written.
         is_taken: the table has the batch already, so nothing is staged.
+        memory_bytes: rows that the commit holds in memory; further ones go to a temporary file. None: by the machine's memory.
     """
 
     path: str
@@ -58,6 +59,7 @@ class Saving:
     area: StagingArea
     batch_id: BatchId | None = None
     is_taken: bool = False
+    memory_bytes: int | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, str | None], schema: pa.Schema, *, overwrites: bool) -> Saving:
@@ -79,7 +81,7 @@ class Saving:
             )
         operation = parse_operation(given.get("operation") or "upsert")
         evolve = switch("evolve", given.get("evolve"))
-        batch_id = _batch_id(given)
+        batch_id, memory_bytes = _batch_id(given), _memory_bytes(given.get("memory_bytes"))
         plain = without_meta_columns(schema)
         session = open_session(path)
         check_columns(session, Batch(operation, evolve=evolve), plain, "the DataFrame")
@@ -87,7 +89,7 @@ class Saving:
         ctx = session.ctx
         # Spark's Python workers come and go; the JVM of the driver lives as long as the job.
         area = StagingArea.new(ctx.storage, ctx.ids, Owner.of_process_above("java"))
-        return cls(path, operation.name, evolve, plain, area, batch_id, taken)
+        return cls(path, operation.name, evolve, plain, area, batch_id, taken, memory_bytes)
 
 
 def ingest_staged(saving: Saving, files: Sequence[StagedFile]) -> IngestResult:
@@ -98,7 +100,7 @@ def ingest_staged(saving: Saving, files: Sequence[StagedFile]) -> IngestResult:
         Conflict: lost to overlapping writes again and again.
     """
     session = open_session(saving.path)
-    engine = session.ctx.local_engine
+    engine = LocalEngine(memory_bytes=saving.memory_bytes)
     stream = pa.RecordBatchReader.from_batches(saving.schema, _aligned(saving, files))
     with GivenRows(stream) as rows:
         batch = Batch(parse_operation(saving.operation), rows=rows, evolve=saving.evolve)
@@ -151,3 +153,11 @@ def _batch_id(given: Mapping[str, str | None]) -> BatchId | None:
             setting="batch_source",
         )
     return BatchId(source or "spark", batch_id) if batch_id is not None else None
+
+
+def _memory_bytes(text: str | None) -> int | None:
+    if text is None or (text.isdecimal() and int(text) > 0):
+        return int(text) if text is not None else None
+    raise InvalidRequest(
+        "memory_bytes is no number of bytes", expected="a whole number above 0", found=text, setting="memory_bytes"
+    )

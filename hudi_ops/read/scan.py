@@ -13,6 +13,7 @@ from hudi_ops.engine.stream import in_order
 from hudi_ops.errors import HudiOpsError, InvalidRequest, NotFound
 from hudi_ops.files.slice.file_scan import FileTask
 from hudi_ops.files.slice.slice_scan import SliceTask, open_scan
+from hudi_ops.formats.html_table import html_table
 from hudi_ops.read.checkpoints import checkpoint_of_all
 from hudi_ops.read.lost_files import vanished
 from hudi_ops.read.plan import ReadPlan
@@ -107,6 +108,21 @@ class Scan:
     def __init__(self, plan: ReadPlan, threads: int | None = None) -> None:
         self._plan = plan
         self._engine = LocalEngine(threads)
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name} {value}" for name, value in self._facts().items())
+        return f"{type(self).__name__}({self._plan.table}: {facts})"
+
+    def _repr_html_(self) -> str:
+        """Return the scan as a small table, for notebooks."""
+        columns = {field.name: field.type for field in self.schema}
+        return html_table(f"{type(self).__name__} of {self._plan.table}", {**self._facts(), **columns})
+
+    def _facts(self) -> dict[str, int]:
+        size_bytes = sum(task.size_bytes for task in self.tasks)
+        facts = {"columns": len(self.schema), "partitions": len(self._plan.partitions), "file groups": len(self.tasks)}
+        limit = {"limit": self._plan.limit} if self._plan.limit is not None else {}
+        return {**facts, "bytes": size_bytes, **limit}
 
     @property
     def schema(self) -> pa.Schema:

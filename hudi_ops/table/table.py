@@ -23,6 +23,7 @@ from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER, FileSizes, Lo
 from hudi_ops.context import TableContext
 from hudi_ops.engine.local import LocalEngine
 from hudi_ops.engine.protocol import Engine
+from hudi_ops.formats.html_table import html_table
 from hudi_ops.read.plan import Opened
 from hudi_ops.services.base.result import PlanResult
 from hudi_ops.services.compaction.result import CompactResult
@@ -201,6 +202,16 @@ class Table(ReadApi, IngestApi):
         return adopt_table(
             self._session, self._adoption, drop=drop_metadata_table, dry_run=dry_run, count_keys=count_keys
         )
+
+    def __repr__(self) -> str:
+        return f"Table({self._ctx.storage.uri!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the table's settings and columns as a small table, for notebooks."""
+        config = self.config
+        facts = {"path": self._ctx.storage.uri, "type": config.table_type, "version": config.version}
+        fields = {"record key": config.record_key_fields, "partition by": config.partition_fields}
+        return html_table(f"Table {config.name}", {**facts, **fields, **{one.name: one.type for one in self.schema}})
 
     @property
     def context(self) -> TableContext:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hudi_ops.formats.html_table import html_table
 from hudi_ops.services.base.choice import Reason, Verdict
 from hudi_ops.services.base.cost import Cost
 
@@ -27,6 +28,11 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """Return the result as plain values."""
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        """Return the result as a small table, for notebooks."""
+        plain = {name: value for name, value in self.as_dict().items() if not isinstance(value, dict)}
+        return html_table(type(self).__name__, plain)
 
 
 @dataclass(frozen=True)
