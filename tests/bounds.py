@@ -12,7 +12,6 @@ T = TypeVar("T")
 
 TIER = "soak" if os.environ.get("HUDI_OPS_SOAK") else os.environ.get("HUDI_OPS_TIER", "full")
 SOAK = TIER == "soak"
-QUICK = TIER == "quick"
 
 
 def bound(quick: T, full: T, soak: T) -> T:

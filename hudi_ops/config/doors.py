@@ -199,10 +199,9 @@ def other_arguments(model: type[BaseModel], given: Mapping[str, Any]) -> list[st
     return [f"{_argument(name)}={given[name]}" for name in names]
 
 
-def docs_table(model: type[BaseModel], *, form_only: bool = True) -> str:
+def docs_table(model: type[BaseModel]) -> str:
     """Return a Markdown table of a request's fields."""
-    names = form_fields(model) if form_only else model.model_fields
-    rows = [f"| {name} | {model.model_fields[name].description} |" for name in names]
+    rows = [f"| {name} | {model.model_fields[name].description} |" for name in form_fields(model)]
     return "\n".join(["| field | value |", "|---|---|", *rows])
 
 

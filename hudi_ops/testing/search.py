@@ -69,7 +69,6 @@ class Search:
         self._footprints: dict[str, StepEffects] = {}
         self._clock_readers: set[tuple[str, PendingCall]] = set()
         self.known = 0
-        self.vain = 0
         self._known: dict[tuple[object, ...], list[tuple[int, int]]] = {}
 
     @property
@@ -100,7 +99,7 @@ class Search:
         except KnownState:
             self.known += 1
         except Vain:
-            self.vain += 1
+            pass
         self._learn(simulation)
         for step, alternative in guide.found:
             longer = (*schedule, Decision(step, alternative.is_move, alternative.label))

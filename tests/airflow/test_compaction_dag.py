@@ -11,7 +11,6 @@ from airflow.sdk.exceptions import ParamValidationError
 
 from tests.airflow.dag_runs import airflow, asset_events, last_result
 
-ROOT = Path(__file__).resolve().parents[2]
 TRIPS = pa.table({"id": ["a", "b", "c"], "city": ["x", "x", "y"], "ts": [1, 1, 1], "fare": [1.0, 2.0, 3.0]})
 
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -278,12 +278,3 @@ def settle(table: Table) -> list[RolledBackWrite]:
     later = ManualClock(SystemClock().now_ms() + 2 * EXPIRY_MS)
     assert recover(Session(replace(table.context, clock=later))) == []
     return undone
-
-
-def wait_for(condition: Callable[[], object], what: str, timeout_s: float, tick: Callable[[float], object]) -> None:
-    """Wait until something holds; `tick` waits a moment."""
-    for _ in range(int(timeout_s / 0.01)):
-        if condition():
-            return
-        tick(0.01)
-    raise AssertionError(f"{what} did not come true within {timeout_s:g} s")

@@ -105,63 +105,6 @@ def _content(body: bytes) -> Record | None:
     return {"text": body.decode("utf-8", "replace")} if body else None
 
 
-def merged(rows: list[MetadataRow], valid: set[str] | None = None) -> dict[tuple[str, str], Record]:
-    """State of a metadata table by partition and key: the plain rules of docs/format.md §14.7, one record at a time.
-
-    Args:
-        rows: of `metadata_rows`.
-        valid: blocks of only these instants, and all base files; None: all blocks.
-    """
-    state: dict[tuple[str, str], Record] = {}
-    for group in dict.fromkeys((row.partition, row.group) for row in rows):
-        mine = [row for row in rows if (row.partition, row.group) == group]
-        newest = max((row.instant for row in mine if row.kind == "base"), default="")
-        for row in mine:
-            if row.kind == "base" and row.instant == newest:
-                state[row.partition, row.key] = row.record
-        logs = [row for row in mine if row.kind != "base" and row.instant > newest]
-        for row in sorted(logs, key=lambda one: (one.instant, one.kind == "delete")):
-            if valid is None or row.instant in valid:
-                _apply(state, row)
-    return state
-
-
-def _apply(state: dict[tuple[str, str], Record], row: MetadataRow) -> None:
-    place = (row.partition, row.key)
-    if row.kind == "delete":
-        state.pop(place, None)
-        return
-    older = state.get(place)
-    if older is not None and row.partition == "files":
-        state[place] = {**row.record, "filesystemMetadata": _merged_files(older, row.record)}
-    elif older is not None and row.partition == "partition_stats":
-        state[place] = {**row.record, "ColumnStatsMetadata": _merged_ranges(older, row.record)}
-    else:
-        state[place] = row.record
-
-
-def _merged_files(older: Record, newer: Record) -> Record:
-    files = dict(older["filesystemMetadata"] or {})
-    for name, info in (newer["filesystemMetadata"] or {}).items():
-        if info["isDeleted"]:
-            files.pop(name, None)
-        else:
-            files[name] = {"size": max(info["size"], files.get(name, info)["size"]), "isDeleted": False}
-    return files
-
-
-def _merged_ranges(older: Record, newer: Record) -> Record:
-    a, b = older["ColumnStatsMetadata"], newer["ColumnStatsMetadata"]
-    if b["isTightBound"] or a["isDeleted"] or b["isDeleted"]:
-        return b  # type: ignore[no-any-return]
-    ends = {}
-    for name, choose in (("minValue", min), ("maxValue", max)):
-        known = [one[name] for one in (a, b) if one[name] is not None]
-        ends[name] = choose(known, key=lambda one: one[1]) if known else None
-    counts = ("valueCount", "nullCount", "totalSize", "totalUncompressedSize")
-    return {**b, **ends, **{name: (a[name] or 0) + (b[name] or 0) for name in counts}}
-
-
 def _rows_of_file(partition: str, file: Path) -> Iterator[MetadataRow]:
     if base := _BASE.match(file.name):
         info, entries = parse_hfile(file.read_bytes())

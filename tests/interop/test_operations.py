@@ -22,7 +22,6 @@ from tests.interop.expected import completed_instants, readable_instants, some
 from tests.tables import VERSIONED as SCHEMA
 
 HudiRsReader = Callable[..., pa.Table]
-Row = tuple[str, str]
 BUCKETS = 2
 REPLACING = {"insert_overwrite", "insert_overwrite_table", "delete_partition", "truncate"}
 

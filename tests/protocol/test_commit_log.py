@@ -22,7 +22,7 @@ from hudi_ops.errors import Busy, Cancelled, Conflict, InvalidRequest
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.testing.faults import Fault, FaultyStorage
-from hudi_ops.timeline.log.commit_log import Log, slot_path
+from hudi_ops.timeline.log.commit_log import slot_path
 from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Plan, Properties, Takeover
 from hudi_ops.verify import verify_table
 from tests.protocol.log_actors import (
@@ -57,10 +57,6 @@ class Decision:
 
 def nothing(session: Session) -> None:
     return None
-
-
-def newest_write(log: Log) -> str:
-    return max(entry.instant for _, entry in log.completes())
 
 
 def archive(session: Session) -> bool:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from hudi_ops.files.names import parse_data_file
 from hudi_ops.metadata.reader.instants import MetadataInstants
-from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.storage.protocol import FileInfo, Folder
 
 
-def superseded_files(
-    partition: MetadataPartition, folder: Folder, instants: MetadataInstants, newest: str, before_ms: int
-) -> list[str]:
+def superseded_files(folder: Folder, instants: MetadataInstants, newest: str, before_ms: int) -> list[str]:
     """Return the files that no reader needs any more, log files before their base files.
 
     These are files of slices older than the one before a group's newest, and base files that never counted. `newest` is the time of

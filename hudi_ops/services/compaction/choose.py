@@ -29,7 +29,6 @@ from hudi_ops.view.slices import Slice, is_partitioned
 class LeftReason(StrEnum):
     """Reasons of compaction alone to leave a file group out."""
 
-    NO_LOG_FILES = "no log files"
     UNMERGEABLE = "log files that cannot be merged here"
 
 

@@ -265,7 +265,7 @@ def _clean(session: Session, chosen: _Chosen) -> int:
     gone = [
         path
         for partition, folder in chosen.listed
-        for path in superseded_files(partition, folder, chosen.instants, chosen.inputs.instant, before_ms)
+        for path in superseded_files(folder, chosen.instants, chosen.inputs.instant, before_ms)
     ]
     session.ctx.storage.delete_all(gone)
     return len(gone)

@@ -31,7 +31,7 @@ def check_compactions(subject: Subject, findings: Findings) -> None:
             continue
         findings.looked("compaction plans")
         if instant.is_completed:
-            _check_whole(subject, instant, plan, logs, findings)
+            _check_whole(instant, plan, logs, findings)
         else:
             _check_inputs(subject, instant, plan, findings)
 
@@ -79,7 +79,6 @@ def check_archived_writers(subject: Subject, findings: Findings) -> None:
 
 
 def _check_whole(
-    subject: Subject,
     instant: Instant,
     plan: CompactionPlan,
     logs: dict[tuple[str, str], list[NamedFile]],

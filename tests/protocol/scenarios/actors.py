@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
-from hudi_ops.concurrency.attempt import Attempt, begin
 from hudi_ops.concurrency.lease.lease import EXPIRY_MS
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.write_settings import METADATA_COMPACT_AFTER
@@ -67,17 +66,6 @@ class Recovers:
     def __call__(self, ctx: TableContext) -> None:
         """Do it."""
         recover(Session(ctx))
-
-
-@dataclass(frozen=True)
-class Begins:
-    """Puts an attempt on the timeline and dies there, as far as anybody can tell: it writes nothing and keeps its lease."""
-
-    action: str = "commit"
-
-    def __call__(self, ctx: TableContext) -> Attempt:
-        """Do it."""
-        return begin(ctx, Session(ctx).loader, self.action)
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def test_each_reason_is_told_with_its_number(storage: MemoryStorage) -> None:
         Reason.PENDING: 0,
         Reason.BEYOND_LIMIT: 0,
         LeftReason.UNMERGEABLE: 0,
-        LeftReason.NO_LOG_FILES: 1,
+        "no log files": 1,
     }
     assert {one.why for one in below.verdicts} == {"2 of 3 log files: 1 short"}
     assert below.note == (

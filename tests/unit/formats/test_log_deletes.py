@@ -91,13 +91,6 @@ def theirs(records: list[dict[str, Any]]) -> bytes:
     return struct.pack(">ii", 3, out.tell()) + out.getvalue()
 
 
-def theirs_read(content: bytes) -> list[dict[str, Any]]:
-    assert struct.unpack_from(">ii", content) == (3, len(content) - 8)
-    return fastavro.schemaless_reader(io.BytesIO(content[8:]), SCHEMA, None, return_record_name=True)[
-        "deleteRecordList"
-    ]
-
-
 def record(
     key: str | None, branch: str | None = None, value: Any = None, partition: str | None = "p=a"
 ) -> dict[str, Any]:

@@ -172,7 +172,7 @@ def test_cleaning_keeps_the_archived_delta_of_a_slice_that_it_keeps():
     table = archived_deltas()
     table.own("0020", "0021", "commit")
     folder = list_partition(table.storage, FILES)
-    gone = superseded_files(FILES, folder, table.instants, full("0020"), folder.files[0].modified_ms + 1_000)
+    gone = superseded_files(folder, table.instants, full("0020"), folder.files[0].modified_ms + 1_000)
     assert {path.rpartition("/")[2] for path in gone} == {log("0010"), log("0012"), INIT_LOG, INIT_BASE}
 
 
