@@ -20,6 +20,7 @@ SERVICE = Service(
     "metadata.py",
     description="Build partitions of the metadata table of a Hudi table",
     doc=DOC,
+    completes=False,
 )
 
 

@@ -13,7 +13,14 @@ Checks timeline, files, commit log and, with `index`, the metadata table of a ta
 The task fails when the table is damaged; its result lists the findings, each with a next step. It is not tried again.
 """
 
-SERVICE = Service("verify", VerifyRequest, "verify.py", description="Check that a Hudi table is whole", doc=DOC)
+SERVICE = Service(
+    "verify",
+    VerifyRequest,
+    "verify.py",
+    description="Check that a Hudi table is whole",
+    doc=DOC,
+    completes=False,
+)
 
 
 def add_tasks(service: ServiceDag) -> None:

@@ -49,6 +49,7 @@ class Service:
         doc: Markdown about it; the table of settings is added.
         offers: tables that the form offers; default: all.
         needs: what `offers` asks for, for people; said where no table fits.
+        completes: whether it completes instants of the table, which are events of its asset.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Service:
     doc: str
     offers: Callable[[TableDeclaration], bool] = lambda table: True
     needs: str = ""
+    completes: bool = True
 
 
 class ServiceDag:
@@ -118,6 +120,7 @@ class ServiceDag:
             planned = f"ti.xcom_pull(task_ids='{plan.task_id}')"
             options["only_if"] = f"{{{{ 'yes' if {planned} is none or {planned}.get('instant') else '' }}}}"
             arguments += (f"--instant={{{{ ({planned} or {{}}).get('instant') or '' }}}}",)
+        options.setdefault("table", "{{ params.table }}" if self._service.completes else "")
         return HudiOpsSubmitOperator(
             dag=self.dag,
             task_id=task_id,
@@ -129,7 +132,6 @@ class ServiceDag:
                 *arguments,
                 f"--tables={self._declared.file}",
             ],
-            table="{{ params.table }}",
             inlets=[asset_of(name) for name in self._tables],
             request=self._service.request,
             refused=f"{self._note} {self._next_step}" if self._note else "",

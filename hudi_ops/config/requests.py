@@ -243,7 +243,7 @@ class IndexRequest(Request):
         default=None,
         title="Partitions",
         description="files, column_stats, partition_stats, bloom_filters, record_index; files is built with the others where it is "
-        "missing. Default: the first three.",
+        "missing. Without names: the first three.",
     )
     rebuild: bool = Field(
         default=False,

@@ -87,6 +87,9 @@ def test_a_run_of_a_schedule_has_its_values_and_its_table(
     add_arguments(parser, SERVICES[service])
     assert request_of(SERVICES[service], parser.parse_known_args(arguments)[0]) == SERVICES[service](**says)
     assert [asset.name for asset in task.inlets] == [f"hudi://{table}"]
+    # Only what completes instants of the table is shown as a producer of its asset.
+    producers = {task.task_id for task in dag.tasks if task.outlets}
+    assert producers == {"ingestion": {"ingest"}, "compaction": {"execute"}}.get(service, set())
 
 
 @pytest.mark.parametrize("given", [True, False])
