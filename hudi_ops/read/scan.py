@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.progress import Tally, TellProgress
 from hudi_ops.engine.stream import in_order
 from hudi_ops.errors import HudiOpsError, InvalidRequest, NotFound
 from hudi_ops.files.slice.file_scan import FileTask
@@ -134,10 +135,13 @@ class Scan:
         """The files and slices, for engines that carry them elsewhere; a limit is not in them."""
         return self._plan.tasks
 
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
+    def to_batches(self, progress: TellProgress | None = None) -> Iterator[pa.RecordBatch]:
         """Yield rows by partition and file group; a few files are read ahead, none is held whole.
 
         Closing the iterator ends the reading.
+
+        Args:
+            progress: called after each file group.
 
         Raises:
             Unavailable: a file was cleaned away meanwhile, or the storage did not answer.
@@ -146,7 +150,7 @@ class Scan:
         """
         left = self._plan.limit
         if left is None:
-            yield from self._stream(None, min(FILES_AHEAD, self._engine.threads))
+            yield from self._stream(None, min(FILES_AHEAD, self._engine.threads), progress)
             return
         if left == 0:
             return
@@ -269,9 +273,16 @@ class Scan:
         again = "read again; the cleaner removed an old slice. If it repeats, run `hudi-ops verify`"
         return vanished(self._plan.tasks[0].storage, error, again, self._plan.table)
 
-    def _stream(self, batch_rows: int | None, threads: int) -> Iterator[pa.RecordBatch]:
+    def _stream(
+        self, batch_rows: int | None, threads: int, progress: TellProgress | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        total_bytes = sum(task.size_bytes for task in self._plan.tasks)
+        tally = Tally(progress, "file groups", len(self._plan.tasks), total_bytes) if progress is not None else None
+
         def produce(task: FileTask | SliceTask) -> Iterator[pa.RecordBatch]:
             yield from open_scan(task, streaming=True).batches(batch_rows)
+            if tally is not None:
+                tally.add(task.size_bytes)
 
         with _Vanishing(self._gone):
             yield from in_order(produce, self._plan.tasks, threads=threads, ahead=_BATCHES_AHEAD)

@@ -10,6 +10,7 @@ from hudi_ops.commit.ledger import Offer
 from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import EngineName, IngestRequest, listed
+from hudi_ops.engine.progress import TellProgress
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.engine import choose_engine, choose_frame_engine
 from hudi_ops.services.write.batch import Batch
@@ -99,8 +100,12 @@ class IngestApi:
             )
         return self.ingest_files(IngestRequest(source=source, operation=operation, **keywords))
 
-    def ingest_files(self, request: IngestRequest) -> IngestResult:
+    def ingest_files(self, request: IngestRequest, *, progress: TellProgress | None = None) -> IngestResult:
         """Write the files that a request names; raises as `ingest_folder` does.
+
+        Args:
+            request: which files, and how.
+            progress: called after each file that was read and each file group that was written, by the local engine.
 
         Raises:
             InvalidRequest: it names no source, or asks for a dry run, which `preview_folder` does.
@@ -120,7 +125,7 @@ class IngestApi:
             retake=request.retake,
         )
         operation = parse_operation(request.operation)
-        return ingest_folder(self._session, folder, operation, request.engine, evolve=request.evolve)
+        return ingest_folder(self._session, folder, operation, request.engine, evolve=request.evolve, progress=progress)
 
     def preview_folder(
         self,

@@ -7,10 +7,11 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import merged
+from hudi_ops.engine.progress import Progress
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.execute import execute, plan_and_execute
 from hudi_ops.services.base.plan import left_plan, left_plan_result, plan, preview
-from hudi_ops.services.base.result import PlanResult, Progress, ServiceResult
+from hudi_ops.services.base.result import PlanResult, ServiceResult
 from hudi_ops.services.base.service import Execution, TableService
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hudi_ops.clock import Clock, SystemClock
 from hudi_ops.config.table import PROPERTIES_PATH, TableConfig
 from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.progress import TellProgress
 from hudi_ops.errors import Corrupt
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import load_timeline
@@ -28,7 +29,13 @@ from hudi_ops.verify.timeline.timeline import check_timeline
 
 
 def verify_table(
-    storage: Storage, *, deep: bool = False, index: bool = False, sample: int | None = None, clock: Clock | None = None
+    storage: Storage,
+    *,
+    deep: bool = False,
+    index: bool = False,
+    sample: int | None = None,
+    clock: Clock | None = None,
+    progress: TellProgress | None = None,
 ) -> Report:
     """Check a table against every invariant, without changing it.
 
@@ -40,6 +47,7 @@ def verify_table(
         index: compare the metadata table with the files, partition by partition.
         sample: approximate number of files to open for `index`; None: all visible ones.
         clock: decides whether leases expired; None: this machine's.
+        progress: called as base files are checked.
 
     Returns:
         The findings. If the settings cannot be read, the report holds that one error.
@@ -67,6 +75,7 @@ def verify_table(
         engine=LocalEngine(),
         clock=clock or SystemClock(),
         deep=deep,
+        progress=progress,
     )
     check_properties(subject, findings)
     check_timeline(subject, findings)

@@ -18,6 +18,7 @@ from hudi_ops.concurrency.lease.lease import read_lease
 from hudi_ops.concurrency.markers import FOLDER as MARKERS
 from hudi_ops.config.table import TableConfig
 from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.progress import TellProgress
 from hudi_ops.errors import Corrupt, HudiOpsError
 from hudi_ops.files.names import DataFileName, parse_data_file
 from hudi_ops.metadata.records.partitions import rebuild_command
@@ -82,6 +83,7 @@ class Subject:
     engine: LocalEngine
     clock: Clock
     deep: bool = False
+    progress: TellProgress | None = None
 
     @property
     def is_metadata_table(self) -> bool:

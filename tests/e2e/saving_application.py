@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -38,8 +39,8 @@ def speculation(spark: Any, table: str, folder: Path) -> dict[str, Any]:
 
 
 def large(spark: Any, table: str, folder: Path) -> dict[str, Any]:
-    """Save more rows than the memory of driver and commit holds; tell the highest memory of a Python worker in bytes."""
-    rows, peaks, done = 700_000, [0], threading.Event()
+    """Save more rows than the memory of driver and commit holds; tell the highest memory of the commit's process in bytes."""
+    rows, peaks, done = int(os.environ["ROWS"]), [0], threading.Event()
 
     def watch() -> None:
         while not done.wait(0.1):

@@ -13,13 +13,13 @@ from hudi_ops.cli.output import (
     counted,
     is_terminal,
     plain_rows,
-    working,
     write,
     write_json,
     write_json_with_rows,
     write_lines,
     write_table,
 )
+from hudi_ops.cli.progress import watching
 from hudi_ops.cli.rows.row_files import check_output, read_checkpoint, write_checkpoint, write_parquet
 from hudi_ops.cli.tables.inspect import TERMINAL_ROWS
 from hudi_ops.errors import InvalidRequest
@@ -90,11 +90,11 @@ def changes(
         check_output(output, location)
     begin = _beginning(since, limit, checkpoint_file)
     with open_table(location) as opened:
-        with working(f"reading changes of {location.name}"):
+        with watching(f"reading changes of {location.name}", as_json=as_json) as tell:
             found = opened.changes(
                 begin, until, columns=wanted, where=where, limit=limit, fence=fence, meta_columns=meta_columns
             )
-            written = write_parquet(found, output) if output is not None else 0
+            written = write_parquet(found, output, tell) if output is not None else 0
         facts = {
             "table": location.name,
             "columns": found.schema.names,

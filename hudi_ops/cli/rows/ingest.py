@@ -14,7 +14,8 @@ from hudi_ops.cli.arguments import (
     open_table,
 )
 from hudi_ops.cli.options import with_options
-from hudi_ops.cli.output import counted, sized, working, write, write_json
+from hudi_ops.cli.output import counted, sized, write, write_json
+from hudi_ops.cli.progress import watching
 from hudi_ops.config.requests import IngestRequest
 from hudi_ops.errors import InvalidRequest
 
@@ -63,10 +64,10 @@ def ingest(
         if request.dry_run:
             _tell_offer(location, folder, _preview(opened, folder, request), as_json)
             return
-        with working(f"ingesting {folder} into {location.name}"):
+        with watching(f"ingesting {folder} into {location.name}", as_json=as_json) as tell:
             if drop_metadata_table:
                 opened.adopt(drop_metadata_table=True)
-            result = opened.ingest_files(request.model_copy(update={"source": folder}))
+            result = opened.ingest_files(request.model_copy(update={"source": folder}), progress=tell)
     if as_json:
         write_json(result.as_dict())
     else:

@@ -12,6 +12,7 @@ from hudi_ops.errors import InvalidRequest
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from hudi_ops.cli.progress import Tell
     from hudi_ops.config.tables_file import TableLocation
     from hudi_ops.read.scan import Scan
 
@@ -51,8 +52,11 @@ def check_output(output: Path, location: TableLocation) -> None:
         )
 
 
-def write_parquet(scan: Scan, output: Path) -> int:
-    """Write the rows and return their number; the file gets its name when it is whole."""
+def write_parquet(scan: Scan, output: Path, tell: Tell) -> int:
+    """Write the rows and return their number; the file gets its name when it is whole.
+
+    `tell` hears of each file group.
+    """
     import pyarrow.parquet as pq
 
     aside = output.with_name(f".{output.name}.{uuid4().hex[:8]}")
@@ -60,7 +64,7 @@ def write_parquet(scan: Scan, output: Path) -> int:
     try:
         with pq.ParquetWriter(aside, scan.schema, compression="zstd") as writer:
             waiting: list[pa.RecordBatch] = []
-            for batch in scan.to_batches():
+            for batch in scan.to_batches(tell):
                 waiting.append(batch)
                 count += batch.num_rows
                 # The size of a row group does not depend on the batches, and memory is bounded.

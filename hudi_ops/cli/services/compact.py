@@ -17,7 +17,8 @@ from hudi_ops.cli.arguments import (
     parse_seconds,
 )
 from hudi_ops.cli.options import with_options
-from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
+from hudi_ops.cli.output import counted, sized, write, write_json, write_table
+from hudi_ops.cli.progress import watching
 from hudi_ops.config.requests import CompactionRequest
 from hudi_ops.errors import InvalidRequest
 
@@ -88,9 +89,9 @@ def compact(
             planned = opened.compaction.plan(request, dry_run=not is_real)
             _tell_plan(planned, as_json, every=mode is Mode.EXPLAIN)
             return
-        with working(f"compacting {location.name}"):
+        with watching(f"compacting {location.name}", as_json=as_json) as tell:
             work = opened.compaction.execute if mode is Mode.EXECUTE else opened.compaction.run
-            done = work(request)
+            done = work(request, progress=tell)
     if as_json:
         write_json(done.as_dict())
     else:

@@ -19,10 +19,10 @@ from hudi_ops.cli.arguments import (
 from hudi_ops.cli.consent import ask
 from hudi_ops.cli.options import with_options
 from hudi_ops.cli.output import counted, sized, working, write, write_json, write_table
+from hudi_ops.cli.progress import watching
 from hudi_ops.config.requests import IndexRequest
 
 if TYPE_CHECKING:
-    from hudi_ops.services.base.result import Progress
     from hudi_ops.services.indexing.build import BuildResult
     from hudi_ops.services.indexing.drop import DropResult
     from hudi_ops.services.metadata_table.compact import MetadataCompaction
@@ -131,9 +131,9 @@ def build(
     location = locate(table)
     with (
         open_table(location, accept_future=accept_future_instants) as opened,
-        working(f"building the metadata table of {location.name}"),
+        watching(f"building the metadata table of {location.name}", as_json=as_json) as tell,
     ):
-        done = opened.metadata.build(request, partitions=partitions or None, progress=_tell)
+        done = opened.metadata.build(request, partitions=partitions or None, progress=tell)
     write_json(done.as_dict()) if as_json else write(_built_text(done))
 
 
@@ -173,12 +173,6 @@ def compact(
     ):
         done = opened.metadata.compact(dry_run=dry_run)
     write_json(done.as_dict()) if as_json else write(_compacted_text(done))
-
-
-def _tell(progress: Progress) -> None:
-    from logging import getLogger
-
-    getLogger("hudi_ops.cli").info("read %s of %s %s", progress.done, progress.total, progress.what)
 
 
 def _built_text(done: BuildResult) -> str:

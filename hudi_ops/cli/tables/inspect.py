@@ -31,6 +31,7 @@ from hudi_ops.cli.output import (
     write_lines,
     write_table,
 )
+from hudi_ops.cli.progress import watching
 from hudi_ops.cli.rows.row_files import check_output, write_checkpoint, write_parquet
 from hudi_ops.errors import Corrupt, InvalidRequest
 
@@ -186,7 +187,7 @@ def read(
     is_shown = output is None and not as_json and not explain and checkpoint_file is None and is_terminal()
     most = TERMINAL_ROWS if limit is None and is_shown else limit
     with open_table(location) as opened:
-        with working(f"reading {location.name}"):
+        with watching(f"reading {location.name}", as_json=as_json) as tell:
             scan = opened.scan(wanted, where, as_of, most, query=query, listing=listing, meta_columns=meta_columns)
             # Taken before the rows: what completes meanwhile comes after it.
             checkpoint = scan.checkpoint if checkpoint_file is not None else None
@@ -198,7 +199,7 @@ def read(
                     opened.scan(scan.schema.names[:1], where, as_of, query=query, listing=listing).count_rows() - most,
                 )
             read = scan.explain() if explain else None
-            written = write_parquet(scan, output) if output is not None and read is None else 0
+            written = write_parquet(scan, output, tell) if output is not None and read is None else 0
         names = scan.schema.names
         if read is not None:
             write_json({"table": location.name, **read.as_dict()}) if as_json else write(str(read))
@@ -319,8 +320,8 @@ def verify(
     if sample is not None and not index:
         raise InvalidRequest("--sample is for --index", expected="--index --sample N", found="--sample alone")
     location = locate(table)
-    with working(f"verifying {location.name}"):
-        report = verify_table(storage_of(location), deep=deep, index=index, sample=sample)
+    with watching(f"verifying {location.name}", as_json=as_json) as tell:
+        report = verify_table(storage_of(location), deep=deep, index=index, sample=sample, progress=tell)
     if as_json:
         write_json({"table": location.name, **report.as_dict()})
     else:

@@ -1,4 +1,4 @@
-"""Progress, plan and result of a service, as users get them."""
+"""Plan and result of a service, as users get them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,6 @@ from typing import Any
 from hudi_ops.formats.html_table import html_table
 from hudi_ops.services.base.choice import Reason, Verdict
 from hudi_ops.services.base.cost import Cost
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Progress of long work: units of `what`, and bytes where they are known."""
-
-    what: str
-    done: int
-    total: int
-    bytes_done: int = 0
-    bytes_in: int = 0
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,12 @@ from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import Role
 from hudi_ops.config.requests import checked_engine
 from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.progress import Progress
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.services.base.choice import Choice
 from hudi_ops.services.base.cost import Cost
 from hudi_ops.services.base.publish import Draft
-from hudi_ops.services.base.result import Progress, ServiceResult
+from hudi_ops.services.base.result import ServiceResult
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.entries import Complete
 from hudi_ops.timeline.names import completes_as

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from hudi_ops.concurrency.lease.monitor import LeaseMonitor
 from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.progress import Progress
 from hudi_ops.engine.protocol import Engine
-from hudi_ops.services.base.result import Progress
 from hudi_ops.services.base.service import Sized
 
 logger = logging.getLogger(__name__)

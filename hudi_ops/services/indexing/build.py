@@ -15,6 +15,7 @@ from hudi_ops.commit.recover.recover import finish_unfinished
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import checked_engine
 from hudi_ops.config.table import INDEX_DEFINITIONS, INDEX_DEFINITIONS_PATH
+from hudi_ops.engine.progress import Progress
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.errors import NOTHING_LANDED, Cancelled, Conflict, HudiOpsError
 from hudi_ops.metadata.definitions import statistics_of, with_definitions
@@ -28,7 +29,7 @@ from hudi_ops.metadata.writer.building import Building, group_count
 from hudi_ops.metadata.writer.commit import ACTION
 from hudi_ops.metadata.writer.delta import log_files
 from hudi_ops.services.base.engine import choose_by_bytes
-from hudi_ops.services.base.result import Progress, Result
+from hudi_ops.services.base.result import Result
 from hudi_ops.services.indexing.diff import TableSnapshot, diff, snapshot
 from hudi_ops.services.indexing.drop import drop_metadata, without_partitions
 from hudi_ops.services.indexing.rebuild import dropped_before, partitions_to_rebuild, say_dropped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -9,6 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from hudi_ops.commit.session import Session
+from hudi_ops.engine.progress import Progress
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.files.slice.slice_keys import keys_of_slice
@@ -21,13 +23,14 @@ from hudi_ops.metadata.definitions import Statistics
 from hudi_ops.metadata.records.partitions import MetadataPartition
 from hudi_ops.metadata.records.records import no_keys
 from hudi_ops.metadata.writer.building import KeysAt, without
-from hudi_ops.services.base.result import Progress
 from hudi_ops.services.base.waves import in_waves
 from hudi_ops.services.indexing.diff import Group
 from hudi_ops.timeline.names import ms_of_instant
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.file_group import DataFile
 from hudi_ops.view.slices import Slice
+
+logger = logging.getLogger(__name__)
 
 WAVE = 256
 """Tasks that an engine gets at a time; between two waves the lease is checked."""
@@ -118,7 +121,9 @@ class FactReader:
 
     def _map(self, what: str, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
         found: list[R] = []
+        sizes = [getattr(one, "size_bytes", 0) for one in inputs]
         for outcomes in in_waves(self._engine, task, inputs, self._check, WAVE):
             found += outcomes
-            self._progress(Progress(what, len(found), len(inputs)))
+            self._progress(Progress(what, len(found), len(inputs), sum(sizes[: len(found)]), sum(sizes)))
+            logger.info("%s: read %s of %s", what, len(found), len(inputs))
         return found

@@ -5,7 +5,7 @@ The first step runs once for all attempts as long as files and table stay the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,7 +16,8 @@ import pyarrow as pa
 from hudi_ops.commit.ledger import Ledger
 from hudi_ops.config.columns import RECORD_KEY
 from hudi_ops.config.table import TableConfig
-from hudi_ops.engine.protocol import Engine, Scattered
+from hudi_ops.engine.progress import Tally, TellProgress
+from hudi_ops.engine.protocol import Engine, Produced, Scattered
 from hudi_ops.index.simple_bucket import Tagger
 from hudi_ops.kernels.merging.merge import Operation
 from hudi_ops.services.write.operations import WriteOperation
@@ -57,7 +58,8 @@ class KeptChunks:
         if self._scattered is None or made_of != self._made_of:
             self._held.close()
             self._scattered = None
-            self._scattered = self._held.enter_context(engine.scatter(read_and_tag, source_tasks(batch, spec)))
+            tasks = source_tasks(batch, spec)
+            self._scattered = self._held.enter_context(engine.scatter(_reader(engine, batch, tasks), tasks))
             self._made_of = made_of
         return self._scattered
 
@@ -67,7 +69,7 @@ class Batch:
     """Input of an ingest: files of a source with their ledger, or given rows.
 
     `rows` that outlive one attempt are `GivenRows`; a table is tagged for this attempt only. `kept` holds the tagged files for
-    later attempts. `evolve` lets the columns change.
+    later attempts. `evolve` lets the columns change. `progress` is called by the local engine, after each file and file group.
     """
 
     operation: WriteOperation
@@ -77,6 +79,20 @@ class Batch:
     rows: GivenRows | pa.Table | None = None
     evolve: bool = False
     kept: KeptChunks | None = None
+    progress: TellProgress | None = None
+
+
+def _reader(engine: Engine, batch: Batch, tasks: Sequence[SourceTask]) -> Callable[[SourceTask], Iterable[Produced]]:
+    """Return the function that reads one source; in this process it also tells the progress."""
+    if batch.progress is None or engine.name != "local":
+        return read_and_tag
+    tally = Tally(batch.progress, "source files", len(tasks), sum(file.size_bytes for file in batch.files))
+
+    def read(task: SourceTask) -> Iterator[Produced]:
+        yield from read_and_tag(task)
+        tally.add(task.file.size_bytes // task.part[1] if task.file is not None else 0)
+
+    return read
 
 
 def is_read_once(batch: Batch) -> bool:

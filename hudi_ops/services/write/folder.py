@@ -11,6 +11,7 @@ from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.config.requests import EngineName
+from hudi_ops.engine.progress import TellProgress
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.services.base.engine import choose_engine
 from hudi_ops.services.write.batch import Batch, KeptChunks
@@ -74,9 +75,17 @@ class SourceFolder:
 
 
 def ingest_folder(
-    session: Session, folder: SourceFolder, operation: WriteOperation, engine: EngineName, *, evolve: bool
+    session: Session,
+    folder: SourceFolder,
+    operation: WriteOperation,
+    engine: EngineName,
+    *,
+    evolve: bool,
+    progress: TellProgress | None = None,
 ) -> IngestResult:
     """Write the new files of a folder, and those to take again.
+
+    `progress` is called by the local engine, after each file and file group.
 
     Raises:
         InvalidRequest: a file does not fit the table, or changed after it was taken; nothing was changed.
@@ -92,7 +101,7 @@ def ingest_folder(
         ledger, offer = folder.offer(session)
         total_bytes = sum(info.size_bytes for info in offer.files)
         chosen, reason = choose_engine(engine, total_bytes, session.ctx.engine)
-        batch = Batch(operation, folder.storage, offer.files, ledger, evolve=evolve, kept=kept)
+        batch = Batch(operation, folder.storage, offer.files, ledger, evolve=evolve, kept=kept, progress=progress)
         if not offer.files:
             count = len(ledger.taken)
             taken = (

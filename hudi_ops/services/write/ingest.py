@@ -6,7 +6,7 @@ Rows are read, cast, keyed and tagged before an instant is reserved, so wrong in
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from zlib import crc32
 
@@ -23,6 +23,7 @@ from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
 from hudi_ops.concurrency.conflicts import refuse_changed_properties
 from hudi_ops.concurrency.markers import marker_path
+from hudi_ops.engine.progress import Tally, TellProgress
 from hudi_ops.engine.protocol import Engine, Scattered
 from hudi_ops.errors import Conflict, InvalidRequest, Unsupported
 from hudi_ops.files.statistics.statistics import NO_FACTS, StatisticsRequest
@@ -135,7 +136,8 @@ def _ingest_into(
             tasks = _group_tasks(session, attempt, batch, schema, routes, wanted)
             replaced = replaced_by(session, attempt.begun, operation, (task.partition_path for task in tasks))
             check()
-            merge = running.watch.over(write_bucket, check) if engine.name == "local" else write_bucket
+            write_group = _told(batch.progress, tasks) if batch.progress is not None else write_bucket
+            merge = running.watch.over(write_group, check) if engine.name == "local" else write_bucket
             results: list[BucketResult] = routes.scattered.gather(merge, [(task.key, task) for task in tasks])
             running.written += [result.stat.path for result in results if result.stat is not None]
             check()
@@ -227,6 +229,18 @@ def _group_tasks(
     return [
         _group_task(template, target, target.file_id(state.log.table_id, attempt.instant)) for target in routes.targets
     ]
+
+
+def _told(progress: TellProgress, tasks: Sequence[BucketTask]) -> Callable[[BucketTask, list[pa.Table]], BucketResult]:
+    """Return `write_bucket`, followed by a call of `progress`."""
+    tally = Tally(progress, "file groups", len(tasks))
+
+    def write(task: BucketTask, rows: list[pa.Table]) -> BucketResult:
+        result = write_bucket(task, rows)
+        tally.add()
+        return result
+
+    return write
 
 
 def _bucket_template(

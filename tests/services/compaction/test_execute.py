@@ -12,11 +12,11 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.config.columns import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, RECORD_KEY
 from hudi_ops.engine.local import LocalEngine
+from hudi_ops.engine.progress import Progress
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.files.base.base_file import BaseFileReader
 from hudi_ops.formats.avro import container as avro
 from hudi_ops.services.base.engine import LOCAL_BYTES_MAX, choose_by_bytes
-from hudi_ops.services.base.result import Progress
 from hudi_ops.storage.memory import MemoryStorage
 from hudi_ops.testing.clock import ManualClock
 from hudi_ops.verify import verify_table

@@ -1,0 +1,36 @@
+"""Progress of long work: what is done of a known total."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Progress of long work: units of `what`, and bytes where they are known."""
+
+    what: str
+    done: int
+    total: int
+    bytes_done: int = 0
+    bytes_in: int = 0
+
+
+TellProgress: TypeAlias = Callable[[Progress], None]
+"""Called after each unit, by any thread."""
+
+
+class Tally:
+    """Counts the units of one kind of work, and tells each; any thread may count."""
+
+    def __init__(self, tell: TellProgress, what: str, total: int, bytes_in: int = 0) -> None:
+        self._tell, self._what, self._total, self._bytes_in = tell, what, total, bytes_in
+        self._sizes: list[int] = []
+
+    def add(self, size_bytes: int = 0) -> None:
+        """Count one unit of this size."""
+        self._sizes.append(size_bytes)
+        done = list(self._sizes)
+        self._tell(Progress(self._what, len(done), self._total, sum(done), self._bytes_in))
