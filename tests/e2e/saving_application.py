@@ -47,10 +47,7 @@ def large(spark: Any, table: str, folder: Path) -> dict[str, Any]:
             for status in Path("/proc").glob("[0-9]*/status"):
                 with suppress(OSError):
                     text = status.read_text()
-                    if (
-                        "python" in text.partition("\n")[0]
-                        and "pyspark.daemon" in (status.parent / "cmdline").read_text()
-                    ):
+                    if "commit_data_source_write" in (status.parent / "cmdline").read_text():
                         peaks.append(int(text.partition("VmHWM:")[2].split()[0]) * 1024)
 
     watcher = threading.Thread(target=watch, daemon=True)
