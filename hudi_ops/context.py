@@ -146,9 +146,9 @@ def _process_start(pid: int) -> str:
 
 
 def _stat_of(pid: int) -> tuple[str, list[str]] | None:
-    """Return the command of a process and the fields after it.
+    """Return the command of a process, and the fields after it.
 
-    State is the first, the parent the second, the start time the 20th.
+    They are: state first, parent second, start time 20th.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")

@@ -26,7 +26,10 @@ def _quiet(progress: Progress) -> None:
 
 @contextmanager
 def watching(what: str, *, as_json: bool = False) -> Iterator[Tell]:
-    """Show a bar while something long runs, and yield the function that moves it; before its first call, a spinner."""
+    """Show a bar while something long runs, and yield the function that moves it.
+
+    Before its first call there is a spinner.
+    """
     if as_json or not sys.stderr.isatty():
         yield _quiet
         return

@@ -1,6 +1,6 @@
-"""Provide `spark.read.format("hudi_ops")` and `frame.write.format("hudi_ops")`: call `register(spark)` once a session.
+"""Provide `spark.read.format("hudi_ops")` and `frame.write.format("hudi_ops")`.
 
-Imported by `table`, `verify`, `testing` and `cli`. Read first: source.py.
+Call `register(spark)` once a session. Imported by `table`, `verify`, `testing` and `cli`. Read first: source.py.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ class StagedFile:
 
 
 def stage(area: StagingArea, batches: Iterable[pa.RecordBatch], file_bytes: int = FILE_BYTES) -> Iterator[StagedFile]:
-    """Put batches without meta columns into files of the area; yield each file.
+    """Put the batches into files of the area, and yield each file.
 
-    Names hold an id of this attempt, so no attempt replaces a file of another one.
+    Meta columns of Apache Hudi are left out. Names hold an id of this attempt, so no attempt replaces a file of another one.
     """
     attempt, number = RandomIds().new_id(), 0
     held: list[pa.RecordBatch] = []

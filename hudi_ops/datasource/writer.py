@@ -29,7 +29,10 @@ class Staged(WriterCommitMessage):  # type: ignore[misc]
 
 
 class HudiOpsWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """Writer of one `save`: tasks run `write`, a process of the driver `commit` or `abort`."""
+    """Writes one `save`.
+
+    `write` runs in tasks; `commit` or `abort` runs once in a process beside the driver.
+    """
 
     def __init__(self, saving: Saving) -> None:
         self.saving = saving

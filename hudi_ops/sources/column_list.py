@@ -1,4 +1,7 @@
-"""Parse columns written as text (`id string, fare double`) with sqlglot."""
+"""Parse columns that a user writes as text: `id string, fare double`.
+
+sqlglot parses; this module maps types.
+"""
 
 from __future__ import annotations
 

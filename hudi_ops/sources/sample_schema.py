@@ -1,4 +1,7 @@
-"""Read columns for a new table from a sample file; types of CSV are inferred."""
+"""Return the columns for a new table from a sample file.
+
+Parquet and JSON lines show types; the values of CSV are examined.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def is_file_name(text: str) -> bool:
 
 
 def sample_schema(file: str) -> pa.Schema:
-    """Return the columns of a file without meta columns; times get microseconds and UTC.
+    """Return the columns of a file, without Apache Hudi's meta columns.
 
     Types of CSV are those that all values of its first 16 MB have; digits with leading zeros are text.
 

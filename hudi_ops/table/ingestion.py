@@ -75,9 +75,9 @@ class IngestApi:
         return self.ingest_files(IngestRequest(source=folder, operation=operation, **keywords))
 
     def ingest_file(self, file: str | os.PathLike[str], operation: str = "upsert", **keywords: Any) -> IngestResult:
-        """Write one file exactly once: a file that was taken before is not written again.
+        """Write one file exactly once: nothing if it was taken before.
 
-        It counts as a file of its folder: `ingest_folder` of that folder does not take it again.
+        `ingest` writes at every call. The file counts as a file of its folder: `ingest_folder` of that folder does not take it again.
 
         Args:
             file: a CSV, JSON lines or Parquet file; a path or a URI.
@@ -101,7 +101,7 @@ class IngestApi:
         return self.ingest_files(IngestRequest(source=source, operation=operation, **keywords))
 
     def ingest_files(self, request: IngestRequest, *, progress: TellProgress | None = None) -> IngestResult:
-        """Write the files that a request names; raises as `ingest_folder` does.
+        """Write the file or the files that a request names; raises as `ingest_folder` does.
 
         Args:
             request: which files, and how.

@@ -1,4 +1,4 @@
-"""Read the columns of a new table from a schema, a text or a sample file."""
+"""Return the columns of a new table from a schema, a text or a sample file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ GivenColumns: TypeAlias = pa.Schema | str | os.PathLike[str]
 
 
 def given_columns(columns: GivenColumns) -> pa.Schema:
-    """Return the schema; a text with the ending of a source file names a file.
+    """Return the schema of a new table.
+
+    A text that ends as a source file does (`.csv`, `.parquet`, …) names a file.
 
     Raises:
         InvalidRequest: the text cannot be read, or the file does not show its columns.
