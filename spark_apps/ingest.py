@@ -13,7 +13,7 @@ from hudi_ops.config.requests import IngestRequest
 def work(job: Job) -> object:
     """Take the new files, each exactly once."""
     request = job.request.model_copy(update={"source": job.folder(job.request.source)})
-    return job.table.ingest_files(request)
+    return job.table.ingest_files(request, progress=job.look)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def test_answers_do_not_depend_on_how_files_are_listed(
 
     def check(found: int) -> None:
         for listing in ("auto", "metadata", "storage"):
-            told = reader.scan(where=LOOK_UP, listing=listing)
+            told = reader.scan(where=LOOK_UP, listing=listing, meta_columns=True)
             assert_same_rows(told.to_arrow(), hudi.read(path, where=LOOK_UP, options=WITHOUT_METADATA), with_meta=True)
             assert told.to_arrow().num_rows == found, listing
             assert reader.read(listing=listing).num_rows == hudi.read(path, options=WITHOUT_METADATA).num_rows

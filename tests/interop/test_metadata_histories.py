@@ -118,7 +118,7 @@ def test_everybody_reads_what_a_random_history_left(
 def check(history: History, path: Path, apache_hudi: HudiPeer, hudi_rs: Callable[..., pa.Table]) -> None:
     """Every peer reads the model's rows."""
     said = "; ".join(history.said)
-    ours = table_of(history.storage, history.clock, "reader").read()
+    ours = table_of(history.storage, history.clock, "reader").read(meta_columns=True)
     history.storage.dump(path)
     readers: list[Callable[[Path], pa.Table]] = [hudi_rs] if history.model else []  # of no rows it has no batch
     readers += [

@@ -97,7 +97,6 @@ ALLOWED: dict[str, set[str]] = {
     "datasource/plain_errors.py": {"environment"},
     "config/zookeeper_settings.py": {"environment"},
     "context.py": {"environment", "files", "processes", "randomness"},
-    "datasource/plain_errors.py": {"environment"},
     "engine/local.py": {"threads"},
     "engine/memory.py": {"files"},
     "engine/spill.py": {"files", "threads"},
