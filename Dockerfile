@@ -22,6 +22,7 @@ RUN python -m venv .tools/venv \
 
 COPY pyproject.toml setup.py README.md LICENSE tables.yaml ./
 COPY docker/ docker/
+COPY examples/flights_data.py examples/
 COPY hudi_ops/ hudi_ops/
 COPY spark_apps/ spark_apps/
 COPY dags/ dags/

@@ -26,7 +26,7 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 
 REQUIRED = re.compile(r"\$\{([A-Z_]+):\?[^}]*\}")
 SECRET_NAME = re.compile(r"PASSWORD$|SECRET|FERNET|TOKEN|CONN$", re.IGNORECASE)
-RUNS_ONCE = {"airflow-init"}
+RUNS_ONCE = {"airflow-init", "flights-init"}
 
 every_service = pytest.mark.parametrize("name", sorted(SERVICES))
 
@@ -65,6 +65,13 @@ def test_image_copies_what_exists_and_is_not_ignored():
     sources = [source for line in re.findall(r"^COPY (.*)$", DOCKERFILE, re.MULTILINE) for source in line.split()[:-1]]
     assert "requirements-image.lock" in sources
     assert [source for source in sources if not (ROOT / source).exists() or f"!{source}" not in ignored] == []
+
+
+def test_the_image_is_built_once():
+    ours = {name for name, service in SERVICES.items() if service["image"].startswith("hudi-ops:")}
+    assert len(ours) >= 7
+    assert [name for name in ours if "build" in SERVICES[name]] == ["airflow-init"]
+    assert {SERVICES[name]["pull_policy"] for name in ours - {"airflow-init"}} == {"never"}
 
 
 @every_service
