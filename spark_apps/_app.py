@@ -29,10 +29,10 @@ from hudi_ops.concurrency.lock.locks import Guarded, Held, LockHolder, LockProvi
 from hudi_ops.concurrency.lock.open_lock import lock_of
 from hudi_ops.config.doors import add_arguments, request_of
 from hudi_ops.config.tables_file import TableLocation, find_tables_file, locate_table
+from hudi_ops.engine.progress import Progress
 from hudi_ops.engine.protocol import Engine, I, Produced, R, Scattered
 from hudi_ops.errors import Cancelled, Corrupt, HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter
-from hudi_ops.services.base.result import Progress
 from hudi_ops.storage.open import open_storage
 from hudi_ops.verify import Report, verify_table
 

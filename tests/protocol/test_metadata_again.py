@@ -181,7 +181,7 @@ def test_a_table_without_a_metadata_table_gets_one(base) -> None:
     storage = make_table(replace(WITH_METADATA, metadata=False)).copy(clock)
     done = again(storage, clock, "first")
     assert (done.again, done.partitions) == ((), ("files", "column_stats", "partition_stats"))
-    with pytest.raises(InvalidRequest, match="cannot be built here"):
+    with pytest.raises(InvalidRequest, match="Unknown metadata partition"):
         again(storage, clock, "first", ["nonsense"])
 
 
