@@ -42,7 +42,7 @@ if sys.argv[2] == "batches":
         rows, size = rows + batch.num_rows, size + batch.nbytes
 elif sys.argv[2] == "parquet":
     from hudi_ops.cli.rows.row_files import write_parquet
-    rows = write_parquet(scan, Path(sys.argv[3]))
+    rows = write_parquet(scan, Path(sys.argv[3]), lambda progress: None)
     size = -1
 else:
     import duckdb
