@@ -12,12 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hudi_ops.commit.recover.staging import STAGED_AGE_MS
-from hudi_ops.context import Owner
+from hudi_ops.commit.recover.staging import STAGED_AGE_MS, sweep_staging
+from hudi_ops.context import Owner, TableContext
 from hudi_ops.datasource.source import HudiOpsDataSource, spark_schema
 from hudi_ops.datasource.staged_files import stage
 from hudi_ops.datasource.writer import HudiOpsWriter
-from hudi_ops.errors import InvalidRequest
+from hudi_ops.errors import InvalidRequest, PermissionDenied
+from hudi_ops.services.write.once import BatchId
+from hudi_ops.storage.local import LocalStorage
 from hudi_ops.table.table import Table
 from hudi_ops.verify import verify_table
 
@@ -219,3 +221,21 @@ def test_the_owner_is_the_nearest_process_of_that_name() -> None:
     assert found.pid == os.getpid()
     assert not found.is_gone()
     assert Owner.of_process_above("no such command") is None
+
+
+def test_a_source_of_batches_cannot_share_the_ledger_of_another() -> None:
+    with pytest.raises(InvalidRequest, match="ends in a slash"):
+        BatchId("trips/", "1")
+
+
+def test_a_staging_area_that_cannot_be_read_stops_no_write(tmp_path: Path) -> None:
+    class Closed(LocalStorage):
+        def list(self, prefix: str = "") -> Any:
+            if "staged." in prefix:
+                raise PermissionDenied(f"{prefix} could not be listed")
+            return super().list(prefix)
+
+    storage = Closed(tmp_path)
+    storage.put(".hoodie/.temp/staged.1/f.arrow", b"rows")
+    assert sweep_staging(TableContext(storage=storage, locks=None), ["staged.1"]) == []
+    assert storage.get(".hoodie/.temp/staged.1/f.arrow") == b"rows"

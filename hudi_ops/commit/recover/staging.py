@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 from hudi_ops.concurrency.markers import FOLDER
 from hudi_ops.context import Ids, Owner, TableContext
-from hudi_ops.errors import NotFound
+from hudi_ops.errors import NotFound, Unavailable
 from hudi_ops.storage.protocol import Bytes, Storage
 
 logger = logging.getLogger(__name__)
@@ -62,11 +62,17 @@ def sweep_staging(ctx: TableContext, temp_folders: Iterable[str]) -> list[str]:
     `temp_folders` are the names of the folders below `.hoodie/.temp`.
     """
     folders = [f"{FOLDER}/{name}" for name in temp_folders if name.startswith(_PREFIX)]
-    left = [folder for folder in folders if _is_left(ctx, folder)]
-    for folder in left:
-        logger.warning("%s holds rows that an ended job staged and never committed: deleted", folder)
-        _delete(ctx.storage, folder)
-    return left
+    swept = []
+    for folder in folders:
+        try:
+            if _is_left(ctx, folder):
+                _delete(ctx.storage, folder)
+                swept.append(folder)
+                logger.warning("%s held rows that an ended job staged and never committed: deleted", folder)
+        except Unavailable as error:
+            # Such as an area of another user: no write depends on it.
+            logger.warning("the staging area %s stays: %s", folder, error)
+    return swept
 
 
 def _is_left(ctx: TableContext, folder: str) -> bool:

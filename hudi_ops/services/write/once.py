@@ -30,6 +30,17 @@ class BatchId:
                     f"{name} is empty", expected="a text such as 17", found=repr(value), setting=name, field=name
                 )
 
+        if self.source.endswith("/"):
+            # Sources of files are told apart without their last slash.
+            raise InvalidRequest(
+                f"batch_source {self.source!r} ends in a slash",
+                expected="a text such as trips-stream",
+                found=repr(self.source),
+                next_step="leave out the slash",
+                setting="batch_source",
+                field="batch_source",
+            )
+
     @property
     def uri(self) -> str:
         """Return the name of the source's ledger; no folder has it."""
