@@ -34,7 +34,7 @@ what one commit takes, by path; the next run goes on. A file that changed after 
 \b
 hudi-ops ingest flights
 hudi-ops ingest flights --source landing --operation upsert --min-age 30s
-hudi-ops ingest flights --source landing/2024/01/flights.csv
+hudi-ops ingest flights --source landing/flights.csv
 hudi-ops ingest flights --source landing --dry-run
 hudi-ops ingest flights --source landing --retake 2024/01/flights.csv
 """
