@@ -30,7 +30,7 @@ IN_AIRFLOW = "airflow.md"
 """tests/airflow/test_docs_page.py runs this page, as a DAG folder of Airflow."""
 LANGUAGES = {"python", "bash", "yaml"}
 ELSEWHERE = {
-    "install": "tests/install makes environments from the built wheel, in the soak",
+    "install": "nothing yet: each of them needs an environment of its own",
     "airflow": "tests/airflow/test_installed.py",
     "containers": "nothing: the project is developed without a Docker engine",
     "repository": "commands of a clone: bin/demo runs in tests/e2e, bin/test is what runs this",
