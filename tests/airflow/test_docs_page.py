@@ -36,6 +36,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, airflow_home: Path
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(tmp_path / "dags"))
     monkeypatch.setenv("AIRFLOW__CORE__PLUGINS_FOLDER", str(tmp_path / "plugins"))
+    monkeypatch.setenv("HUDI_OPS_HOME", str(tmp_path))
     monkeypatch.setenv("HUDI_OPS_VENV", str(Path(sys.executable).parents[1]))
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     return tmp_path
