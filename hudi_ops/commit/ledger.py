@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import PurePosixPath
+from urllib.parse import quote, unquote
 
 from hudi_ops.errors import Corrupt, InvalidRequest
 from hudi_ops.formats.json_text import load_json
@@ -26,7 +29,9 @@ _NAMED_MAX = 3
 class Ledger:
     """Files taken from one source: path below its root -> (size in bytes, change time in ms).
 
-    `retaken`: for each file taken again, the earlier (size, change time) pairs, oldest first.
+    `retaken`: for each file taken again, the earlier (size, change time) pairs, oldest first. `elsewhere`: files of this source
+    that were taken from a folder above or below it, in each version. `overlapping`: ids of the sources above and below -> path
+    of the ledger that was read, or empty.
     """
 
     source_id: str
@@ -35,11 +40,29 @@ class Ledger:
     retaken: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     read_from: str = ""
     """Path it was read from; empty for a new source. A concurrent commit that replaced it is a conflict."""
+    elsewhere: Mapping[str, frozenset[tuple[int, int]]] = field(default_factory=dict)
+    overlapping: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def known(self) -> Mapping[str, tuple[int, int]]:
+        """All taken files, from whichever folder, each in a version that was taken."""
+        return {**{path: max(versions) for path, versions in self.elsewhere.items()}, **self.taken}
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """Ids of the sources whose runs may take the same files."""
+        return frozenset({self.source_id, *self.overlapping})
+
+    def moved(self, extra: Mapping[str, str]) -> bool:
+        """Return whether a commit with this extra metadata points to other ledgers than those read."""
+        read = {**self.overlapping, self.source_id: self.read_from}
+        return any(extra.get(POINTER_PREFIX + source_id, "") != path for source_id, path in read.items())
 
     def with_files(self, files: Sequence[FileInfo]) -> Ledger:
         """Return the ledger with `files` taken as well."""
         added = {info.path: (info.size_bytes, info.modified_ms) for info in files}
-        again = {path: (*self.retaken.get(path, ()), self.taken[path]) for path in added if path in self.taken}
+        known = self.known
+        again = {path: (*self.retaken.get(path, ()), known[path]) for path in added if path in known}
         return Ledger(self.source_id, self.uri, {**self.taken, **added}, {**self.retaken, **again})
 
     def encode(self) -> bytes:
@@ -156,39 +179,90 @@ def read_ledger(storage: Storage, extra: Mapping[str, str], uri: str) -> Ledger:
     return Ledger(source_id, uri, taken, retaken, read_from=path)
 
 
+def with_overlapping(storage: Storage, extra: Mapping[str, str], ledger: Ledger, files: Sequence[FileInfo]) -> Ledger:
+    """Return the ledger of a source with what was taken of `files` from folders above and below.
+
+    Storage is read only for folders that the commit with this extra metadata has a ledger of.
+
+    Raises:
+        Corrupt: one of these ledgers cannot be read.
+    """
+    subfolders = {str(parent) for info in files for parent in PurePosixPath(info.path).parents} - {"."}
+    below = [(f"{ledger.uri}/{_in_uri(ledger.uri, sub)}", sub) for sub in sorted(subfolders)]
+    read: dict[str, str] = {}
+    versions: dict[str, set[tuple[int, int]]] = {}
+
+    def add(uri: str, path_of: Callable[[str], str | None]) -> None:
+        other = read_ledger(storage, extra, uri)
+        read[other.source_id] = other.read_from
+        for path, version in other.taken.items():
+            if (own := path_of(path)) is not None:
+                versions.setdefault(own, set()).add(version)
+
+    for uri, sub in below:
+        add(uri, partial(_joined, sub))
+    for uri, prefix in _above(ledger.uri):
+        add(uri, partial(_within, prefix))
+    return replace(ledger, elsewhere={path: frozenset(found) for path, found in versions.items()}, overlapping=read)
+
+
+def _above(uri: str) -> Iterator[tuple[str, str]]:
+    """Yield the URIs of the folders above, with the source's path below each, ending in a slash."""
+    scheme, _, place = uri.rstrip("/").partition("://")
+    host, *names = place.split("/")
+    for count in range(len(names) - 1, -1, -1):
+        below = "/".join(names[count:])
+        yield "/".join((f"{scheme}://{host}", *names[:count])), (unquote(below) if scheme == "file" else below) + "/"
+
+
+def _joined(folder: str, path: str) -> str:
+    return f"{folder}/{path}"
+
+
+def _within(prefix: str, path: str) -> str | None:
+    return path.removeprefix(prefix) if path.startswith(prefix) else None
+
+
+def _in_uri(uri: str, path: str) -> str:
+    return quote(path) if uri.startswith("file:") else path
+
+
 def offer_of(
     source: Storage,
+    listed: Sequence[FileInfo],
     ledger: Ledger,
     now_ms: int,
     min_age_s: float,
     retake: Sequence[str] = (),
-    only: str | None = None,
+    *,
+    takes_all: bool = False,
 ) -> Offer:
-    """Return the files of a source to take, changed ones first, then new ones, each by path.
+    """Return those of the listed files to take, changed ones first, then new ones, each by path.
 
-    Waiting: names with a segment that begins with `_` or `.`, names with an unknown ending, and files younger than `min_age_s`.
-    `retake` are paths below the folder of files taken before; one that has changed since is offered again. `only` names the one
-    file that is offered, whatever its name begins with.
+    Waiting: names with a segment that begins with `_` or `.` unless `takes_all`, names with an unknown ending, and files younger
+    than `min_age_s`. `retake` are paths below the folder of files taken before; one that has changed since is offered again.
 
     Raises:
-        InvalidRequest: a taken file has changed and `retake` does not name it, `retake` names a file that was never taken or is
-            absent, or there is no file `only` with a known ending.
+        InvalidRequest: a taken file has changed and `retake` does not name it, or `retake` names a file that was never taken or is
+            absent.
     """
     again = {path.removeprefix(f"{source.uri}/") for path in retake}
-    listed = source.list() if only is None else [_named(source, only)]
-    _refuse_unknown(source, ledger, again, {info.path for info in listed})
+    known = ledger.known
+    _refuse_unknown(source, known, again, {info.path for info in listed})
     corrected: list[FileInfo] = []
     fresh: list[FileInfo] = []
     waiting = {}
     for info in listed:
-        segments = info.path.split("/")
-        taken = ledger.taken.get(info.path)
-        is_known = taken == (info.size_bytes, info.modified_ms)
-        if only is None and any(segment.startswith(("_", ".")) for segment in segments):
+        version = (info.size_bytes, info.modified_ms)
+        taken = known.get(info.path)
+        is_known = taken == version or version in ledger.elsewhere.get(info.path, ())
+        if not takes_all and any(segment.startswith(("_", ".")) for segment in info.path.split("/")):
             waiting[info.path] = "the name begins with _ or ."
         elif source_format(info.name) is None:
             waiting[info.path] = "not CSV, JSON lines or Parquet"
-        elif taken is not None and (is_known or info.path not in again):
+        elif is_known:
+            continue
+        elif taken is not None and info.path not in again:
             _refuse_changed(source, info, taken)
         elif min_age_s > 0 and now_ms - info.modified_ms < min_age_s * 1000:
             waiting[info.path] = f"changed less than {min_age_s:g} s ago"
@@ -198,7 +272,12 @@ def offer_of(
     return Offer((*corrected, *fresh), waiting, retaken=frozenset(info.path for info in corrected))
 
 
-def _named(source: Storage, name: str) -> FileInfo:
+def one_file(source: Storage, name: str) -> FileInfo:
+    """Return the file of a source that a user named.
+
+    Raises:
+        InvalidRequest: there is none, or its ending is unknown.
+    """
     info = source.head(name)
     if info is None or source_format(name) is None:
         raise InvalidRequest(
@@ -211,8 +290,8 @@ def _named(source: Storage, name: str) -> FileInfo:
     return info
 
 
-def _refuse_unknown(source: Storage, ledger: Ledger, again: Set[str], listed: Set[str]) -> None:
-    wrong = next((path for path in sorted(again) if path not in ledger.taken or path not in listed), None)
+def _refuse_unknown(source: Storage, known: Container[str], again: Set[str], listed: Set[str]) -> None:
+    wrong = next((path for path in sorted(again) if path not in known or path not in listed), None)
     if wrong is None:
         return
     raise InvalidRequest(
@@ -226,12 +305,11 @@ def _refuse_unknown(source: Storage, ledger: Ledger, again: Set[str], listed: Se
 
 
 def _refuse_changed(source: Storage, info: FileInfo, taken: tuple[int, int]) -> None:
-    if (info.size_bytes, info.modified_ms) != taken:
-        raise InvalidRequest(
-            f"{source.uri}/{info.path} changed after it was taken",
-            expected=f"{taken[0]} bytes, changed at {taken[1]} ms",
-            found=f"{info.size_bytes} bytes, changed at {info.modified_ms} ms",
-            next_step=f"to upsert the corrected file, take it again: --retake {info.path}, or retake=[...] in Python; otherwise "
-            "put corrections into a new file, and restore this one or take it out of the folder",
-            file=f"{source.uri}/{info.path}",
-        )
+    raise InvalidRequest(
+        f"{source.uri}/{info.path} changed after it was taken",
+        expected=f"{taken[0]} bytes, changed at {taken[1]} ms",
+        found=f"{info.size_bytes} bytes, changed at {info.modified_ms} ms",
+        next_step=f"to upsert the corrected file, take it again: --retake {info.path}, or retake=[...] in Python; otherwise "
+        "put corrections into a new file, and restore this one or take it out of the folder",
+        file=f"{source.uri}/{info.path}",
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -19,7 +20,7 @@ class Progress:
 
 
 TellProgress: TypeAlias = Callable[[Progress], None]
-"""Called after each unit, by any thread."""
+"""Called after each unit, by any thread, one call at a time."""
 
 
 class Tally:
@@ -27,10 +28,12 @@ class Tally:
 
     def __init__(self, tell: TellProgress, what: str, total: int, bytes_in: int = 0) -> None:
         self._tell, self._what, self._total, self._bytes_in = tell, what, total, bytes_in
-        self._sizes: list[int] = []
+        self._lock = threading.Lock()
+        self._done = self._bytes_done = 0
 
     def add(self, size_bytes: int = 0) -> None:
         """Count one unit of this size."""
-        self._sizes.append(size_bytes)
-        done = list(self._sizes)
-        self._tell(Progress(self._what, len(done), self._total, sum(done), self._bytes_in))
+        with self._lock:
+            self._done += 1
+            self._bytes_done += size_bytes
+            self._tell(Progress(self._what, self._done, self._total, self._bytes_done, self._bytes_in))

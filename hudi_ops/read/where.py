@@ -77,6 +77,15 @@ def _tree(text: str) -> exp.Expression:
         ) from error
     if not isinstance(tree, (exp.Condition, exp.Paren)):
         raise _unknown(tree, text)
+    for column in tree.find_all(exp.Column):
+        if len(column.parts) > 1:
+            named = ".".join(part.name for part in column.parts)
+            raise InvalidRequest(
+                f"the filter names {named}, which is no column of a table",
+                expected="names of columns; a field within a struct cannot be filtered by its name",
+                found=text,
+                next_step=f'filter the rows after reading, or write "{named}" if that is the name of a column',
+            )
     return tree
 
 

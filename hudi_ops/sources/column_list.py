@@ -41,7 +41,7 @@ def parse_columns(text: str) -> pa.Schema:
     """
     try:
         tree = sqlglot.parse_one(f"CREATE TABLE t ({text})", dialect="spark")
-    except (sqlglot.ParseError, sqlglot.TokenError, RecursionError):
+    except (sqlglot.errors.SqlglotError, RecursionError):
         tree = None
     listed = tree.this.expressions if isinstance(tree, exp.Create) and isinstance(tree.this, exp.Schema) else []
     if not listed or tree is None or any(value for name, value in tree.args.items() if name not in {"this", "kind"}):
@@ -72,9 +72,11 @@ def _type(kind: exp.DataType, text: str) -> pa.DataType:
     if kind.this in _PLAIN and not parts:
         return _PLAIN[kind.this]
     if kind.this is _T.DECIMAL:
-        precision, scale = ([int(part.name) for part in parts] + [10, 0][len(parts) :])[:2]
-        if 1 <= precision <= MAX_PRECISION and 0 <= scale <= precision:
-            return pa.decimal128(precision, scale)
+        digits = [part.name for part in parts]
+        if len(digits) <= 2 and all(one.isdecimal() and len(one) <= 3 for one in digits):
+            precision, scale = [int(one) for one in digits] + [10, 0][len(digits) :]
+            if 1 <= precision <= MAX_PRECISION and scale <= precision:
+                return pa.decimal128(precision, scale)
     if kind.this is _T.ARRAY and len(parts) == 1:
         return pa.list_(_type(parts[0], text))
     if kind.this is _T.MAP and len(parts) == 2 and parts[0].this is _T.TEXT:

@@ -17,7 +17,10 @@ from hudi_ops.sources.source_schema import SchemaTask, source_schema
 from hudi_ops.storage.open import open_source
 
 _SAMPLE_BYTES = 16 << 20
-_LEADING_ZERO = r"^[+-]?0\d"
+_CODE = r"^[+-]?0\d|^\+\d"
+"""Leading zeros, or the plus of a telephone number: digits that a number would not keep."""
+_LONG = r"^-?\d{16,}$"
+"""Whole numbers that a double may not hold exactly."""
 _is = pa.types
 
 
@@ -29,7 +32,8 @@ def is_file_name(text: str) -> bool:
 def sample_schema(file: str) -> pa.Schema:
     """Return the columns of a file, without Apache Hudi's meta columns.
 
-    Types of CSV are those that all values of its first 16 MB have; digits with leading zeros are text.
+    Types of CSV are those that all values of its first 16 MB have. Digits with leading zeros or a plus sign are text, and so are
+    whole numbers that neither a bigint nor a double holds.
 
     Raises:
         InvalidRequest: there is no such file, it cannot be parsed, or a column has no type.
@@ -44,6 +48,7 @@ def sample_schema(file: str) -> pa.Schema:
         raise InvalidRequest(**_refused(file, "is empty, so it shows no columns", "no bytes"))
     task = SchemaTask(storage, info, pa.schema([]))
     found = source_schema(task)  # parses it, and explains what cannot be parsed
+    _refuse_unnamed(file, found)
     if source_format(info.name) == "csv":
         found = _csv_types(task, found)
     fields = [field.with_type(_stored(field.type)) for field in without_meta_columns(found)]
@@ -84,15 +89,34 @@ def _csv_types(task: SchemaTask, names: pa.Schema) -> pa.Schema:
             next_step="correct the file, or give the columns as text",
             file=task.where,
         ) from error
-    coded = set() if rows is None else {name for name in rows.schema.names if _has_leading_zeros(rows.column(name))}
+    coded = set() if rows is None else {one.name for one in with_types if _is_code(one.type, rows.column(one.name))}
     return pa.schema([
         pa.field(one.name, pa.string()) if one.name in coded or _is.is_null(one.type) or _is.is_time(one.type) else one
         for one in with_types
     ])
 
 
-def _has_leading_zeros(column: pa.Array) -> bool:
-    return bool(pc.any(pc.match_substring_regex(column, _LEADING_ZERO)).as_py())
+def _is_code(kind: pa.DataType, texts: pa.Array) -> bool:
+    """Return whether a number of this type would not keep the digits of every value."""
+    patterns = f"{_CODE}|{_LONG}" if _is.is_floating(kind) else _CODE
+    return bool(pc.any(pc.match_substring_regex(texts, patterns)).as_py())
+
+
+def _refuse_unnamed(file: str, columns: pa.Schema) -> None:
+    names = [name.lower() for name in columns.names]
+    if "" in names:
+        what = f"column number {names.index('') + 1} of {file} has no name"
+    elif twice := next((name for name in columns.names if names.count(name.lower()) > 1), None):
+        what = f"{file} names column {twice} twice"
+    else:
+        return
+    raise InvalidRequest(
+        what,
+        expected="a name for each column, and each name once",
+        found=", ".join(columns.names),
+        next_step="correct the file",
+        file=file,
+    )
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:

@@ -77,8 +77,7 @@ class IngestApi:
     def ingest_file(self, file: str | os.PathLike[str], operation: str = "upsert", **keywords: Any) -> IngestResult:
         """Write one file exactly once: nothing if it was taken before.
 
-        `ingest` writes at every call. The file counts as one of its own folder: `ingest_folder` of that folder does not take it
-        again, that of a folder above it does.
+        `ingest` writes at every call. `ingest_folder` of its folder, or of one above it, does not take it again.
 
         Args:
             file: a CSV, JSON lines or Parquet file; a path or a URI.

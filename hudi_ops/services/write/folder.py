@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hudi_ops.commit.ledger import Ledger, Offer, offer_of, read_ledger
+from hudi_ops.commit.ledger import Ledger, Offer, offer_of, one_file, read_ledger, with_overlapping
 from hudi_ops.commit.recover.recover import finish_unfinished
 from hudi_ops.commit.retry import retried
 from hudi_ops.commit.session import Session
@@ -69,8 +69,12 @@ class SourceFolder:
         """
         state = session.loader.load()
         refuse_unwritable(state.config)
-        ledger = read_ledger(session.ctx.storage, session.newest_extra(state), self.storage.uri)
-        offer = offer_of(self.storage, ledger, session.ctx.clock.now_ms(), self.min_age_s, self.retake, self.only)
+        listed = self.storage.list() if self.only is None else [one_file(self.storage, self.only)]
+        extra = session.newest_extra(state)
+        ledger = read_ledger(session.ctx.storage, extra, self.storage.uri)
+        ledger = with_overlapping(session.ctx.storage, extra, ledger, listed)
+        now_ms, is_one = session.ctx.clock.now_ms(), self.only is not None
+        offer = offer_of(self.storage, listed, ledger, now_ms, self.min_age_s, self.retake, takes_all=is_one)
         return ledger, offer.within(self.max_files, self.max_bytes)
 
 
@@ -103,7 +107,7 @@ def ingest_folder(
         chosen, reason = choose_engine(engine, total_bytes, session.ctx.engine)
         batch = Batch(operation, folder.storage, offer.files, ledger, evolve=evolve, kept=kept, progress=progress)
         if not offer.files:
-            count = len(ledger.taken)
+            count = len(ledger.known)
             taken = (
                 f"{count} {'file was' if count == 1 else 'files were'}" if folder.only is None else f"{folder.only} was"
             )

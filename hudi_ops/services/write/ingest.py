@@ -301,7 +301,6 @@ def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: B
     refuse_changed_properties(read.config.raw, begun.config.raw, attempt.instant)
     schemas = [table_schema(state.config, state.timeline, session.commits) for state in (read, begun)]
     ledger = batch.ledger
-    pointer = session.newest_extra(begun).get(POINTER_PREFIX + ledger.source_id, "") if ledger is not None else ""
     what = (
         "the table's index"
         # Also if another adoption took slot 0 with other facts than those proposed here, by which the rows were routed.
@@ -309,7 +308,7 @@ def _refuse_moved(session: Session, read: TableState, attempt: Attempt, batch: B
         else "the table's schema"
         if schemas[0] != schemas[1]
         else f"the ledger of source {ledger.uri}"
-        if ledger is not None and pointer != ledger.read_from
+        if ledger is not None and ledger.moved(session.newest_extra(begun))
         else ""
     )
     if what:
@@ -369,7 +368,7 @@ def _write_of(
     path = ledger_path(attempt.instant, ledger.source_id)
     session.ctx.storage.put(path, ledger.encode())
     extra = {POINTER_PREFIX + ledger.source_id: path, TAKEN_KEY: ledger.source_id}
-    return replace(write, extra={**write.extra, **extra}, sources=frozenset({ledger.source_id}))
+    return replace(write, extra={**write.extra, **extra}, sources=batch.ledger.sources)
 
 
 def _nothing(state: TableState, batch: Batch, engine: Engine, reason: str, note: str) -> IngestResult:

@@ -52,6 +52,9 @@ def test_every_type_of_the_text_is_one_of_the_table(tmp_path: Path) -> None:
         ("id decimal(99, 2)", "DECIMAL"),
         ("id map<int, string>", "MAP"),
         ("id struct<a: nope>", "nope"),
+        ("id decimal(p, s)", "DECIMAL"),
+        ("id decimal(10, -2)", "decimal"),
+        ("id decimal(10, 2, 1)", "DECIMAL"),
     ],
 )
 def test_a_text_that_cannot_be_read_is_refused_with_what_is_allowed(tmp_path: Path, text: str, found: str) -> None:
@@ -147,3 +150,31 @@ def test_a_file_that_shows_no_columns_is_refused(tmp_path: Path, name: str, cont
         Table.create(tmp_path / "t", name="t", record_key="id", schema=str(tmp_path / name))
     assert name in str(caught.value)
     assert not (tmp_path / "t").exists()
+
+
+def test_digits_that_a_number_would_not_keep_are_text(tmp_path: Path) -> None:
+    file = tmp_path / "orders.csv"
+    file.write_text(
+        "id,order,phone,small,fare\n"
+        "1,12345678901234567890,+4930123456,1234567890123456,1.25\n"
+        "2,22345678901234567891,+4930123457,2,1234567890.5\n"
+    )
+    table = Table.create(tmp_path / "t", name="t", record_key="id", schema=file)
+    types = {field.name: str(field.type) for field in table.schema}
+    assert types == {"id": "int64", "order": "string", "phone": "string", "small": "int64", "fare": "double"}
+    table.ingest_file(file)
+    assert table.read()["order"].to_pylist() == ["12345678901234567890", "22345678901234567891"]
+
+
+@pytest.mark.parametrize(("header", "said"), [("id,id", "names column id twice"), ("id,", "column number 2 of")])
+def test_a_sample_names_each_column_once(tmp_path: Path, header: str, said: str) -> None:
+    (tmp_path / "s.csv").write_text(f"{header}\n1,2\n")
+    with pytest.raises(InvalidRequest, match=said):
+        Table.create(tmp_path / "t", name="t", record_key="id", schema=tmp_path / "s.csv")
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_parquet_sample_names_each_column_once(tmp_path: Path) -> None:
+    pq.write_table(pa.table([[1], [2]], names=["id", "ID"]), tmp_path / "s.parquet")
+    with pytest.raises(InvalidRequest, match="names column id twice"):
+        Table.create(tmp_path / "t", name="t", record_key="id", schema=tmp_path / "s.parquet")

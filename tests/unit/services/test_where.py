@@ -112,3 +112,16 @@ def test_long_lists() -> None:
 def test_values_that_do_not_go_together(text: str) -> None:
     with pytest.raises(InvalidRequest):
         parse_where(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["s.id = 2", "id > 1 AND t.x IS NULL", "NOT a.b.c.d = 1", "s.id IN (1)", "id + s.id > 1"]
+)
+def test_a_name_with_a_qualifier_is_refused_and_not_cut(text: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"the filter (names|uses)") as caught:
+        parse_where(text)
+    assert "." in str(caught.value)
+
+
+def test_a_column_whose_name_has_a_dot_is_written_in_quotes() -> None:
+    assert parse_where('"s.id" = 2').columns == ("s.id",)
