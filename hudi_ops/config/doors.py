@@ -96,8 +96,7 @@ def request_of(model: type[R], options: argparse.Namespace) -> R:
             parts = [part for text in given for part in text.split(door.separator)]
             given = tuple(part.strip(" ") if door.separator == "," else part for part in parts if part.strip())
         values[name] = given
-        if door.allows:
-            _refuse_unsafe(name, given, door.allows)
+    refuse_unsafe(model, values)
     return model(**{name: value for name, value in values.items() if value not in (None, "", ())})
 
 
@@ -117,12 +116,18 @@ class _Parser(argparse.ArgumentParser):
         raise InvalidRequest(f"wrong arguments: {message}", next_step="correct the value")
 
 
-def _refuse_unsafe(name: str, given: str | tuple[str, ...] | None, allows: str) -> None:
+def refuse_unsafe(model: type[BaseModel], values: Mapping[str, Any]) -> None:
     """Refuse texts with credentials, and those that look like an option.
 
     Raises:
         InvalidRequest: one of them.
     """
+    for name, given in values.items():
+        if name in model.model_fields and (allows := door_of(model.model_fields[name]).allows):
+            _refuse_unsafe_texts(name, given, allows)
+
+
+def _refuse_unsafe_texts(name: str, given: str | Sequence[str] | None, allows: str) -> None:
     for text in (given,) if isinstance(given, str) else given or ():
         if has_credentials(text):
             raise InvalidRequest(

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import ColumnNames, DefinitionFields, TableKind, WriterFields
-from hudi_ops.config.doors import service_fields
+from hudi_ops.config.doors import refuse_unsafe, service_fields
 from hudi_ops.config.requests import SERVICES
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.redaction import has_credentials
@@ -272,7 +272,7 @@ def _declared_location(declared: TablesFile, name: str) -> TableLocation:
 
 
 def _schedule_of(service: str, given: Any) -> dict[str, Any]:
-    """Return the fields of a schedule; errors name the service.
+    """Return the fields of a schedule, as its request and a form understand them; errors name the service.
 
     Raises:
         ValueError: an unknown service, or a value that its request refuses.
@@ -289,13 +289,14 @@ def _schedule_of(service: str, given: Any) -> dict[str, Any]:
         if name not in known:
             guess = _did_you_mean(str(name), known)
             raise ValueError(f"{service}.{name}: unknown setting. {guess}".strip())
-    try:
-        SERVICES[service](**request)
-    except InvalidRequest as error:
-        raise ValueError(f"{service}: {error.what}, expected {error.expected}") from None
     if isinstance(source := request.get("source"), str):
         _refuse_credentials(source)
-    return {"schedule": values["schedule"], "request": request}
+    try:
+        meant = SERVICES[service](**request).model_dump(mode="json", include=set(request))
+        refuse_unsafe(SERVICES[service], meant)
+    except InvalidRequest as error:
+        raise ValueError(f"{service}: {error.what}, expected {error.expected}") from None
+    return {"schedule": values["schedule"], "request": meant}
 
 
 def _refuse_credentials(uri: str | None) -> None:

@@ -92,6 +92,16 @@ def test_a_run_of_a_schedule_has_its_values_and_its_table(
     assert producers == {"ingestion": {"ingest"}, "compaction": {"execute"}}.get(service, set())
 
 
+def test_values_that_are_written_as_text_are_those_of_the_form(tables_file: Path, load_dag, airflow_home: Path) -> None:
+    tables_file.write_text(
+        "tables: {trips: {path: trips, record_key: [id], type: mor, schedules: {"
+        "compaction: {schedule: '@hourly', max_bytes: '5000000'}, "
+        "metadata: {schedule: '@daily', rebuild: 'yes', partitions: [files]}}}}"
+    )
+    assert vars(load_dag("compaction"))["compaction__trips"].params.dump()["max_bytes"] == 5_000_000
+    assert vars(load_dag("metadata"))["metadata__trips"].params.dump()["rebuild"] is True
+
+
 @pytest.mark.parametrize("given", [True, False])
 def test_a_field_whose_default_is_true_can_be_switched_off(scheduled: Path, load_dag, given: bool) -> None:
     task = load_dag("verify").dag.get_task("verify")
@@ -107,6 +117,7 @@ def test_a_field_whose_default_is_true_can_be_switched_off(scheduled: Path, load
     [
         ("{ingest: '@hourly'}", "trips.schedules: unknown service 'ingest'.*Did you mean 'ingestion'"),
         ("{ingestion: 5}", "trips.schedules: ingestion: must be a cron expression, or a mapping"),
+        ("{ingestion: {schedule: '@hourly', source: '-x'}}", "trips.schedules: ingestion: source cannot be '-x'"),
         ("{ingestion: {source: x}}", "trips.schedules: ingestion: must be a cron expression, or a mapping"),
         ("{ingestion: {schedule: '@daily', sorce: x}}", "ingestion.sorce: unknown setting. Did you mean 'source'"),
         (
