@@ -181,7 +181,7 @@ def find_tables_file(path: str | Path | None = None) -> Path | None:
         path: given by the caller; wins over everything.
 
     Raises:
-        InvalidRequest: the argument or the environment names a file that does not exist.
+        InvalidRequest: the argument or the environment names a file that does not exist, or the working folder is gone.
     """
     for origin, given in (
         ("argument", path),
@@ -195,8 +195,21 @@ def find_tables_file(path: str | Path | None = None) -> Path | None:
                     next_step=f"correct the {origin}",
                 )
             return Path(given).absolute()
-    folder = Path.cwd()
-    return next((here / FILE_NAME for here in (folder, *folder.parents) if (here / FILE_NAME).is_file()), None)
+    folder = _working_folder()
+    # Not Path.is_file, which raises where this user may not enter the folder.
+    names = [here / FILE_NAME for here in (folder, *folder.parents)]
+    return next((name for name in names if os.path.isfile(name)), None)  # noqa: PTH113
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise InvalidRequest(
+            f"the working folder cannot be used: {error.strerror}",
+            expected="a folder that exists and that the user of this process may enter",
+            next_step="change to another folder (cd), then run the same command again",
+        ) from error
 
 
 def load_tables(path: str | Path | None = None) -> TablesFile:
@@ -214,7 +227,7 @@ def load_tables(path: str | Path | None = None) -> TablesFile:
     file = find_tables_file(path)
     if file is None:
         raise InvalidRequest(
-            f"no {FILE_NAME} in {Path.cwd()} or above it",
+            f"no {FILE_NAME} in {_working_folder()} or above it",
             next_step=f"create one, or point {ENVIRONMENT_VARIABLE} at yours",
         )
     content = _parse(file)
@@ -245,14 +258,14 @@ def locate_table(table: str, tables_file: str | Path | None = None) -> TableLoca
     declared = load_tables(file) if file else None
     if declared and table in declared.tables:
         return _declared_location(declared, table)
-    if not (_URI.match(table) or "/" in table or table in {".", ".."} or Path(table).is_dir()):
+    if not (_URI.match(table) or "/" in table or table in {".", ".."} or os.path.isdir(table)):  # noqa: PTH112 - is False without rights
         if declared:
             declared.get(table)  # raises, with the names that exist
         raise InvalidRequest(
             f"{table!r} is neither a folder nor the name of a table, since there is no {FILE_NAME}",
             next_step=f"give a path, or point {ENVIRONMENT_VARIABLE} at your {FILE_NAME}",
         )
-    path = _absolute(table, Path.cwd())
+    path = _absolute(table, _working_folder())
     for name, declaration in declared.tables.items() if declared else ():
         if declared and declaration.path == path:
             return _declared_location(declared, name)

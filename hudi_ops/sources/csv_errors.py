@@ -5,16 +5,29 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
 
-_VALUE = re.compile(
-    r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (.+?): invalid value '(.*)'", re.DOTALL
+_VALUES = (
+    re.compile(
+        r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (?P<kind>.+?): invalid value '(?P<found>.*)'",
+        re.S,
+    ),
+    re.compile(
+        r"In CSV column #(\d+): (?:Row #\d+: )?Error converting '(?P<found>.*)' to (?P<kind>decimal\d+\(.+?\))", re.S
+    ),
+    re.compile(
+        r"In CSV column #(\d+): (?:Row #\d+: )?The string '(?P<found>.*)' is not a valid (?P<kind>decimal)", re.S
+    ),
 )
+_NOT_UTF8 = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to string: invalid UTF8 data")
 _WIDTH = re.compile(r"CSV parse error: (?:Row #\d+: )?Expected (\d+) columns, got (\d+)")
+_UNDECODED = re.compile("[\udc80-\udcff]")
 _SHOWN_MAX = 60
+_VALUE_MAX = 1 << 30
+"""Bytes of one value that are read again."""
 
 
 class CsvMistake(NamedTuple):
@@ -39,26 +52,67 @@ def csv_mistake(error: pa.ArrowException, open_body: Callable[[], pa.NativeFile]
     The file is read again up to the first such line, row by row: only a failed ingest pays for it.
     """
     text = str(error)
-    if value := _VALUE.search(text):
-        at, kind, found = int(value[1]), value[2], value[3]
-        line, names = _first(open_body, lambda row: len(row) > at and row[at] == found)
-        field = names[at] if at < len(names) else None
-        column = f"column {field}" if field is not None else f"column number {at + 1}"
+    with open_body() as body:
+        if body.read(2) in {b"\xff\xfe", b"\xfe\xff"}:
+            return CsvMistake(1, "the file is UTF-16", "text in UTF-8")
+    if value := next(filter(None, (pattern.search(text) for pattern in _VALUES)), None):
+        at, kind, found = int(value[1]), re.sub(r"^decimal\d+", "decimal", value["kind"]), value["found"]
+        line, names = _first(open_body, lambda row, raw: len(row) > at and _is_value(row[at], found, raw))
+        column, field = _named(names, at)
         shown = found if len(found) <= _SHOWN_MAX else f"{found[:_SHOWN_MAX]}…"
         return CsvMistake(line, f"{column} cannot take {shown!r}", f"a value of type {kind} in {column}", field)
+    if value := _NOT_UTF8.search(text):
+        at = int(value[1])
+        line, names = _first(open_body, lambda row, raw: len(row) > at and bool(_UNDECODED.search(row[at])))
+        column, field = _named(names, at)
+        return CsvMistake(line, f"{column} holds bytes that are not UTF-8", f"text in UTF-8 in {column}", field)
     if width := _WIDTH.search(text):
         count = int(width[1])
-        line, _ = _first(open_body, lambda row: bool(row) and len(row) != count)
-        return CsvMistake(line, f"the line has {width[2]} values", f"{count} values, one for each column")
+        line, _ = _first(open_body, lambda row, raw: bool(row) and len(row) != count)
+        values = "1 value" if width[2] == "1" else f"{width[2]} values"
+        return CsvMistake(line, f"the line has {values}", f"{count} values, one for each column")
     return None
 
 
-def _first(open_body: Callable[[], pa.NativeFile], is_it: Callable[[list[str]], bool]) -> tuple[int | None, list[str]]:
-    """Return the line on which the first such row ends, and the names of the columns."""
-    with open_body() as body, io.TextIOWrapper(body, encoding="utf-8-sig", errors="replace", newline="") as lines:
-        rows = csv.reader(lines)
-        try:
+def _is_value(read: str, found: str, raw: str) -> bool:
+    """Return whether a field is the value that Arrow refused: it strips blanks, and refuses no empty value but a quoted one."""
+    return read.strip(" \t") == found and (bool(found) or '""' in raw)
+
+
+def _named(names: list[str], at: int) -> tuple[str, str | None]:
+    field = names[at] if at < len(names) else None
+    return f"column {field}" if field is not None else f"column number {at + 1}", field
+
+
+def _first(
+    open_body: Callable[[], pa.NativeFile], is_it: Callable[[list[str], str], bool]
+) -> tuple[int | None, list[str]]:
+    """Return the line on which the first such row ends, and the names of the columns.
+
+    `is_it` gets the values of a row and its text.
+    """
+    limit = csv.field_size_limit(_VALUE_MAX)
+    try:
+        with (
+            open_body() as body,
+            io.TextIOWrapper(body, encoding="utf-8-sig", errors="surrogateescape", newline="") as lines,
+        ):
+            read: list[str] = []
+            rows = csv.reader(_remembered(lines, read))
             names = next(rows, [])
-            return next((rows.line_num for row in rows if is_it(row)), None), names
-        except csv.Error:  # such as a value larger than this reader takes
-            return None, []
+            read.clear()
+            for row in rows:
+                if is_it(row, "".join(read)):
+                    return rows.line_num, names
+                read.clear()
+            return None, names
+    except csv.Error:  # such as a value that is larger still
+        return None, []
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _remembered(lines: Iterable[str], read: list[str]) -> Iterator[str]:
+    for line in lines:
+        read.append(line)
+        yield line

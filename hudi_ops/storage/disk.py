@@ -41,12 +41,13 @@ def fail_untouched(error: OSError, path: Path, deed: str) -> NoReturn:
         Unavailable: the disk did not do it for another reason.
     """
     if error.errno in _DENIED:
+        place = _refused_place(error, path, deed)
         raise PermissionDenied(
             f"{path} could not be {deed}: {_cause(error)}",
             expected=f"the right to {_RIGHTS[deed]}",
-            next_step=f"mount the disk of {error.filename or path} for writing"
+            next_step=f"mount the disk of {place} for writing"
             if error.errno == errno.EROFS
-            else f"grant that right on {error.filename or path} to the user of this process, or run as another user",
+            else f"grant that right on {place} to the user of this process, or run as another user",
             errno=error.errno,
         ) from error
     raise Unavailable(
@@ -54,6 +55,14 @@ def fail_untouched(error: OSError, path: Path, deed: str) -> NoReturn:
         next_step=_NEXT_STEPS.get(error.errno or 0, "check the disk, then try again"),
         errno=error.errno,
     ) from error
+
+
+def _refused_place(error: OSError, path: Path, deed: str) -> str:
+    """Return the file, or for a change the folder, on which the right is missing; never a temporary file."""
+    place = str(error.filename or path)
+    is_change = deed in {"written", "deleted", "swept"}
+    is_folder = os.path.isdir(place)  # noqa: PTH112 - Path.is_dir raises without rights
+    return str(Path(place).parent) if is_change and not is_folder else place
 
 
 def fail_reading(error: OSError, root: Path, path: str) -> NoReturn:

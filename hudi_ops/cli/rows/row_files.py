@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.storage.disk import fail_untouched
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,6 +117,10 @@ def write_checkpoint(file: Path, checkpoint: str, rows: Path | None = None) -> N
 
     Args:
         rows: the file of the rows that it counts as kept; those come to the disk first.
+
+    Raises:
+        PermissionDenied: this user may not write there.
+        Unavailable: the disk did not take it for another reason.
     """
     if rows is not None:
         _sync(rows)
@@ -123,8 +129,11 @@ def write_checkpoint(file: Path, checkpoint: str, rows: Path | None = None) -> N
         aside.write_text(f"{checkpoint}\n", encoding="utf-8")
         _sync(aside)
         aside.replace(file)
+    except OSError as error:
+        fail_untouched(error, file.absolute(), "written")
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
 
 
 def _sync(file: Path) -> None:

@@ -6,6 +6,7 @@ Goal: each message that a user misread once stays readable. Method: the call tha
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -46,6 +47,7 @@ def without_rights(home: Path) -> Callable[..., Any]:
         program = [*bound, str(Path(sys.executable).parent / "hudi-ops"), *map(str, arguments)]
         return subprocess.run(program, cwd=home, capture_output=True, text=True, timeout=120, check=False)
 
+    ran.bound = bound  # type: ignore[attr-defined]
     return ran
 
 
@@ -100,6 +102,9 @@ def test_a_table_that_may_not_be_written_names_its_folder_and_stays_as_it_was(
         (HEAD + "a,Oslo,1\nb,Rome,oops\n", "line 3: column fare cannot take 'oops'"),
         (HEAD + '"a\nb",Oslo,1\n\nc,Rome,1.2.3\n', "line 5: column fare cannot take '1.2.3'"),
         (HEAD + "a,Oslo,1\nb,Rome\n", "line 3: the line has 2 values"),
+        (HEAD + 'a,Oslo,\nb,Rome,""\n', "line 3: column fare cannot take ''"),
+        (HEAD + 'a,Oslo,1\nb,Rome, "7"\n', "line 3: column fare cannot take '\"7\"'"),
+        (HEAD + f"a,{'x' * 200_000},1\nb,Rome,oops\n", "line 3: column fare cannot take 'oops'"),
     ],
 )
 def test_a_csv_value_that_does_not_fit_has_a_file_a_line_and_a_column(
@@ -109,6 +114,58 @@ def test_a_csv_value_that_does_not_fit_has_a_file_a_line_and_a_column(
     answer = call("ingest", "rides", "--source", "landing")
     assert answer.code == 2
     assert f"{home / 'landing' / 'trips.csv'}, {says}" in plain(answer.err)
+
+
+def test_a_csv_decimal_that_does_not_fit_has_a_line(home: Path) -> None:
+    table = Table.create(home / "d", name="d", schema="id string, fare decimal(5, 2)", record_key="id")
+    for value in ("12345.678", "abc"):
+        (home / "d.csv").write_text(f"id,fare\n1,1.50\n2,{value}\n")
+        with pytest.raises(InvalidRequest, match=f"line 3: column fare cannot take '{value}'"):
+            table.ingest_file(home / "d.csv")
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (HEAD.encode() + b"a,Oslo,1\nb,\xff\xfe,2\n", "line 3: column city holds bytes that are not UTF-8"),
+        ((HEAD + "a,Oslo,1\n").encode("utf-16"), "line 1: the file is UTF-16"),
+    ],
+)
+def test_a_csv_file_in_another_encoding_is_told(table: Table, home: Path, body: bytes, says: str) -> None:
+    (home / "landing" / "trips.csv").write_bytes(body)
+    with pytest.raises(InvalidRequest) as caught:
+        table.ingest_file(home / "landing" / "trips.csv")
+    assert says in plain(str(caught.value))
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_working_folder_that_cannot_be_used_is_told_or_left_alone(
+    table: Table, home: Path, is_gone: bool, without_rights: Callable[..., Any]
+) -> None:
+    work = home / "work"
+    work.mkdir()
+    close = f"rmdir {work}" if is_gone else f"chmod 000 {work}"
+    program = shlex.join([
+        *without_rights.bound,
+        str(Path(sys.executable).parent / "hudi-ops"),
+        "show",
+        str(home / "rides"),
+    ])
+    answer = subprocess.run(
+        ["bash", "-c", f"cd {work} && {close} && {program}"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert answer.returncode == (2 if is_gone else 0), answer
+    assert ("the working folder cannot be used" in answer.stderr) is is_gone
+
+
+def test_a_checkpoint_file_in_a_read_only_folder_names_the_folder(
+    table: Table, home: Path, without_rights: Callable[..., Any]
+) -> None:
+    (home / "closed").mkdir(mode=0o555)
+    answer = without_rights("changes", home / "rides", "--checkpoint-file", home / "closed" / "seen")
+    assert answer.returncode == 2, answer
+    assert f"{home / 'closed' / 'seen'} could not be written" in plain(answer.stderr)
+    assert f"grant that right on {home / 'closed'} to" in answer.stderr
 
 
 def test_another_definition_is_told_setting_by_setting(table: Table, home: Path) -> None:
