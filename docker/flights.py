@@ -1,6 +1,7 @@
 """Create the table `flights` and ingest the first wave of the demo, as the service `flights-init` does.
 
-A second run ingests nothing: each file of the source is taken once.
+A second run ingests nothing: each file of the source is taken once. With the name of another wave, only its files are written, for
+the ingestion DAG to take.
 """
 
 from __future__ import annotations
@@ -17,8 +18,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 from flights_data import WAVES, read_source, wave, wave_files, write_wave
 
 
-def run() -> int:
-    """Write the files of the wave once, create the table, and ingest them; return the exit code.
+def run(name: str = WAVES[0], *, only_lands: bool = False) -> int:
+    """Write the files of a wave once, create the table, and ingest them; return the exit code.
+
+    Args:
+        name: the wave.
+        only_lands: leaves table and ingestion out.
 
     Raises:
         InvalidRequest: tables.yaml declares no source of the table.
@@ -27,7 +32,6 @@ def run() -> int:
     if location.declaration is None or location.declaration.source is None:
         raise InvalidRequest("flights has no source", next_step="declare one in tables.yaml")
     source = Path(location.declaration.source)
-    name = WAVES[0]
     files = wave_files(name, source)
     if not all(file.exists() for file in files):
         list(write_wave(wave(read_source(), name), name, source))
@@ -39,4 +43,4 @@ def run() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run())
+    sys.exit(run(sys.argv[1], only_lands=True) if len(sys.argv) > 1 else run())

@@ -16,7 +16,7 @@ from _pytest.terminal import TerminalReporter
 from hypothesis import settings
 
 from tests.durations import report_durations
-from tests.tiers import TIERS, lines, select_quick
+from tests.tiers import TIERS, lines, select
 
 # Examples are bounded in number, not in time: a slow machine is no bug in the code under test.
 settings.register_profile("no-deadline", deadline=None)
@@ -98,12 +98,12 @@ _LEFT_OUT: Counter[tuple[str, str]] = Counter()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the quick tier does not hold, and put files that take long first.
+    """Leave out what the tier does not hold, and put files that take long first.
 
     All workers are to end at the same time. Within a folder nothing changes its place.
     """
-    if config.option.tier == "quick":
-        _LEFT_OUT.update(select_quick(config, items))
+    if config.option.tier:
+        _LEFT_OUT.update(select(config, items, config.option.tier))
     ranks = {_TESTS / folder: rank for rank, folder in enumerate(_LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.path.parent, len(ranks)))
 
@@ -122,9 +122,11 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
-    """Print what the quick tier left out, and the slowest files."""
+    """Print what the tier left out, and the slowest files."""
     if _LEFT_OUT:
-        terminalreporter.section(f"left out by the quick tier: {_LEFT_OUT.total()} tests; bin/test --full has them")
+        terminalreporter.section(
+            f"left out by the tier {config.option.tier}: {_LEFT_OUT.total()} tests; bin/test --soak has all"
+        )
         for line in lines(_LEFT_OUT.items()):
             terminalreporter.write_line(line)
     if config.option.keep_durations:

@@ -1,4 +1,4 @@
-"""Which tests the quick tier leaves out, and why. The full tier and the soak hold every test.
+"""Which tests the quick tier leaves out, and why; which of them the soak alone holds.
 
 A place is a folder, a file, a test, or one case of a test, below `tests`; the closest one that the table names decides.
 """
@@ -84,6 +84,9 @@ LEFT_OUT: dict[str, str | None] = {
 }
 """Place -> why quick leaves it out; None: quick has it, within a place that it leaves out."""
 
+SOAK_ONLY: dict[str, str] = {"install": "installs packages, or starts every service of docker-compose.yaml"}
+"""Place -> why only the soak has it."""
+
 _AZURE = "needs Azurite"
 
 
@@ -97,17 +100,24 @@ def places(nodeid: str) -> Iterator[str]:
     yield from map(str, file.parents)
 
 
-def reason_to_leave_out(item: pytest.Item) -> str | None:
-    """Return why the quick tier leaves a test out, or None."""
+def reason_to_leave_out(item: pytest.Item, tier: str = "quick") -> str | None:
+    """Return why a tier leaves a test out, or None."""
+    if tier == "soak":
+        return None
+    for place in places(item.nodeid):
+        if place in SOAK_ONLY:
+            return SOAK_ONLY[place]
+    if tier == "full":
+        return None
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     if "make_azure" in getattr(item, "fixturenames", ()) or "azure" in map(str, parameters.values()):
         return _AZURE
     return next((LEFT_OUT[place] for place in places(item.nodeid) if place in LEFT_OUT), None)
 
 
-def select_quick(config: pytest.Config, items: list[pytest.Item]) -> Counter[tuple[str, str]]:
-    """Deselect what the quick tier leaves out; returns how many tests, by folder and reason."""
-    reasons = [(item, reason_to_leave_out(item)) for item in items]
+def select(config: pytest.Config, items: list[pytest.Item], tier: str) -> Counter[tuple[str, str]]:
+    """Deselect what a tier leaves out; returns how many tests, by folder and reason."""
+    reasons = [(item, reason_to_leave_out(item, tier)) for item in items]
     left_out = [item for item, reason in reasons if reason]
     items[:] = [item for item, reason in reasons if not reason]
     config.hook.pytest_deselected(items=left_out)

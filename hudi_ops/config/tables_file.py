@@ -285,7 +285,7 @@ def _declared_location(declared: TablesFile, name: str) -> TableLocation:
 
 
 def _schedule_of(service: str, given: Any) -> dict[str, Any]:
-    """Return the fields of a schedule, as its request and a form understand them; errors name the service.
+    """Return the fields of a schedule, as its request understands them; errors name the service.
 
     Raises:
         ValueError: an unknown service, or a value that its request refuses.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hudi_ops.clock import SystemClock
+from hudi_ops.config.tables_file import locate_table
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.read.as_of import instant_meant
 from hudi_ops.read.changes import ChangesRequest, plan_changes
@@ -52,8 +53,12 @@ def switch(name: str, text: str | None) -> bool:
 
 
 def storage_of(given: Mapping[str, str | None]) -> Storage:
-    """Open the storage of the table that the options name."""
-    return open_storage(given.get("path") or "")
+    """Open the storage of the table that the options name: a path, or a name of `tables.yaml`.
+
+    Raises:
+        InvalidRequest: neither of them.
+    """
+    return open_storage(locate_table(given.get("path") or "").path)
 
 
 @dataclass(frozen=True)

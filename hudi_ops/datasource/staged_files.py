@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from hudi_ops.commit.recover.staging import StagingArea
+from hudi_ops.commit.recover.staging import STAGED_AGE_MS, StagingArea
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.context import RandomIds
+from hudi_ops.errors import NotFound
 from hudi_ops.storage.protocol import Storage
 
 FILE_BYTES = 32 << 20
@@ -47,9 +48,23 @@ def stage(area: StagingArea, batches: Iterable[pa.RecordBatch], file_bytes: int 
 
 
 def staged_batches(storage: Storage, files: Sequence[StagedFile]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of staged files, a batch at a time, in the order of the files."""
+    """Yield the rows of staged files, a batch at a time, in the order of the files.
+
+    Raises:
+        NotFound: a file is gone: another process took this driver for dead.
+    """
     for file in files:
-        with pa.ipc.open_stream(storage.open_input(file.path)) as reader:
+        try:
+            body = storage.open_input(file.path)
+        except NotFound as error:
+            raise NotFound(
+                f"the staged file {file.path} of this save is gone",
+                expected=f"staged files, which are kept for {STAGED_AGE_MS // 86_400_000} days after the newest one",
+                found="no file; a write or `hudi-ops recover` elsewhere took this driver for dead",
+                next_step="save the frame again: this save has written nothing",
+                path=file.path,
+            ) from error
+        with pa.ipc.open_stream(body) as reader:
             yield from reader
 
 

@@ -52,9 +52,8 @@ def csv_mistake(error: pa.ArrowException, open_body: Callable[[], pa.NativeFile]
     The file is read again up to the first such line, row by row: only a failed ingest pays for it.
     """
     text = str(error)
-    with open_body() as body:
-        if body.read(2) in {b"\xff\xfe", b"\xfe\xff"}:
-            return CsvMistake(1, "the file is UTF-16", "text in UTF-8")
+    if _is_utf16(open_body):
+        return CsvMistake(1, "the file is UTF-16", "text in UTF-8")
     if value := next(filter(None, (pattern.search(text) for pattern in _VALUES)), None):
         at, kind, found = int(value[1]), re.sub(r"^decimal\d+", "decimal", value["kind"]), value["found"]
         line, names = _first(open_body, lambda row, raw: len(row) > at and _is_value(row[at], found, raw))
@@ -74,8 +73,19 @@ def csv_mistake(error: pa.ArrowException, open_body: Callable[[], pa.NativeFile]
     return None
 
 
+def _is_utf16(open_body: Callable[[], pa.NativeFile]) -> bool:
+    try:
+        with open_body() as body:
+            return body.read(2) in {b"\xff\xfe", b"\xfe\xff"}
+    except (OSError, pa.ArrowException):  # a damaged compressed file, say: the first error tells more
+        return False
+
+
 def _is_value(read: str, found: str, raw: str) -> bool:
-    """Return whether a field is the value that Arrow refused: it strips blanks, and refuses no empty value but a quoted one."""
+    """Return whether a field is the value that Arrow refused.
+
+    Arrow strips blanks, and refuses no empty value but a quoted one.
+    """
     return read.strip(" \t") == found and (bool(found) or '""' in raw)
 
 

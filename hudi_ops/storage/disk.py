@@ -58,7 +58,7 @@ def fail_untouched(error: OSError, path: Path, deed: str) -> NoReturn:
 
 
 def _refused_place(error: OSError, path: Path, deed: str) -> str:
-    """Return the file, or for a change the folder, on which the right is missing; never a temporary file."""
+    """Return the path on which the right is missing: the file, or for a change its folder."""
     place = str(error.filename or path)
     is_change = deed in {"written", "deleted", "swept"}
     is_folder = os.path.isdir(place)  # noqa: PTH112 - Path.is_dir raises without rights

@@ -12,7 +12,7 @@ import pytest
 
 from tests.groups import GROUPS, group_of
 from tests.meta.compare_ids import baseline, collected
-from tests.tiers import LEFT_OUT, places
+from tests.tiers import LEFT_OUT, SOAK_ONLY, places
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,6 +40,11 @@ def test_quick_is_a_subset_of_full(full: list[str]) -> None:
 def test_every_place_that_quick_leaves_out_is_there(full: list[str]) -> None:
     there = {place for nodeid in full for place in places(nodeid)}
     assert set(LEFT_OUT) - there == set()
+
+
+def test_what_only_the_soak_has_is_not_in_full(full: list[str]) -> None:
+    assert [place for place in SOAK_ONLY if not (ROOT / "tests" / place).exists()] == []
+    assert {place for nodeid in full for place in places(nodeid)} & set(SOAK_ONLY) == set()
 
 
 def test_every_group_has_its_files(full: list[str]) -> None:

@@ -99,6 +99,7 @@ ALLOWED: dict[str, set[str]] = {
     "context.py": {"environment", "files", "processes", "randomness"},
     "engine/local.py": {"threads"},
     "engine/memory.py": {"files"},
+    "engine/progress.py": {"threads"},
     "engine/spill.py": {"files", "threads"},
     "engine/spilled_bytes.py": {"files"},
     "engine/stream.py": {"threads"},

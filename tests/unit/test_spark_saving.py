@@ -17,7 +17,7 @@ from hudi_ops.context import Owner, TableContext
 from hudi_ops.datasource.source import HudiOpsDataSource, spark_schema
 from hudi_ops.datasource.staged_files import stage
 from hudi_ops.datasource.writer import HudiOpsWriter
-from hudi_ops.errors import InvalidRequest, PermissionDenied
+from hudi_ops.errors import InvalidRequest, NotFound, PermissionDenied
 from hudi_ops.services.write.once import BatchId
 from hudi_ops.storage.local import LocalStorage
 from hudi_ops.table.table import Table
@@ -120,6 +120,17 @@ def test_a_wrong_request_is_refused_before_a_task_starts(path: str, wrong: dict[
     assert files(path) == before
 
 
+def test_a_table_is_named_alike_for_reading_and_for_writing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = Path(path).with_name("tables.yaml")
+    declared.write_text("tables: {rides: {path: t, record_key: [id], partition_by: [part]}}")
+    monkeypatch.setenv("HUDI_OPS_TABLES", str(declared))
+    assert HudiOpsDataSource({"path": "rides"}).schema() == HudiOpsDataSource({"path": path}).schema()
+    saving("rides")
+    for use in (lambda: HudiOpsDataSource({"path": "drives"}).schema(), lambda: saving("drives")):
+        with pytest.raises(InvalidRequest, match="declares no table 'drives'"):
+            use()
+
+
 def test_a_path_without_a_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="is not a Hudi table"):
         saving(str(tmp_path))
@@ -212,6 +223,15 @@ def test_what_an_unknown_driver_staged_is_deleted_once_it_is_old(path: str) -> N
     os.utime(file, (then_s, then_s))
     Table.open(path).ingest(rows_of(range(30, 31), 4))
     assert not file.exists()
+
+
+def test_a_save_whose_staged_file_was_deleted_writes_nothing_and_says_so(path: str) -> None:
+    before, writer = values(path), saving(path)
+    message = writer.write(iter(rows_of(range(5), 9).to_batches()))
+    staged(path)[0].unlink()
+    with pytest.raises(NotFound, match=r"(?s)staged file .* of this save is gone.*save the frame again"):
+        writer.commit([message])
+    assert values(path) == before
 
 
 def test_the_owner_is_the_nearest_process_of_that_name() -> None:
