@@ -28,6 +28,16 @@ _KEPT: Final = {
     pa.binary(),
     pa.date32(),
 }
+_WORDS: Final = {
+    pa.bool_(): "boolean",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.date32(): "date",
+}
+"""Types whose name in texts of columns is not Arrow's."""
+
+_is = pa.types
 _REPLACED: Final = {
     pa.int8(): pa.int32(),
     pa.int16(): pa.int32(),
@@ -183,3 +193,24 @@ def _unsupported(where: str, kind: pa.DataType, expected: str) -> Unsupported:
         found=str(kind),
         next_step="cast the field in the source",
     )
+
+
+def type_text(kind: pa.DataType) -> str:
+    """Return a type in the words of `Table.create` and docs/tables.md, such as `array<bigint>`."""
+    if _is.is_struct(kind):
+        fields = (kind.field(at) for at in range(kind.num_fields))
+        return f"struct<{', '.join(f'{field.name}: {column_text(field)}' for field in fields)}>"
+    if _is.is_map(kind):
+        return f"map<{type_text(kind.key_type)}, {type_text(kind.item_type)}>"
+    if _is.is_list(kind):
+        return f"array<{type_text(kind.value_type)}>"
+    if _is.is_decimal(kind):
+        return f"decimal({kind.precision}, {kind.scale})"
+    if _is.is_timestamp(kind):
+        return f"timestamp{'' if kind.tz else ' without time zone'}{' in ms' if kind.unit == 'ms' else ''}"
+    return _WORDS.get(kind, str(kind))
+
+
+def column_text(field: pa.Field) -> str:
+    """Return the type of a column or nested field, with NOT NULL where it has no nulls."""
+    return type_text(field.type) + ("" if field.nullable else " NOT NULL")

@@ -15,6 +15,8 @@ from hudi_ops.config.table import (
     table_type_of,
 )
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.formats.arrow_types import column_text
+from hudi_ops.formats.avro.arrow_schema import to_arrow
 from hudi_ops.formats.properties import table_checksum
 
 # Version 8 names the merge mode in three properties, and Apache Hudi checks that they agree (docs/format.md §1.5).
@@ -62,20 +64,25 @@ def definition_differences(
             for name in ("index", "buckets")
             if getattr(facts_there, name) != getattr(facts, name)
         ]
-    schemas = [json.loads(one.get("hoodie.table.create.schema", "{}")).get("fields", []) for one in (there, given)]
-    types = [{one["name"]: json.dumps(one["type"]) for one in fields} for fields in schemas]
-    found += [
-        (f"column {name}", _type_name(types[0].get(name)), _type_name(types[1].get(name)))
-        for name in {**types[0], **types[1]}
-        if types[0].get(name) != types[1].get(name)
-    ]
+    found += _column_differences(*(_columns(one.get("hoodie.table.create.schema")) for one in (there, given)))
     if not found:
         found = [(name, there.get(name, "none"), value) for name, value in given.items() if there.get(name) != value]
     return [f"{label} is {held} in the table and {wanted} in this call" for label, held, wanted in found]
 
 
-def _type_name(avro: str | None) -> str:
-    return avro.replace('"null", ', "").strip('[]"') if avro is not None else "absent"
+def _columns(avro: str | None) -> dict[str, str]:
+    return {field.name: column_text(field) for field in to_arrow(json.loads(avro))} if avro else {}
+
+
+def _column_differences(there: Mapping[str, str], given: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    found = [
+        (f"column {name}", there.get(name, "absent"), given.get(name, "absent"))
+        for name in {**there, **given}
+        if there.get(name) != given.get(name)
+    ]
+    if not found and list(there) != list(given):
+        found = [("the order of columns", ", ".join(there), ", ".join(given))]
+    return found
 
 
 def new_table_properties(

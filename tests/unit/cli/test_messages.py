@@ -184,6 +184,32 @@ def test_another_definition_is_told_setting_by_setting(table: Table, home: Path)
     assert "partition columns" not in message
 
 
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        (
+            "id string, n int NOT NULL, s struct<a: int, b: array<string>>",
+            "column n is int in the table and int NOT NULL in",
+        ),
+        (
+            "id string, s struct<a: int, b: array<string>>, n int",
+            "the order of columns is id, n, s in the table and id, s, n in",
+        ),
+        (
+            "id string, n int, s struct<a: bigint>",
+            "column s is struct<a: int, b: array<string>> in the table and struct<a: bigint> in this call",
+        ),
+    ],
+)
+def test_another_column_is_told_in_the_words_of_create(home: Path, columns: str, says: str) -> None:
+    given = {"name": "t", "record_key": "id"}
+    Table.create(home / "t", schema="id string, n int, s struct<a: int, b: array<string>>", **given)
+    with pytest.raises(InvalidRequest) as caught:
+        Table.create(home / "t", schema=columns, **given)
+    assert says in plain(str(caught.value))
+    assert "hoodie." not in str(caught.value)
+
+
 def test_a_text_is_one_column_name(home: Path) -> None:
     made = Table.create(home / "one", name="one", schema=SCHEMA, record_key="id", partition_by="city", ordering="fare")
     assert (made.config.record_key_fields, made.config.partition_fields) == (("id",), ("city",))

@@ -14,6 +14,7 @@ import pytest
 from hudi_ops import Table
 from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.formats.arrow_types import column_text
 from hudi_ops.sources.column_list import parse_columns
 
 
@@ -30,6 +31,9 @@ def test_every_type_of_the_text_is_one_of_the_table(tmp_path: Path) -> None:
         *[pa.map_(pa.string(), pa.float64()), record, pa.decimal128(10, 0)],
     ]
     assert parse_columns(text).types == expected
+    assert parse_columns(", ".join(f"{one.name} {column_text(one)}" for one in parse_columns(text))) == parse_columns(
+        text
+    )
     assert table.schema.names == ["id", "a", "b", "c", "d", "e", "f", "g", "h", "j", "k", "l", "m", "n", "o"]
     assert not table.schema.field("id").nullable
     assert table.schema.field("a").nullable
