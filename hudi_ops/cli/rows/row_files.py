@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from hudi_ops.errors import InvalidRequest
-from hudi_ops.storage.disk import fail_untouched
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,6 +129,8 @@ def write_checkpoint(file: Path, checkpoint: str, rows: Path | None = None) -> N
         _sync(aside)
         aside.replace(file)
     except OSError as error:
+        from hudi_ops.storage.disk import fail_untouched
+
         fail_untouched(error, file.absolute(), "written")
     finally:
         with suppress(OSError):
