@@ -7,6 +7,7 @@ infinity. Casts that are not listed below are refused, and the error names both 
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -78,7 +79,7 @@ def first_infinite(column: pa.ChunkedArray, name: str) -> str | None:
 def _fit_chunks(column: pa.ChunkedArray, field: pa.Field, fill: bool) -> pa.ChunkedArray:
     _refuse_bad_text(column, field.name)
     fitted = column
-    if column.type != field.type:
+    if column.type != field.type or _has_inner_rules(field.type):
         chunks = column.chunks or [pa.array([], column.type)]
         fitted = pa.chunked_array([_fit(chunk, field.type, field.name, fill) for chunk in chunks], field.type)
     if not field.nullable and fitted.null_count:
@@ -88,7 +89,7 @@ def _fit_chunks(column: pa.ChunkedArray, field: pa.Field, fill: bool) -> pa.Chun
 
 def _fit(array: pa.Array, kind: pa.DataType, path: str, fill: bool) -> pa.Array:
     source = array.type
-    if source == kind:
+    if source == kind and not _has_inner_rules(kind):
         return array
     if _is.is_dictionary(source):
         return _fit(_decoded(array), kind, path, fill)
@@ -141,10 +142,34 @@ def _fit_struct(array: pa.StructArray, kind: pa.StructType, path: str, fill: boo
             fitted.append(pa.nulls(len(array), field.type))
             continue
         child = _fit(children[given.index(field.name)], field.type, f"{path}.{field.name}", fill)
-        if not field.nullable and child.null_count and pc.any(pc.and_(child.is_null(), array.is_valid())).as_py():
-            raise _Misfit(f"{path}.{field.name}", "it holds a null", f"{field.type}, not null", "null")
+        if not field.nullable and child.null_count:
+            if pc.any(pc.and_(child.is_null(), array.is_valid())).as_py():
+                raise _Misfit(f"{path}.{field.name}", "it holds a null", f"{field.type}, not null", "null")
+            child = pc.coalesce(child, pa.scalar(_placeholder(field.type), field.type))
         fitted.append(child)
     return pa.StructArray.from_arrays(fitted, fields=wanted, mask=array.is_null())
+
+
+def _has_inner_rules(kind: pa.DataType) -> bool:
+    """Return whether a nested field may not be null; pyarrow lets arrays of such a type hold nulls."""
+    if _is.is_struct(kind):
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        return any(not field.nullable or _has_inner_rules(field.type) for field in fields)
+    inner = kind.item_field if _is.is_map(kind) else kind.value_field if _is_any_list(kind) else None
+    return inner is not None and (not inner.nullable or _has_inner_rules(inner.type))
+
+
+def _placeholder(kind: pa.DataType) -> object:
+    """Return a value for a not-null field of a null struct, which Arrow neither casts nor writes without one."""
+    if _is.is_struct(kind):
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        return {field.name: None if field.nullable else _placeholder(field.type) for field in fields}
+    if _is_any_list(kind) or _is.is_map(kind):
+        return []
+    if _is.is_fixed_size_binary(kind) and not _is.is_decimal(kind):
+        return bytes(kind.byte_width)
+    plain = ((_is_text, ""), (_is_bytes, b""), (_is.is_boolean, False), (_is.is_decimal, Decimal(0)))
+    return next((value for is_kind, value in plain if is_kind(kind)), 0)
 
 
 def _fit_list(array: pa.Array, kind: pa.ListType, path: str, fill: bool) -> pa.Array:
