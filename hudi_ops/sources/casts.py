@@ -151,7 +151,10 @@ def _fit_struct(array: pa.StructArray, kind: pa.StructType, path: str, fill: boo
 
 
 def _has_inner_rules(kind: pa.DataType) -> bool:
-    """Return whether a nested field may not be null; pyarrow lets arrays of such a type hold nulls."""
+    """Return whether a nested field is declared not null.
+
+    pyarrow lets arrays of such a type hold nulls all the same.
+    """
     if _is.is_struct(kind):
         fields = [kind.field(at) for at in range(kind.num_fields)]
         return any(not field.nullable or _has_inner_rules(field.type) for field in fields)
@@ -160,7 +163,10 @@ def _has_inner_rules(kind: pa.DataType) -> bool:
 
 
 def _placeholder(kind: pa.DataType) -> object:
-    """Return a value for a not-null field of a null struct, which Arrow neither casts nor writes without one."""
+    """Return a value for a not-null field of a null struct.
+
+    Arrow neither casts nor writes the struct without one.
+    """
     if _is.is_struct(kind):
         fields = [kind.field(at) for at in range(kind.num_fields)]
         return {field.name: None if field.nullable else _placeholder(field.type) for field in fields}
