@@ -127,6 +127,20 @@ def fail_name(error: OSError, path: Path) -> NoReturn:
     raise InvalidRequest(f"{path} cannot name a file here: {_cause(error)}", next_step="choose another path") from error
 
 
+def fail_loop(error: OSError, path: Path) -> NoReturn:
+    """Refuse a path whose links lead to no place.
+
+    Raises:
+        InvalidRequest: always.
+    """
+    raise InvalidRequest(
+        f"{path} cannot be opened: its links form a loop",
+        expected="a file or folder, or a link that leads to one",
+        found=_cause(error),
+        next_step="correct or remove the link (readlink shows where each one leads), or name another path",
+    ) from error
+
+
 def file_info(path: str, found: os.stat_result) -> FileInfo | None:
     """Return size and change time of a regular file; None for folders, sockets and the like."""
     if not stat.S_ISREG(found.st_mode):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import stat
 from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
@@ -64,8 +65,22 @@ class LocalStorage:
         return self._root
 
     def root_exists(self) -> bool:
-        """Return whether the root exists already; a put creates it."""
-        return self._root.is_dir()
+        """Return whether the root exists already; a put creates it.
+
+        Raises:
+            PermissionDenied: a folder above it may not be entered.
+            InvalidRequest: the file system can have no such folder, or links form a loop.
+        """
+        try:
+            return stat.S_ISDIR(self._root.stat().st_mode)
+        except ValueError:  # a NUL in the path
+            return False
+        except OSError as error:
+            if error.errno in disk.ABSENT:
+                return False
+            if error.errno == errno.ELOOP:
+                disk.fail_loop(error, self._root)
+            disk.fail_reading(error, self._root, "")
 
     def get(self, path: str) -> bytes:
         """Return the whole content.

@@ -76,11 +76,13 @@ def open_source(uri: str) -> tuple[Storage, str | None]:
     A file counts as one of its folder, so both are one source: what was taken alone is not taken with the folder again.
 
     Raises:
-        InvalidRequest: there is no such file or folder.
+        InvalidRequest: there is no such file or folder, or its links form a loop.
+        PermissionDenied: a folder above it may not be entered.
         Unsupported: a scheme without a backend.
     """
     opened = open_storage(uri)
     if isinstance(opened, LocalStorage):
+        opened.root_exists()  # refuses a loop, which resolve() and head() tell in words of the disk
         parent = LocalStorage(opened.root.parent.resolve())
         is_file = parent.root_exists() and parent.head(opened.root.name) is not None
         return (parent, opened.root.name) if is_file else (open_folder(uri), None)

@@ -138,6 +138,43 @@ def test_a_csv_file_in_another_encoding_is_told(table: Table, home: Path, body: 
     assert says in plain(str(caught.value))
 
 
+@pytest.mark.parametrize("below", ["", "trips.csv", "deep/trips.csv"])
+def test_a_source_in_a_loop_of_links_is_told_by_its_path(
+    table: Table, home: Path, call: Callable[..., Any], below: str
+) -> None:
+    (home / "ring").symlink_to("ring")
+    source = home / "ring" / below if below else home / "ring"
+    answer = call("ingest", "rides", "--source", source)
+    assert answer.code == 2, answer
+    assert f"{source} cannot be opened: its links form a loop" in plain(answer.err)
+
+
+def test_a_sample_in_a_loop_of_links_is_told_by_its_path(home: Path) -> None:
+    (home / "ring.csv").symlink_to("ring.csv")
+    with pytest.raises(InvalidRequest, match=r"ring\.csv cannot be opened: its links form a loop"):
+        Table.create(home / "t", name="t", schema=home / "ring.csv", record_key="id")
+    assert not (home / "t").exists()
+
+
+@pytest.mark.parametrize("closed", ["landing", "landing/deep", "above"])
+@pytest.mark.parametrize("below", ["", "trips.csv"])
+def test_a_source_that_may_not_be_entered_is_told_with_the_right(
+    table: Table, home: Path, without_rights: Callable[..., Any], closed: str, below: str
+) -> None:
+    folder = home / closed
+    source = folder / "in" if closed == "above" else home / "landing"
+    for made in (folder, source):
+        made.mkdir(exist_ok=True, parents=True)
+    folder.chmod(0)
+    if below and closed == "landing/deep":
+        source = folder
+    answer = without_rights("ingest", "rides", "--source", source / below if below else source)
+    folder.chmod(0o755)
+    assert answer.returncode == 2, answer
+    assert str(folder) in plain(answer.stderr)
+    assert "grant that right" in answer.stderr
+
+
 @pytest.mark.parametrize("is_gone", [True, False])
 def test_a_working_folder_that_cannot_be_used_is_told_or_left_alone(
     table: Table, home: Path, is_gone: bool, without_rights: Callable[..., Any]
