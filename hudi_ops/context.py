@@ -72,9 +72,16 @@ class Owner:
             pid = int(fields[1])
         return None
 
+    def can_be_judged(self) -> bool:
+        """Return whether it is a process of this machine and boot.
+
+        Only then does `is_gone` tell a living process from an ended one.
+        """
+        return bool(self.started) and self.host == _machine()
+
     def is_gone(self) -> bool:
         """Return whether this was a process of this machine and boot that has certainly ended."""
-        if self.host != _machine() or not self.started:
+        if not self.can_be_judged():
             return False
         try:
             os.kill(self.pid, 0)

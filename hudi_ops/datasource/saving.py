@@ -136,7 +136,7 @@ def _aligned(saving: Saving, files: Sequence[StagedFile]) -> Any:
 
     Spark may name text and lists by other Arrow types.
     """
-    for batch in staged_batches(saving.area.storage, files):
+    for batch in saving.area.renewed(staged_batches(saving.area.storage, files)):
         if batch.schema.equals(saving.schema):
             yield batch
         else:

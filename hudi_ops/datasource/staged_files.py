@@ -35,7 +35,7 @@ def stage(area: StagingArea, batches: Iterable[pa.RecordBatch], file_bytes: int 
     attempt, number = RandomIds().new_id(), 0
     held: list[pa.RecordBatch] = []
     held_bytes = 0
-    for batch in batches:
+    for batch in area.renewed(batches):
         if not batch.num_rows:
             continue
         held.append(batch.select([name for name in batch.schema.names if name not in META_COLUMNS]))
@@ -55,17 +55,26 @@ def staged_batches(storage: Storage, files: Sequence[StagedFile]) -> Iterator[pa
     """
     for file in files:
         try:
-            body = storage.open_input(file.path)
-        except NotFound as error:
-            raise NotFound(
-                f"the staged file {file.path} of this save is gone",
-                expected=f"staged files, which are kept for {STAGED_AGE_MS // 86_400_000} days after the newest one",
-                found="no file; a write or `hudi-ops recover` elsewhere took this driver for dead",
-                next_step="save the frame again: this save has written nothing",
-                path=file.path,
-            ) from error
-        with pa.ipc.open_stream(body) as reader:
-            yield from reader
+            with pa.ipc.open_stream(storage.open_input(file.path)) as reader:
+                yield from reader
+        except (NotFound, FileNotFoundError) as error:  # the second: deleted while it was read
+            gone = _gone(storage, file.path)
+            raise gone from error
+
+
+def _gone(storage: Storage, path: str) -> NotFound:
+    area = path.rpartition("/")[0]
+    days = STAGED_AGE_MS // 86_400_000
+    return NotFound(
+        f"the staged file {path} of this save is gone",
+        table=storage.uri,
+        expected=f"the files of the staging area {area}; it stays while its driver lives, as seen from the driver's machine, and "
+        f"for {days} days after a task last received rows, as seen from others",
+        found="no file; a write or `hudi-ops recover` took this driver for dead and deleted the area",
+        next_step="save the frame again: this save has written nothing",
+        path=path,
+        area=area,
+    )
 
 
 def _put(area: StagingArea, name: str, batches: list[pa.RecordBatch]) -> StagedFile:

@@ -225,6 +225,66 @@ def test_what_an_unknown_driver_staged_is_deleted_once_it_is_old(path: str) -> N
     assert not file.exists()
 
 
+def aged(path: str, *, by_ms: int = STAGED_AGE_MS + 60_000) -> None:
+    """Make all files of the staging areas older."""
+    for file in Path(path, ".hoodie", ".temp").rglob("staged.*/*"):
+        then_s = file.stat().st_mtime - by_ms / 1000
+        os.utime(file, (then_s, then_s))
+
+
+def test_what_a_live_driver_of_this_machine_staged_stays_however_old(path: str) -> None:
+    writer = abandoned(path, Owner.of_this_process())
+    aged(path)
+    Table.open(path).recover()
+    assert len(staged(path)) == 1
+    writer.abort([])
+    assert not staged(path)
+
+
+def test_what_a_driver_of_another_machine_staged_is_deleted_once_it_is_old(path: str) -> None:
+    abandoned(path, Owner("another#1#2", 1, "1"))
+    Table.open(path).recover()
+    assert len(staged(path)) == 1
+    aged(path)
+    Table.open(path).recover()
+    assert not staged(path)
+
+
+@pytest.mark.parametrize("owner", [None, Owner("another#1#2", 1, "1")])
+def test_a_task_that_still_receives_rows_keeps_its_area(path: str, owner: Owner | None) -> None:
+    before, writer = values(path), saving(path)
+    writer.saving = replace(writer.saving, area=replace(writer.saving.area, owner=owner, refresh_s=0.0))
+    first = writer.write(iter(rows_of(range(5), 9).to_batches()))
+    aged(path)
+
+    def slow() -> Any:
+        yield from rows_of(range(5, 6), 9).to_batches()
+        Table.open(path).recover()  # before this task staged a file of its own
+        assert len(staged(path)) == 1
+        yield from rows_of(range(6, 7), 9).to_batches()
+
+    second = writer.write(slow())
+    writer.commit([first, second])
+    assert values(path) == {**before, **dict.fromkeys(range(7), 9)}
+    assert not staged(path)
+
+
+@pytest.mark.parametrize("is_half", [True, False])
+def test_a_save_whose_area_was_deleted_names_table_area_and_next_step(path: str, is_half: bool) -> None:
+    before, writer = values(path), saving(path)
+    message = writer.write(iter(rows_of(range(5), 9).to_batches()))
+    if is_half:
+        staged(path)[0].unlink()
+    else:
+        writer.saving.area.clear()
+    with pytest.raises(NotFound) as caught:
+        writer.commit([message])
+    for said in (path, writer.saving.area.folder, "save the frame again"):
+        assert said in str(caught.value)
+    assert values(path) == before
+    assert not list(Path(path, ".hoodie", ".temp").rglob("owner.json"))
+
+
 def test_a_save_whose_staged_file_was_deleted_writes_nothing_and_says_so(path: str) -> None:
     before, writer = values(path), saving(path)
     message = writer.write(iter(rows_of(range(5), 9).to_batches()))

@@ -1,17 +1,20 @@
 """Staging area of a distributed write: files that its tasks put and one commit ingests.
 
 An area is a folder `.hoodie/.temp/staged.<id>`. Apache Hudi looks there only into folders that are named after an instant. The area
-of a write that ends is deleted by that write. One that a killed driver left is deleted by `recover` and by the next writes: at once
-where its owner was a process of this machine that has ended, and otherwise once its newest file is old.
+of a write that ends is deleted by that write. One that a killed driver left is deleted by `recover` and by the next writes. Where
+the owner is a process of their machine, they delete it when that process has ended, and never before. Elsewhere they delete it once
+its newest file is old; tasks and commit renew the owner's note while rows arrive.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from typing import TypeVar
 
+from hudi_ops.clock import SystemClock
 from hudi_ops.concurrency.markers import FOLDER
 from hudi_ops.context import Ids, Owner, TableContext
 from hudi_ops.errors import NotFound, Unavailable
@@ -22,6 +25,11 @@ logger = logging.getLogger(__name__)
 STAGED_AGE_MS = 3 * 24 * 3600 * 1000
 """Age of the newest staged file from which an area is abandoned whose owner cannot be judged."""
 
+REFRESH_S = 3600.0
+"""Seconds between two renewals of the owner's note by one task."""
+
+T = TypeVar("T")
+
 _PREFIX = "staged."
 _OWNER = "owner.json"
 
@@ -30,12 +38,13 @@ _OWNER = "owner.json"
 class StagingArea:
     """Folder for the files of one write.
 
-    `owner` is the process that drives the write; None: unknown.
+    `owner` is the process that drives the write; None: unknown. `refresh_s` is the time between two renewals of its note.
     """
 
     storage: Storage
     folder: str
     owner: Owner | None = None
+    refresh_s: float = REFRESH_S
 
     @classmethod
     def new(cls, storage: Storage, ids: Ids, owner: Owner | None) -> StagingArea:
@@ -44,12 +53,31 @@ class StagingArea:
 
     def put(self, name: str, body: Bytes) -> str:
         """Put a file, after the note that names the owner; return its path."""
-        note = f"{self.folder}/{_OWNER}"
-        if self.owner is not None and self.storage.head(note) is None:
-            self.storage.put(note, json.dumps(asdict(self.owner)).encode())
+        if self.owner is not None and self.storage.head(self._note) is None:
+            self._renew()
         path = f"{self.folder}/{name}"
         self.storage.put(path, body)
         return path
+
+    def renewed(self, rows: Iterable[T]) -> Iterator[T]:
+        """Yield the rows, and renew the owner's note meanwhile.
+
+        Without it, another machine would take the area of a slow write for abandoned.
+        """
+        clock = SystemClock()
+        renewed_s = clock.monotonic_s()
+        for batch in rows:
+            if clock.monotonic_s() - renewed_s >= self.refresh_s:
+                self._renew()
+                renewed_s = clock.monotonic_s()
+            yield batch
+
+    @property
+    def _note(self) -> str:
+        return f"{self.folder}/{_OWNER}"
+
+    def _renew(self) -> None:
+        self.storage.put(self._note, json.dumps(asdict(self.owner) if self.owner is not None else None).encode())
 
     def clear(self) -> None:
         """Delete all files of the area, the owner's note last."""
@@ -77,8 +105,8 @@ def sweep_staging(ctx: TableContext, temp_folders: Iterable[str]) -> list[str]:
 
 def _is_left(ctx: TableContext, folder: str) -> bool:
     owner = _owner_of(ctx.storage, folder)
-    if owner is not None and owner.is_gone():
-        return True
+    if owner is not None and owner.can_be_judged():
+        return owner.is_gone()
     changed_ms = [info.modified_ms for info in ctx.storage.list(folder)]
     return bool(changed_ms) and ctx.clock.now_ms() - max(changed_ms) > STAGED_AGE_MS
 
