@@ -59,7 +59,8 @@ def fail_untouched(error: OSError, path: Path, deed: str) -> NoReturn:
 
 def _refused_place(error: OSError, path: Path, deed: str) -> str:
     """Return the path on which the right is missing: the file, or for a change its folder."""
-    place = str(error.filename or path)
+    # A link or rename names the temp file first, which was just written: its target is what is refused.
+    place = str(error.filename2 or error.filename or path)
     is_change = deed in {"written", "deleted", "swept"}
     is_folder = os.path.isdir(place)  # noqa: PTH112 - Path.is_dir raises without rights
     return str(Path(place).parent) if is_change and not is_folder else place
@@ -125,6 +126,19 @@ def fail_name(error: OSError, path: Path) -> NoReturn:
         InvalidRequest: always.
     """
     raise InvalidRequest(f"{path} cannot name a file here: {_cause(error)}", next_step="choose another path") from error
+
+
+def fail_output(error: OSError, path: Path) -> NoReturn:
+    """Raise the error of a file outside a table that could not be written; it stays as it was.
+
+    Raises:
+        InvalidRequest: the file system can have no such file.
+        PermissionDenied: this user may not write it.
+        Unavailable: the disk did not take it for another reason.
+    """
+    if error.errno in _BAD_NAME:
+        fail_name(error, path)
+    fail_untouched(error, path, "written")
 
 
 def fail_loop(error: OSError, path: Path) -> NoReturn:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -37,7 +38,7 @@ def check_output(output: Path, location: TableLocation) -> None:
             next_step="create it, or choose another",
             file=str(output),
         )
-    elif output.is_dir():
+    elif _is_folder(output):
         problem, found = "is a folder", "a folder"
     elif folder.resolve().is_relative_to(root.resolve()):
         # Readers that list take any Parquet file in a partition for rows.
@@ -60,10 +61,12 @@ def write_parquet(scan: Scan, output: Path, tell: Tell) -> int:
     """
     import pyarrow.parquet as pq
 
-    aside = output.with_name(f".{output.name}.{uuid4().hex[:8]}")
+    aside = _beside(output)
     count = 0
     try:
-        with pq.ParquetWriter(aside, scan.schema, compression="zstd") as writer:
+        with _told_as(output):
+            opened = pq.ParquetWriter(aside, scan.schema, compression="zstd")
+        with opened as writer:
             waiting: list[pa.RecordBatch] = []
             for batch in scan.to_batches(tell):
                 waiting.append(batch)
@@ -74,10 +77,39 @@ def write_parquet(scan: Scan, output: Path, tell: Tell) -> int:
                     waiting = []
             if waiting:
                 writer.write_table(_joined(waiting))
-        aside.replace(output)
+        with _told_as(output):
+            aside.replace(output)
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
     return count
+
+
+def _is_folder(output: Path) -> bool:
+    with _told_as(output):
+        return output.is_dir()
+
+
+def _beside(file: Path) -> Path:
+    """Return the name under which a file is written; it is short, since the file's own may have the full length."""
+    return file.with_name(f".hudi-ops-{uuid4().hex}")
+
+
+@contextmanager
+def _told_as(file: Path) -> Iterator[None]:
+    """Raise errors of the disk with the name that the user gave.
+
+    Raises:
+        InvalidRequest: the file system can have no such file.
+        PermissionDenied: this user may not write there.
+        Unavailable: the disk did not take it for another reason.
+    """
+    try:
+        yield
+    except OSError as error:
+        from hudi_ops.storage.disk import fail_output
+
+        fail_output(error, file.absolute())
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.Table:
@@ -123,15 +155,12 @@ def write_checkpoint(file: Path, checkpoint: str, rows: Path | None = None) -> N
     """
     if rows is not None:
         _sync(rows)
-    aside = file.with_name(f".{file.name}.{uuid4().hex[:8]}")
+    aside = _beside(file)
     try:
-        aside.write_text(f"{checkpoint}\n", encoding="utf-8")
-        _sync(aside)
-        aside.replace(file)
-    except OSError as error:
-        from hudi_ops.storage.disk import fail_untouched
-
-        fail_untouched(error, file.absolute(), "written")
+        with _told_as(file):
+            aside.write_text(f"{checkpoint}\n", encoding="utf-8")
+            _sync(aside)
+            aside.replace(file)
     finally:
         with suppress(OSError):
             aside.unlink(missing_ok=True)

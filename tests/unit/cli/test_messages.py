@@ -96,6 +96,32 @@ def test_a_table_that_may_not_be_written_names_its_folder_and_stays_as_it_was(
     assert tree(home / "rides") == before
 
 
+def test_a_partition_without_rights_is_the_folder_to_grant_them_on(
+    table: Table, home: Path, without_rights: Callable[..., Any]
+) -> None:
+    (home / "landing" / "new.csv").write_text(HEAD + "b,Oslo,2\n")
+    (partition,) = (home / "rides").glob("*Oslo")
+    partition.chmod(0o555)  # the temp folder of the table stays open
+    answer = without_rights("ingest", "rides", "--source", home / "landing")
+    partition.chmod(0o755)
+    assert answer.returncode == 2, answer
+    assert f"grant that right on {partition} to" in plain(answer.stderr)
+    assert ".hudi_ops_tmp" not in answer.stderr
+
+
+def test_an_output_may_have_the_longest_name_and_no_longer_one(
+    table: Table, home: Path, call: Callable[..., Any]
+) -> None:
+    longest = home / f"{'x' * 247}.parquet"
+    assert call("read", "rides", "--output", longest).code == 0
+    output = home / f"x{longest.name}"
+    answer = call("read", "rides", "--output", output)
+    assert answer.code == 2, answer
+    assert f"{output} cannot name a file here" in plain(answer.err)
+    assert [file.name for file in home.glob("*.parquet")] == [longest.name]
+    assert not list(home.glob(".hudi-ops-*"))
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [
