@@ -91,7 +91,10 @@ def _is_folder(output: Path) -> bool:
 
 
 def _beside(file: Path) -> Path:
-    """Return the name under which a file is written; it is short, since the file's own may have the full length."""
+    """Return the name under which a file is written.
+
+    It does not hold the file's own name, which may be as long as the file system allows.
+    """
     return file.with_name(f".hudi-ops-{uuid4().hex}")
 
 
