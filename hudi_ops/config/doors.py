@@ -6,6 +6,7 @@ Each is made from the request's fields and their JSON schema; `cli.options` make
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypeVar
@@ -125,6 +126,30 @@ def refuse_unsafe(model: type[BaseModel], values: Mapping[str, Any]) -> None:
     for name, given in values.items():
         if name in model.model_fields and (allows := door_of(model.model_fields[name]).allows):
             _refuse_unsafe_texts(name, given, allows)
+
+
+def refuse_unoffered(model: type[BaseModel], values: Mapping[str, Any]) -> None:
+    """Refuse values that the form of a request could not hold.
+
+    Airflow would drop every DAG of the service for such a default, and name neither file nor table.
+
+    Raises:
+        InvalidRequest: a name that is not in the form's list, or a number that JSON does not have.
+    """
+    fields = form_fields(model)
+    for name, given in values.items():
+        offered = fields.get(name, {}).get("items", {}).get("enum", ())
+        unknown = next((one for one in given or () if one not in offered), None) if offered else None
+        is_endless = isinstance(given, float) and not math.isfinite(given)
+        if unknown is not None or is_endless:
+            found = repr(unknown) if unknown is not None else str(given)
+            raise InvalidRequest(
+                f"{name} cannot be {found}",
+                expected=f"some of {', '.join(offered)}" if offered else "a finite number",
+                found=found,
+                next_step=f"correct {name}",
+                field=name,
+            )
 
 
 def _refuse_unsafe_texts(name: str, given: str | Sequence[str] | None, allows: str) -> None:

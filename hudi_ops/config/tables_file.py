@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from hudi_ops.config.conflict_settings import ConflictSettings
 from hudi_ops.config.definition import ColumnNames, DefinitionFields, TableKind, WriterFields
-from hudi_ops.config.doors import refuse_unsafe, service_fields
+from hudi_ops.config.doors import refuse_unoffered, refuse_unsafe, service_fields
 from hudi_ops.config.requests import SERVICES
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.redaction import has_credentials
@@ -305,7 +305,9 @@ def _schedule_of(service: str, given: Any) -> dict[str, Any]:
     if isinstance(source := request.get("source"), str):
         _refuse_credentials(source)
     try:
-        meant = SERVICES[service](**request).model_dump(mode="json", include=set(request))
+        read = SERVICES[service](**request)
+        refuse_unoffered(SERVICES[service], {name: getattr(read, name) for name in request})
+        meant = read.model_dump(mode="json", include=set(request))
         refuse_unsafe(SERVICES[service], meant)
     except InvalidRequest as error:
         raise ValueError(f"{service}: {error.what}, expected {error.expected}") from None

@@ -181,3 +181,31 @@ def test_without_a_file_only_paths_are_tables(folder: Path) -> None:
     assert locate_table("rides").path == str(folder / "rides")
     with pytest.raises(InvalidRequest, match="neither a folder nor the name of a table"):
         locate_table("trips")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "says"),
+    [
+        (
+            "metadata: {schedule: '@daily', partitions: [fils]}",
+            "metadata: partitions cannot be 'fils', expected some of files",
+        ),
+        ("metadata: {schedule: '@daily', partitions: ''}", "metadata: partitions cannot be ''"),
+        (
+            "compaction: {schedule: '@daily', threshold: .inf}",
+            "compaction: threshold cannot be inf, expected a finite number",
+        ),
+        (
+            "ingestion: {schedule: '@daily', min_age_s: .nan}",
+            "ingestion: min_age_s cannot be nan, expected a finite number",
+        ),
+    ],
+)
+def test_a_schedule_has_only_values_that_its_form_takes(tmp_path: Path, schedule: str, says: str) -> None:
+    file = tmp_path / "tables.yaml"
+    file.write_text(
+        f"tables:\n  trips: {{path: x, type: mor, record_key: [id], source: y, schedules: {{{schedule}}}}}\n"
+    )
+    with pytest.raises(InvalidRequest) as caught:
+        load_tables(file)
+    assert f"{file} is not valid:\n  tables.trips.schedules: {says}" in str(caught.value)
