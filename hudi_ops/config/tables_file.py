@@ -303,7 +303,7 @@ def _schedule_of(service: str, given: Any) -> dict[str, Any]:
             guess = _did_you_mean(str(name), known)
             raise ValueError(f"{service}.{name}: unknown setting. {guess}".strip())
     if isinstance(source := request.get("source"), str):
-        _refuse_credentials(source)
+        _refuse_credentials(source, f"{service}.source: ")
     try:
         read = SERVICES[service](**request)
         refuse_unoffered(SERVICES[service], {name: getattr(read, name) for name in request})
@@ -314,10 +314,10 @@ def _schedule_of(service: str, given: Any) -> dict[str, Any]:
     return {"schedule": values["schedule"], "request": meant}
 
 
-def _refuse_credentials(uri: str | None) -> None:
+def _refuse_credentials(uri: str | None, field: str = "") -> None:
     if uri is not None and has_credentials(uri):
         # It would travel on: into leases, command lines, logs.
-        raise ValueError("must hold no user and password: give them by `zookeeper`, or in the environment")
+        raise ValueError(f"{field}must hold no user and password: give them by `zookeeper`, or in the environment")
 
 
 class _NoDuplicates(yaml.SafeLoader):

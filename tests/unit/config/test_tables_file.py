@@ -190,6 +190,7 @@ def test_without_a_file_only_paths_are_tables(folder: Path) -> None:
             "metadata: {schedule: '@daily', partitions: [fils]}",
             "metadata: partitions cannot be 'fils', expected some of files",
         ),
+        ("ingestion: {schedule: '@daily', source: 's3://u:p@h/x'}", "ingestion.source: must hold no user and password"),
         ("metadata: {schedule: '@daily', partitions: ''}", "metadata: partitions cannot be ''"),
         (
             "compaction: {schedule: '@daily', threshold: .inf}",
