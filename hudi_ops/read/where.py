@@ -240,11 +240,15 @@ def _typed(node: exp.Cast, text: str) -> Any:
             return Decimal(str(value))
     except ValueError as error:
         raise InvalidRequest(
-            f"{value!r} in the filter is not a {kind.value.lower()}",
+            f"{value!r} in the filter is not a {_word(kind)}",
             expected="for example DATE '2026-01-31' or TIMESTAMP '2026-01-31 09:30:00'",
             found=text,
         ) from error
     raise _unknown(node, text)
+
+
+def _word(kind: exp.DataType.Type) -> str:
+    return "timestamp" if kind in _TIMESTAMPS else str(kind.value).lower()
 
 
 def _unknown(node: exp.Expression, text: str) -> InvalidRequest:
