@@ -182,3 +182,45 @@ def test_a_parquet_sample_names_each_column_once(tmp_path: Path) -> None:
     pq.write_table(pa.table([[1], [2]], names=["id", "ID"]), tmp_path / "s.parquet")
     with pytest.raises(InvalidRequest, match="names column id twice"):
         Table.create(tmp_path / "t", name="t", record_key="id", schema=tmp_path / "s.parquet")
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        (
+            "id string, n bigint, s struct<a: int, b: int>, tip double",
+            [
+                "column n was int when the table was created, is bigint in it now and bigint in this call",
+                "column s was struct<a: int> when the table was created, is struct<a: int, b: int> in it now and",
+                "column tip was absent when the table was created, is double in it now and double in this call",
+            ],
+        ),
+        (
+            "id string, n int, s struct<a: int>, tip string, other int",
+            [
+                "column tip was absent when the table was created, is double in it now and string in this call",
+                "column other is absent in the table and int in this call",
+            ],
+        ),
+        (
+            "n int NOT NULL, id string, s struct<a: int>",
+            [
+                "column n was int when the table was created, is bigint in it now and int NOT NULL in this call",
+                "the order of columns is id, n, s in the table and n, id, s in this call",
+            ],
+        ),
+    ],
+)
+def test_columns_that_changed_after_the_creation_are_told_as_such(
+    tmp_path: Path, columns: str, says: list[str]
+) -> None:
+    made = "id string, n int, s struct<a: int>"
+    table = Table.create(tmp_path / "t", name="t", schema=made, record_key="id")
+    row = {"id": ["a"], "n": pa.array([2**40]), "s": pa.array([{"a": 1, "b": 2}], pa.struct({"a": "i4", "b": "i4"}))}
+    table.ingest(pa.table({**row, "tip": [0.5]}), evolve=True)
+    with pytest.raises(InvalidRequest) as caught:
+        Table.create(tmp_path / "t", name="t", schema=columns, record_key="id")
+    message = " ".join(str(caught.value).split())
+    assert [sentence for sentence in says if sentence not in message] == [], message
+    assert message.count(" in this call") == len(says), message
+    assert Table.create(tmp_path / "t", name="t", schema=made, record_key="id").schema.names[-1] == "tip"
