@@ -44,7 +44,7 @@ def test_every_type_of_the_text_is_one_of_the_table(tmp_path: Path) -> None:
     [
         ("", "no column"),
         ("id", "found id"),
-        ("id strng", "id strng"),
+        ("id strng", "id strng"),  # codespell:ignore strng
         ("id string fare double", "id string fare double"),
         ("id string) ; drop table x --", "drop table"),
         ("id string) USING parquet --", "USING parquet"),
