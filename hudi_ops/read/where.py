@@ -81,7 +81,7 @@ def _tree(text: str) -> exp.Expression:
         if len(column.parts) > 1:
             named = ".".join(part.name for part in column.parts)
             raise InvalidRequest(
-                f"the filter names {named}, which is no column of a table",
+                f"the filter names {named}, but columns have no qualifier",
                 expected="names of columns; a field within a struct cannot be filtered by its name",
                 found=text,
                 next_step=f'filter the rows after reading, or write "{named}" if that is the name of a column',

@@ -108,7 +108,9 @@ def _csv_types(task: SchemaTask, names: pa.Schema) -> pa.Schema:
 
 
 def _refuse_long_numbers(task: SchemaTask, columns: pa.Schema) -> None:
-    """Refuse whole numbers of JSON whose digits a double would change: the reader takes no number for a text.
+    """Refuse whole numbers of JSON whose digits a double would change.
+
+    A text column is no way out: the reader of JSON refuses numbers for it.
 
     Raises:
         InvalidRequest: names the field with such a number.
@@ -130,7 +132,7 @@ def _refuse_long_numbers(task: SchemaTask, columns: pa.Schema) -> None:
 
 
 def _large_doubles(task: SchemaTask, columns: pa.Schema) -> dict[float, str]:
-    """Return each double in which whole numbers lose digits, with the path of a field that has it."""
+    """Return each double too large for exact whole numbers, with the path of its field."""
     found: dict[float, str] = {}
     rows_of = TextSource(lambda: open_text(task.storage, task.file), "json", columns, takes_unknown=True)
     for _, rows in rows_of.runs(_SAMPLE_BYTES):

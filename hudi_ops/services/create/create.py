@@ -233,7 +233,7 @@ def _differences(session: Session, first: object, properties: dict[str, str], fa
 
 
 def _present_columns(session: Session) -> pa.Schema | None:
-    """Return the columns of an existing table, or None where they cannot be read: another error is told already."""
+    """Return the columns of an existing table, or None: the caller raises another error already."""
     try:
         state = session.loader.load()
         return row_schema(state.config, table_schema(state.config, state.timeline, session.commits))

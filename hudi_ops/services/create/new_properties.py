@@ -89,7 +89,7 @@ def _texts(columns: pa.Schema) -> dict[str, str]:
 
 
 def _column_differences(made: Mapping[str, str], given: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return sentences on columns that differ; `now` tells what changed after the table was created."""
+    """Return sentences on columns that differ, now or since the table was created."""
     found = []
     for name in {**made, **given}:
         was, wanted, held = (one.get(name, "absent") for one in (made, given, now))

@@ -272,7 +272,7 @@ def test_an_error_without_a_found_value_says_nothing_of_one(home: Path, call: Ca
 
 
 def test_a_missing_column_is_a_whole_sentence(table: Table) -> None:
-    with pytest.raises(InvalidRequest, match=r"^the input lacks column city"):
+    with pytest.raises(InvalidRequest, match=r"^the input has no column city"):
         table.ingest(pa.table({"id": ["q"]}))
 
 
