@@ -111,7 +111,7 @@ def _refuse_vanished(attempt: Attempt, state: TableState) -> None:
     """
     for undone in Since(attempt.begun, state).undone:
         raise Conflict(
-            f"{undone.action} {undone.time}, upon which this attempt was built, was undone while it ran",
+            f"this attempt was built on {undone.action} {undone.time}, which was undone while the attempt ran",
             table=state.config.name,
             instant=attempt.instant,
             next_step="run the same call again: it starts from the table as it is now",

@@ -147,7 +147,7 @@ def _batch_id(given: Mapping[str, str | None]) -> BatchId | None:
     batch_id, source = given.get("batch_id"), given.get("batch_source")
     if batch_id is None and source is not None:
         raise InvalidRequest(
-            "batch_source names whose ids the batch ids are, and there is none",
+            "batch_source is given without a batch_id",
             expected="batch_id with batch_source",
             found="batch_source alone",
             setting="batch_source",
@@ -159,5 +159,5 @@ def _memory_bytes(text: str | None) -> int | None:
     if text is None or (text.isdecimal() and int(text) > 0):
         return int(text) if text is not None else None
     raise InvalidRequest(
-        "memory_bytes is no number of bytes", expected="a whole number above 0", found=text, setting="memory_bytes"
+        "memory_bytes is not a number of bytes", expected="a whole number above 0", found=text, setting="memory_bytes"
     )

@@ -31,9 +31,9 @@ class Tally:
         self._lock = threading.Lock()
         self._done = self._bytes_done = 0
 
-    def add(self, size_bytes: int = 0) -> None:
-        """Count one unit of this size."""
+    def add(self, size_bytes: int = 0, units: int = 1) -> None:
+        """Count units of this size together."""
         with self._lock:
-            self._done += 1
+            self._done += units
             self._bytes_done += size_bytes
             self._tell(Progress(self._what, self._done, self._total, self._bytes_done, self._bytes_in))

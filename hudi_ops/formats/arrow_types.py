@@ -134,7 +134,7 @@ def _fields(fields: list[pa.Field], parent: str) -> list[pa.Field]:
     for field in fields:
         if not _NAME.fullmatch(field.name):
             raise InvalidRequest(
-                f"The field name {parent + field.name!r} cannot stand in a table",
+                f"The field name {parent + field.name!r} cannot be the name of a column",
                 expected="letters, digits and _, not a digit first",
                 found=repr(field.name),
                 next_step="rename the field in the source",

@@ -70,7 +70,7 @@ def dumps(values: Mapping[str, str], *, comment: str, now_ms: int) -> bytes:
     """
     if not (comment.isascii() and comment.isprintable()):
         raise InvalidRequest(
-            f"The comment {comment!r} cannot head a properties file",
+            f"The comment {comment!r} cannot be the first line of a properties file",
             expected="one line of printable ASCII",
             next_step="pass a plain comment",
         )

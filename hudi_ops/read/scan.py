@@ -251,7 +251,7 @@ class Scan:
         self._refuse_cut()
         if self._plan.opened is None:
             raise InvalidRequest(
-                "a read as of an instant, or of base files alone, has no checkpoint: what it leaves out would never come",
+                "a read as of an instant, or of base files alone, has no checkpoint: a later read would miss its rows",
                 table=self._plan.table,
                 expected="a read of the table as it is",
                 found="as_of, or query=read_optimized",
@@ -262,7 +262,7 @@ class Scan:
     def _refuse_cut(self) -> None:
         if self._plan.limit is not None:
             raise InvalidRequest(
-                "rows were cut off by a limit, and going on after them would lose those",
+                "a read with a limit has no checkpoint: a later read would miss the rows beyond the limit",
                 table=self._plan.table,
                 expected="a read without a limit",
                 found=f"limit {self._plan.limit}",

@@ -81,7 +81,7 @@ def _tree(text: str) -> exp.Expression:
         if len(column.parts) > 1:
             named = ".".join(part.name for part in column.parts)
             raise InvalidRequest(
-                f"the filter names {named}, which is no column of a table",
+                f"the filter names {named}, but columns have no qualifier",
                 expected="names of columns; a field within a struct cannot be filtered by its name",
                 found=text,
                 next_step=f'filter the rows after reading, or write "{named}" if that is the name of a column',
@@ -240,11 +240,15 @@ def _typed(node: exp.Cast, text: str) -> Any:
             return Decimal(str(value))
     except ValueError as error:
         raise InvalidRequest(
-            f"{value!r} in the filter is not a {kind.value.lower()}",
+            f"{value!r} in the filter is not a {_word(kind)}",
             expected="for example DATE '2026-01-31' or TIMESTAMP '2026-01-31 09:30:00'",
             found=text,
         ) from error
     raise _unknown(node, text)
+
+
+def _word(kind: exp.DataType.Type) -> str:
+    return "timestamp" if kind in _TIMESTAMPS else str(kind.value).lower()
 
 
 def _unknown(node: exp.Expression, text: str) -> InvalidRequest:

@@ -6,7 +6,7 @@ infinity. Casts that are not listed below are refused, and the error names both 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Final, TypeAlias
 
@@ -64,16 +64,19 @@ def fit_column(column: pa.ChunkedArray, field: pa.Field, where: str, *, fill: bo
 
 def first_infinite(column: pa.ChunkedArray, name: str) -> str | None:
     """Return the dotted path of a floating-point field with an infinity, at any depth."""
+    return next((path for path, floats in floating_fields(column, name) if pc.any(pc.is_inf(floats)).as_py()), None)
+
+
+def floating_fields(column: pa.ChunkedArray, name: str) -> Iterator[tuple[str, pa.ChunkedArray]]:
+    """Yield dotted path and values of each floating-point field, at any depth."""
     kind = column.type
     if _is.is_floating(kind):
-        return name if pc.any(pc.is_inf(column)).as_py() else None
-    children: list[tuple[str, pa.ChunkedArray]] = []
-    if _is.is_struct(kind):
-        names = [kind.field(at).name for at in range(kind.num_fields)]
-        children = [(f"{name}.{n}", child) for n, child in zip(names, column.flatten(), strict=True)]
+        yield name, column
+    elif _is.is_struct(kind):
+        for at, child in enumerate(column.flatten()):
+            yield from floating_fields(child, f"{name}.{kind.field(at).name}")
     elif _is.is_list(kind):
-        children = [(f"{name}[]", pc.list_flatten(column))]
-    return next((path for n, child in children if (path := first_infinite(child, n)) is not None), None)
+        yield from floating_fields(pc.list_flatten(column), f"{name}[]")
 
 
 def _fit_chunks(column: pa.ChunkedArray, field: pa.Field, fill: bool) -> pa.ChunkedArray:

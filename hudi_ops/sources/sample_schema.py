@@ -5,22 +5,29 @@ Parquet and JSON lines show types; the values of CSV are examined.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.sources.casts import floating_fields
 from hudi_ops.sources.source import SUFFIXES, open_text, source_format, without_meta_columns
 from hudi_ops.sources.source_schema import SchemaTask, source_schema
+from hudi_ops.sources.text_source import TextSource
 from hudi_ops.storage.open import open_source
 
 _SAMPLE_BYTES = 16 << 20
-_CODE = r"^[+-]?0\d|^\+\d"
-"""Leading zeros, or the plus of a telephone number: digits that a number would not keep."""
-_LONG = r"^-?\d{16,}$"
+_CODE = r"^[ \t]*(?:[+-]?0\d|\+\d)"
+"""Leading zeros, or the plus of a telephone number: digits that a number would not keep. The reader strips blanks."""
+_LONG = r"^[ \t]*-?\d{16,}[ \t]*$"
 """Whole numbers that a double may not hold exactly."""
+_LONG_IN_JSON = re.compile(rb"[:\[,]\s*(-?\d{16,})\s*(?=[,}\]])")
+_EXACT_MAX = 2.0**53
+"""A double holds every whole number below this one."""
+_READ_BYTES, _OVERLAP_BYTES, _SHOWN_MAX = 1 << 20, 512, 60
 _is = pa.types
 
 
@@ -33,10 +40,12 @@ def sample_schema(file: str) -> pa.Schema:
     """Return the columns of a file, without Apache Hudi's meta columns.
 
     Types of CSV are those that all values of its first 16 MB have. Digits with leading zeros or a plus sign are text, and so are
-    whole numbers that neither a bigint nor a double holds.
+    whole numbers that neither a bigint nor a double holds. Timestamps in nanoseconds become microseconds; an ingest refuses values
+    that have other digits after them.
 
     Raises:
-        InvalidRequest: there is no such file, it cannot be parsed, or a column has no type.
+        InvalidRequest: there is no such file, it cannot be parsed, a column has no type, or one of JSON holds whole numbers that
+            neither a bigint nor a double holds.
     """
     if source_format(file) is None:
         raise InvalidRequest(**_refused(file, "is not CSV, JSON lines or Parquet", file))
@@ -51,6 +60,8 @@ def sample_schema(file: str) -> pa.Schema:
     _refuse_unnamed(file, found)
     if source_format(info.name) == "csv":
         found = _csv_types(task, found)
+    elif source_format(info.name) != "parquet":
+        _refuse_long_numbers(task, found)
     fields = [field.with_type(_stored(field.type)) for field in without_meta_columns(found)]
     untyped = next((field.name for field in fields if _has_null_type(field.type)), None)
     if untyped is not None:
@@ -94,6 +105,51 @@ def _csv_types(task: SchemaTask, names: pa.Schema) -> pa.Schema:
         pa.field(one.name, pa.string()) if one.name in coded or _is.is_null(one.type) or _is.is_time(one.type) else one
         for one in with_types
     ])
+
+
+def _refuse_long_numbers(task: SchemaTask, columns: pa.Schema) -> None:
+    """Refuse whole numbers of JSON whose digits a double would change.
+
+    A text column is no way out: the reader of JSON refuses numbers for it.
+
+    Raises:
+        InvalidRequest: names the field with such a number.
+    """
+    large = _large_doubles(task, columns)
+    if not large:
+        return
+    for digits in _long_numbers(task):
+        path = large.get(float(digits))
+        if path is not None:
+            raise InvalidRequest(
+                f"{path} of {task.where} holds a whole number that neither a bigint nor a double holds exactly",
+                expected="numbers that keep all their digits in the table",
+                found=digits if len(digits) <= _SHOWN_MAX else f"{digits[:_SHOWN_MAX]}…",
+                next_step="put its values in quotes, or give the columns as text, with decimal(38, 0) for it",
+                file=task.where,
+                field=path,
+            )
+
+
+def _large_doubles(task: SchemaTask, columns: pa.Schema) -> dict[float, str]:
+    """Return each double too large for exact whole numbers, with the path of its field."""
+    found: dict[float, str] = {}
+    rows_of = TextSource(lambda: open_text(task.storage, task.file), "json", columns, takes_unknown=True)
+    for _, rows in rows_of.runs(_SAMPLE_BYTES):
+        for name in rows.column_names:
+            for path, floats in floating_fields(rows.column(name), name):
+                large = pc.unique(floats.filter(pc.greater_equal(pc.abs(floats), _EXACT_MAX)))
+                found |= dict.fromkeys(large.to_pylist(), path)
+    return found
+
+
+def _long_numbers(task: SchemaTask) -> Iterator[str]:
+    tail = b""
+    with open_text(task.storage, task.file) as body:
+        while block := body.read(_READ_BYTES):
+            for number in _LONG_IN_JSON.finditer(tail + block):
+                yield number[1].decode()
+            tail = block[-_OVERLAP_BYTES:]
 
 
 def _is_code(kind: pa.DataType, texts: pa.Array) -> bool:

@@ -154,7 +154,7 @@ def fit_rows(rows: pa.Table, schema: pa.Schema, required: Sequence[str], where: 
     missing = [name for name in required if name not in rows.column_names]
     if missing or twice is not None:
         raise InvalidRequest(
-            f"{where} lacks column {missing[0]}" if missing else f"{where} has a column twice",
+            f"{where} has no column {missing[0]}" if missing else f"{where} has a column twice",
             expected=f"columns {', '.join(required)}",
             found=", ".join(rows.column_names),
             next_step="rows are replaced as a whole, so every column must be there",
@@ -215,7 +215,7 @@ def refuse_changed(storage: Storage, file: FileInfo, where: str) -> None:
         raise InvalidRequest(
             f"{where} was {'deleted' if now is None else 'changed'} while it was read",
             expected="files that do not change once they are in the source folder",
-            found="nothing" if now is None else f"{now.size_bytes} bytes instead of {file.size_bytes}",
+            found="no file" if now is None else f"{now.size_bytes} bytes instead of {file.size_bytes}",
             next_step="write files elsewhere and move them in when they are complete; then run the ingest again",
             file=where,
         )

@@ -82,7 +82,7 @@ def claim(
     raise OutcomeUnknown(
         f"the owner of {path} is unknown after {attempts} tries",
         expected="an entry of this or another decision",
-        found=f"{type(unsettled).__name__} on putting, nothing on reading back",
+        found=f"{type(unsettled).__name__} when it was put, and no file when it was read back",
         next_step="delete nothing; the next write resolves it (see `hudi-ops timeline` before a bulk_insert is "
         "repeated)",
     ) from unsettled

@@ -81,7 +81,7 @@ class Simulation:
             skew_ms: how far its wall clock is ahead of the world's.
 
         Raises:
-            InvalidRequest: the name is taken, or cannot stand in a schedule.
+            InvalidRequest: the name is taken, or cannot be part of a schedule.
         """
         if name in self._processes or not name or not name.replace("-", "").replace("_", "").isalnum():
             raise InvalidRequest(f"no name for an actor: {name!r}", expected="a new one, of letters, digits, - and _")

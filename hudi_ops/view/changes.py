@@ -84,7 +84,7 @@ def _data_file(write: CompletedWrite, stat: WriteStat) -> DataFile:
     name = parse_data_file(stat.file_name)
     if name is None:
         raise Unsupported(
-            f"a write names a file that is none of the kinds known here: {stat.path}",
+            f"a write names a file of an unknown kind: {stat.path}",
             instant=write.time,
             expected="a base file in Parquet, or a log file",
             found=stat.file_name,

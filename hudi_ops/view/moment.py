@@ -218,7 +218,7 @@ class Moment:
 def lost_file(table: str, path: str, instant: str) -> Corrupt:
     """Return the error for a file of a completed write that is lost."""
     return Corrupt(
-        f"{path} is missing: {instant} wrote it, and no clean, replace or rollback took it away",
+        f"{path} is missing: {instant} wrote it, and no clean, replace or rollback removed it",
         table=table,
         instant=instant,
         expected="every file that a completed write names",

@@ -33,7 +33,7 @@ def choose(held: Mapping[str, object], wanted: Sequence[str], config: TableConfi
     more = f" and {len(held) - len(shown)} more" if len(held) > len(shown) else ""
     there = (", ".join(shown) + more) or "none: the table is empty"
     if not wanted:
-        raise InvalidRequest("no partition was named", table=config.name, expected=f"some of: {there}", found="nothing")
+        raise InvalidRequest("no partition was named", table=config.name, expected=f"some of: {there}", found="no name")
     chosen: set[str] = set()
     for name in wanted:
         path = name.strip("/")
@@ -44,7 +44,7 @@ def choose(held: Mapping[str, object], wanted: Sequence[str], config: TableConfi
                 table=config.name,
                 expected=f"some of: {there}",
                 found=name,
-                next_step="name partitions by their path, such as origin=JFK; origin=J* means all that begin so",
+                next_step="name partitions by their path, such as origin=JFK; origin=J* names those that begin with origin=J",
                 partition=name,
             )
         chosen |= found

@@ -119,7 +119,10 @@ def test_a_field_whose_default_is_true_can_be_switched_off(scheduled: Path, load
         ("{ingestion: 5}", "trips.schedules: ingestion: must be a cron expression, or a mapping"),
         ("{ingestion: {schedule: '@hourly', source: '-x'}}", "trips.schedules: ingestion: source cannot be '-x'"),
         ("{ingestion: {source: x}}", "trips.schedules: ingestion: must be a cron expression, or a mapping"),
-        ("{ingestion: {schedule: '@daily', sorce: x}}", "ingestion.sorce: unknown setting. Did you mean 'source'"),
+        (
+            "{ingestion: {schedule: '@daily', sorce: x}}",  # codespell:ignore sorce
+            "ingestion.sorce: unknown setting. Did you mean 'source'",  # codespell:ignore sorce
+        ),
         (
             "{ingestion: {schedule: '@daily', operation: merge}}",
             "ingestion: unknown operation 'merge', expected upsert or",

@@ -150,7 +150,7 @@ def test_the_last_of_rows_with_one_key_wins_in_the_frames_order(tmp_path: Path, 
     ("change", "says"),
     [
         (lambda f: f.withColumnRenamed("text", "other"), "column that the table lacks: other"),
-        (lambda f: f.drop("price"), "lacks column price"),
+        (lambda f: f.drop("price"), "has no column price"),
         (
             lambda f: f.selectExpr("* except (id)", "if(id = 2500, null, id) as id"),
             r"partition 2 of the given DataFrame: [Rr]ow 500: .*null",

@@ -16,6 +16,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 MAX_FIRST_LINE = 90
 WORDS = re.compile(r"\b(?:whoever|nobody|somebody|what is left|at it|so many|of one's own)\b(?!-)", re.IGNORECASE)
+RIDDLES = re.compile(
+    r"is at it\b|is none that is built here|has no folder to lie in|where no person is at|lacks columns? |found=\"nothing|"
+    r"\bis at a table|\bupon which\b|that is none of the kinds|would never come|took it away|rows are the table's\"|"
+    r"is no (?:column|number) of|\bnor we\b|that begin so\"|is its own to|are its own to|a plan that is there|"
+    r"cannot (?:head|stand in) |going on after them|make less of|nothing on reading back|none that can be read",
+    re.IGNORECASE,
+)
+"""Sentences that users of the product had to read twice."""
 PLACES = ("hudi_ops", "dags", "plugins", "spark_apps", "examples", "README.md", "docs")
 
 
@@ -48,7 +56,8 @@ def words() -> Counter[str]:
     """Words that stand for a riddle, in code, comments and docs."""
     found: Counter[str] = Counter()
     for file in files(".py", ".md"):
-        found[name(file)] += len(WORDS.findall(file.read_text(encoding="utf-8")))
+        text = file.read_text(encoding="utf-8")
+        found[name(file)] += len(WORDS.findall(text)) + len(RIDDLES.findall(text))
     return found
 
 

@@ -91,7 +91,7 @@ def test_a_refused_writer_is_told_what_helps(base, harm) -> None:
     clock = ManualClock(NOW_MS)
     storage = base.copy(clock)
     harm(storage)
-    with pytest.raises(Unsupported, match="none that can be read") as refused:
+    with pytest.raises(Unsupported, match="which locates the rows of this table, cannot be read") as refused:
         table_of(storage, clock, "writer").ingest(LATER)
     assert "metadata build TABLE record_index --rebuild" in refused.value.next_step
     again(storage, clock, "builder", ["record_index"])
@@ -111,7 +111,7 @@ def test_beside_writers_and_readers(base, monkeypatch: pytest.MonkeyPatch) -> No
 
     def beside(build, seen):
         monkeypatch.setattr(metadata_build, "_begin", begin)
-        with pytest.raises(Unsupported, match="none that can be read"):
+        with pytest.raises(Unsupported, match="which locates the rows of this table, cannot be read"):
             table_of(storage, clock, "late").ingest(LATER)
         assert read_rows(storage, clock) == rows
         refused.append("late")

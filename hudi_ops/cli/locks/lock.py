@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hudi_ops.config.tables_file import TableLocation
     from hudi_ops.storage.protocol import Storage
 
-LOCK_HELP = """Show who is at a table: the holder of its lock, who waits in line, and the leases of pending instants.
+LOCK_HELP = """Show who uses a table: the holder of its lock, the processes that wait for it, and the leases of pending instants.
 
 The place to look when something is stuck. A lock that holds inside one process cannot be seen from outside; leases can. Of
 Apache Hudi's writers only what their lock nodes and heartbeats say is known.

@@ -123,7 +123,7 @@ def _beginning(since: str | None, limit: int | None, checkpoint_file: Path | Non
             "--limit cuts rows off, and --checkpoint-file would go on after them",
             expected="one of the two",
             found="both",
-            next_step="leave one out; --where and --columns make less of what is read",
+            next_step="leave one out; --where and --columns reduce what is read",
         )
     kept = read_checkpoint(checkpoint_file)
     if since is not None and kept is not None:

@@ -101,13 +101,13 @@ def compact(
 def _refuse_mixed(mode: Mode, instant: str | None, dry_run: bool) -> None:
     if instant is not None and (dry_run or mode in {Mode.PLAN, Mode.EXPLAIN}):
         raise InvalidRequest(
-            "--instant names a plan that is there already",
+            "--instant names an existing plan",
             expected="--instant with run or execute",
             found="--dry-run" if dry_run else str(mode),
         )
     if dry_run and mode is Mode.EXECUTE:
         raise InvalidRequest(
-            "a plan that is there is executed as it is",
+            "an existing plan is executed unchanged",
             expected="--dry-run with run or plan",
             found="execute --dry-run",
             next_step="`hudi-ops timeline TABLE` shows what a pending plan holds",

@@ -14,7 +14,7 @@ RECOVER_HELP = """Finish what was decided, and clear away what dead writers left
 Each write does this first, so it is needed only where no write is planned. Live writers are left alone, and so are
 pending writes without a heartbeat; each is named, with the reason.
 
-A rollback that Apache Hudi began is its own to finish. Where its writers fail over it, pass --abandoned once they have
+Apache Hudi finishes a rollback that it began. Where its writers fail over it, pass --abandoned once they have
 surely ended: the rollback is finished, and their next write succeeds.
 
 \b

@@ -120,7 +120,7 @@ def refuse_other_kinds(state: TableState, abandoned: AbandonedRollback) -> None:
     rollback, plan, target = abandoned.rollback, abandoned.plan, abandoned.target
     if target.is_completed:
         raise InvalidRequest(
-            f"rollback {rollback.time} would undo a completed {target.kind}: its rows are the table's",
+            f"rollback {rollback.time} would undo a completed {target.kind}: its rows are in the table",
             table=state.config.name,
             instant=target.time,
             expected="a pending write",

@@ -74,7 +74,7 @@ def lock_path(base_path: str, lock_key: str) -> str:
     path = f"{base_path.rstrip('/')}/{lock_key}"
     if not path.startswith("/") or any(part in {"", ".", ".."} for part in path[1:].split("/")):
         raise InvalidRequest(
-            f"base path {base_path!r} and lock key {lock_key!r} make no ZooKeeper path",
+            f"base path {base_path!r} and lock key {lock_key!r} do not form a path of ZooKeeper",
             expected="a base path that begins with / and a key, without empty parts",
             found=path,
         )

@@ -204,7 +204,7 @@ class LogFileReader:
         return file
 
     def _check_names(self, block: LogBlock, names: list[str]) -> None:
-        """Refuse a block that lacks columns of its schema.
+        """Refuse a block without some columns of its schema.
 
         Pages have checksums, names have none: values of a damaged name would be missing.
         """

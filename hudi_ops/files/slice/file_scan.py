@@ -15,6 +15,7 @@ from hudi_ops.config.columns import META_COLUMNS
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.files.base.base_file import BROKEN, conform, raise_read_error
 from hudi_ops.files.base.row_groups import Constants, may_hold_keys, row_group_bounds
+from hudi_ops.formats.arrow_types import type_text
 from hudi_ops.kernels.condition import Condition, possible_units
 from hudi_ops.storage.protocol import Storage
 
@@ -25,7 +26,16 @@ BATCH_ROWS_MAX = 64 * 1024
 
 _NO_FIELD = re.compile(r"No match for FieldRef\.Name\((.*?)\) in ")
 _NO_KERNEL = re.compile(r"has no kernel matching input types \((.*)\)")
-_TYPE = re.compile(r"[^,\s\[(]+(?:[\[(][^\])]*[\])])?")
+_VALUE_TYPES = {
+    "bool": "boolean",
+    "int8": "int",
+    "int16": "int",
+    "int32": "int",
+    "int64": "bigint",
+    "date32[day]": "date",
+}
+"""Arrow's types of literals -> the words of docs/tables.md, where they differ."""
+
 _READ_BUFFER_BYTES = 4 << 20
 """A column chunk is read in steps of this size, so that one row group is never in memory whole, not even compressed."""
 
@@ -198,7 +208,7 @@ def selected(rows: pa.Table, condition: Condition | None) -> pa.Table:
     try:
         return rows.filter(condition.rows)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        names = [f"{field.name}: {field.type}" for field in rows.schema if field.name not in META_COLUMNS]
+        names = [f"{field.name} {type_text(field.type)}" for field in rows.schema if field.name not in META_COLUMNS]
         raise InvalidRequest(
             f"the filter does not fit the table's columns: {_misfit(error, rows.schema, condition)}",
             expected=", ".join(names),
@@ -214,8 +224,30 @@ def _misfit(error: pa.ArrowException, schema: pa.Schema, condition: Condition) -
     if types := _NO_KERNEL.search(text):
         used = [name for name in dict.fromkeys((*condition.columns, *schema.names)) if name in schema.names]
         sides = []
-        for kind in _TYPE.findall(types[1]):
+        for kind in _types(types[1]):
             name = next((one for one in used if one in condition.columns and str(schema.field(one).type) == kind), None)
-            sides.append(f"column {name} ({kind})" if name else f"a value of type {kind}")
+            words = type_text(schema.field(name).type) if name else _value_type(kind)
+            sides.append(f"column {name} ({words})" if name else f"a value of type {words}")
         return f"{' and '.join(sides)} cannot be compared or combined"
     return text
+
+
+def _types(text: str) -> list[str]:
+    """Return the types in a list of Arrow, split at commas outside brackets."""
+    found, depth = [""], 0
+    for character in text:
+        depth += (character in "<[(") - (character in ">])")
+        if character == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += character
+    return [kind.strip() for kind in found if kind.strip()]
+
+
+def _value_type(kind: str) -> str:
+    """Return the type of a literal, as Arrow prints it, in the words of docs/tables.md."""
+    if kind.startswith("timestamp"):
+        return "timestamp"
+    if kind.startswith("decimal"):
+        return kind.replace("decimal128", "decimal").replace("decimal256", "decimal")
+    return _VALUE_TYPES.get(kind, kind)

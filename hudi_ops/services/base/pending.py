@@ -82,7 +82,7 @@ def named_pending(session: Session, service: Service, state: TableState, instant
         table=state.config.name,
         instant=instant,
         expected=f"the instant of a pending {service.action}",
-        found="nothing of that time on the timeline",
+        found="no instant of that time on the timeline",
         next_step="copy an instant from `hudi-ops timeline`",
     )
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from hudi_ops.concurrency.lease.monitor import LeaseMonitor
 from hudi_ops.engine.local import LocalEngine
-from hudi_ops.engine.progress import Progress
+from hudi_ops.engine.progress import Progress, Tally
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.services.base.service import Sized
 
@@ -47,13 +47,16 @@ def run_tasks(
     """
     order = sorted(range(len(tasks)), key=lambda at: -tasks[at].bytes_in)
     done: dict[int, Outcome] = {}
-    total_bytes = sum(task.bytes_in for task in tasks)
+
+    def told(one: Progress) -> None:
+        logger.info("%s: %s of %s done, %s of %s bytes", what, one.done, one.total, one.bytes_done, one.bytes_in)
+        progress(one)
+
+    tally = Tally(told, what, len(tasks), sum(task.bytes_in for task in tasks))
 
     def tell(at: int, outcome: Outcome) -> None:
         done[at] = outcome
-        read_bytes = sum(tasks[number].bytes_in for number in list(done))
-        logger.info("%s: %s of %s done, %s of %s bytes", what, len(done), len(tasks), read_bytes, total_bytes)
-        progress(Progress(what, len(done), len(tasks), read_bytes, total_bytes))
+        tally.add(tasks[at].bytes_in)
 
     def step(at: int) -> None:
         monitor.check()

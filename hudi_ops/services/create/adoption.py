@@ -313,7 +313,7 @@ class Adoption:
         other = next((file for file in files if bucket_of(file.file_id) is None), None)
         if held or other is not None:
             raise Unsupported(
-                "the table's index cannot be reproduced: Apache Hudi would not find our rows, nor we its rows",
+                "the table's index cannot be reproduced: Apache Hudi and hudi-ops would not find each other's rows",
                 table=config.name,
                 expected="Apache Hudi's simple bucket index: file ids that begin with the bucket in eight digits",
                 found=f"{held}, of a consistent or partition-level bucket index"

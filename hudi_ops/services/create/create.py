@@ -26,7 +26,7 @@ from hudi_ops.config.table import (
     TableFacts,
     index_kind,
 )
-from hudi_ops.errors import InvalidRequest, Unsupported
+from hudi_ops.errors import HudiOpsError, InvalidRequest, Unsupported
 from hudi_ops.formats.arrow_types import table_columns
 from hudi_ops.formats.avro.schema import to_avro
 from hudi_ops.kernels.keys.keys import KeySpec, PartitionSpec, partition_paths, record_keys
@@ -46,6 +46,7 @@ from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.log.commit_log import Log, read_slot, slot_path
 from hudi_ops.timeline.log.entries import Properties, decision_id_of, encode_entry
 from hudi_ops.timeline.names import instant_of_ms
+from hudi_ops.view.schema import row_schema, table_schema
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ def create_table(session: Session, definition: TableDefinition, columns: pa.Sche
         first = read_slot(ctx.storage, 0)
     if not isinstance(first, Properties) or first.set != properties or first.facts != facts:
         raise InvalidRequest(
-            **_already(session, "a table with another definition", _differences(first, properties, facts))
+            **_already(session, "a table with another definition", _differences(session, first, properties, facts))
         )
     existed = _is_table(ctx.storage)
     if not existed:
@@ -225,10 +226,19 @@ def _is_table(storage: Storage) -> bool:
     return any(storage.head(path) is not None for path in (PROPERTIES_PATH, BACKUP_PATH))
 
 
-def _differences(first: object, properties: dict[str, str], facts: TableFacts) -> str:
+def _differences(session: Session, first: object, properties: dict[str, str], facts: TableFacts) -> str:
     if not isinstance(first, Properties):
         return ""
-    return "; ".join(definition_differences(first.set, first.facts, properties, facts))
+    return "; ".join(definition_differences(first.set, first.facts, properties, facts, _present_columns(session)))
+
+
+def _present_columns(session: Session) -> pa.Schema | None:
+    """Return the columns of an existing table, or None: the caller raises another error already."""
+    try:
+        state = session.loader.load()
+        return row_schema(state.config, table_schema(state.config, state.timeline, session.commits))
+    except HudiOpsError:
+        return None
 
 
 def _already(session: Session, what: str, differences: str = "") -> dict[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
+
 from hudi_ops.config.definition import TableDefinition
 from hudi_ops.config.table import (
     INDEX_DEFINITIONS,
@@ -50,9 +52,16 @@ _SETTINGS = {
 
 
 def definition_differences(
-    there: Mapping[str, str], facts_there: TableFacts | None, given: Mapping[str, str], facts: TableFacts
+    there: Mapping[str, str],
+    facts_there: TableFacts | None,
+    given: Mapping[str, str],
+    facts: TableFacts,
+    now: pa.Schema | None = None,
 ) -> list[str]:
-    """Return each setting in which a table differs from a definition, with both values."""
+    """Return each setting in which a table differs from a definition, with both values.
+
+    `there` are the properties with which the table was created; `now` are its present columns, where they are known.
+    """
     found = [
         (label, there.get(name, "none"), given.get(name, "none"))
         for name, label in _SETTINGS.items()
@@ -64,24 +73,35 @@ def definition_differences(
             for name in ("index", "buckets")
             if getattr(facts_there, name) != getattr(facts, name)
         ]
-    found += _column_differences(*(_columns(one.get("hoodie.table.create.schema")) for one in (there, given)))
-    if not found:
+    made, wanted = (_columns(one.get("hoodie.table.create.schema")) for one in (there, given))
+    columns = _column_differences(made, wanted, made if now is None else _texts(now))
+    if not found and not columns:
         found = [(name, there.get(name, "none"), value) for name, value in given.items() if there.get(name) != value]
-    return [f"{label} is {held} in the table and {wanted} in this call" for label, held, wanted in found]
+    return [f"{label} is {held} in the table and {asked} in this call" for label, held, asked in found] + columns
 
 
 def _columns(avro: str | None) -> dict[str, str]:
-    return {field.name: column_text(field) for field in to_arrow(json.loads(avro))} if avro else {}
+    return _texts(to_arrow(json.loads(avro))) if avro else {}
 
 
-def _column_differences(there: Mapping[str, str], given: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    found = [
-        (f"column {name}", there.get(name, "absent"), given.get(name, "absent"))
-        for name in {**there, **given}
-        if there.get(name) != given.get(name)
-    ]
-    if not found and list(there) != list(given):
-        found = [("the order of columns", ", ".join(there), ", ".join(given))]
+def _texts(columns: pa.Schema) -> dict[str, str]:
+    return {field.name: column_text(field) for field in columns}
+
+
+def _column_differences(made: Mapping[str, str], given: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return sentences on columns that differ, now or since the table was created."""
+    found = []
+    for name in {**made, **given}:
+        was, wanted, held = (one.get(name, "absent") for one in (made, given, now))
+        if was != wanted and held == was:
+            found.append(f"column {name} is {held} in the table and {wanted} in this call")
+        elif was != wanted:
+            found.append(
+                f"column {name} was {was} when the table was created, is {held} in it now and {wanted} in this call"
+            )
+    orders = [", ".join(name for name in one if name in made and name in given) for one in (made, given)]
+    if orders[0] != orders[1]:
+        found.append(f"the order of columns is {orders[0]} in the table and {orders[1]} in this call")
     return found
 
 

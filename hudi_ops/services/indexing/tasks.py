@@ -10,7 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from hudi_ops.commit.session import Session
-from hudi_ops.engine.progress import Progress
+from hudi_ops.engine.progress import Progress, Tally
 from hudi_ops.engine.protocol import Engine
 from hudi_ops.files.base.base_file import stored_schema
 from hudi_ops.files.slice.slice_keys import keys_of_slice
@@ -122,8 +122,9 @@ class FactReader:
     def _map(self, what: str, task: Callable[[I], R], inputs: Sequence[I]) -> list[R]:
         found: list[R] = []
         sizes = [getattr(one, "size_bytes", 0) for one in inputs]
+        tally = Tally(self._progress, what, len(inputs), sum(sizes))
         for outcomes in in_waves(self._engine, task, inputs, self._check, WAVE):
+            tally.add(sum(sizes[len(found) : len(found) + len(outcomes)]), len(outcomes))
             found += outcomes
-            self._progress(Progress(what, len(found), len(inputs), sum(sizes[: len(found)]), sum(sizes)))
             logger.info("%s: read %s of %s", what, len(found), len(inputs))
         return found

@@ -211,7 +211,7 @@ def _finish(
 def _refuse_other_kinds(state: TableState, found: Instant) -> None:
     if found.is_completed:
         raise InvalidRequest(
-            f"this {found.kind} is completed: its rows are the table's",
+            f"this {found.kind} is completed: its rows are in the table",
             table=state.config.name,
             instant=found.time,
             expected="a pending write",
@@ -226,7 +226,7 @@ def _refuse_other_kinds(state: TableState, found: Instant) -> None:
             instant=found.time,
             expected="a pending write",
             found=str(found),
-            next_step="`hudi-ops recover` finishes rollbacks of ours; services of Apache Hudi are its own to finish or roll back",
+            next_step="`hudi-ops recover` finishes rollbacks of hudi-ops; Apache Hudi finishes or rolls back its own services",
         )
 
 
@@ -250,7 +250,7 @@ def _absent(session: Session, state: TableState, instant: str) -> RollbackResult
         table=state.config.name,
         instant=instant,
         expected="a pending write",
-        found="an archived instant" if is_completed else "nothing of that time on the timeline",
+        found="an archived instant" if is_completed else "no instant of that time on the timeline",
         next_step="it cannot be undone" if is_completed else _LIST,
     )
 

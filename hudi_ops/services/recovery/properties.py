@@ -119,7 +119,7 @@ def _refuse_unknown_fields(session: Session, state: TableState) -> None:
         for field in fields:
             if field.split(".")[0] not in columns:
                 raise InvalidRequest(
-                    f"{key} names {field}, which is no column of the table: the file cannot be right",
+                    f"{key} names {field}, but the table has no such column: the file cannot be right",
                     table=config.name,
                     expected=", ".join(columns),
                     found=field,

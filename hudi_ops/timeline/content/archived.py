@@ -184,7 +184,7 @@ def _read_file(storage: Storage, path: str, with_content: bool, wanted: pc.Expre
     missing = [name for name in columns if name not in rows.column_names]
     if missing:
         raise Corrupt(
-            f"{path} lacks column {missing[0]}", expected=", ".join(columns), found=", ".join(rows.column_names)
+            f"{path} has no column {missing[0]}", expected=", ".join(columns), found=", ".join(rows.column_names)
         )
     return [
         ArchivedInstant(

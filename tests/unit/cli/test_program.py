@@ -63,7 +63,7 @@ def test_no_command_shows_the_help(program: Callable[..., Any]) -> None:
     [
         (["read"], "TABLE"),
         (["read", "trips", "--bogus"], "--bogus"),
-        (["raed", "trips"], "raed"),
+        (["raed", "trips"], "raed"),  # codespell:ignore raed
         (["read", "trips", "--limit", "many"], "--limit"),
     ],
 )

@@ -71,7 +71,7 @@ def test_meta_columns_of_the_example_are_left_out(trips: Path, call: Callable[..
         (("--like", "like.parquet", "--type", "mar"), "mar"),
         (("--like", "like.parquet", "--buckets", "0"), "0 buckets"),
         (("--like", "like.parquet", "--name", "a/b"), "a/b"),
-        (("--columns", "id strng"), "id strng"),
+        (("--columns", "id strng"), "id strng"),  # codespell:ignore strng
         (("--columns", "id string", "--like", "like.parquet"), "two options"),
     ],
 )

@@ -30,7 +30,11 @@ from hudi_ops.services.write.operations import INGESTING
         (CompactionRequest, {"threshold": "many"}, "threshold cannot be 'many'"),
         (CompactionRequest, {"max_bytes": 0}, "max_bytes is below 1"),
         (CompactionRequest, {"engine": "flink"}, "unknown engine 'flink'"),
-        (CompactionRequest, {"treshold": 5}, "unknown keyword 'treshold'; did you mean 'threshold'"),
+        (
+            CompactionRequest,
+            {"treshold": 5},  # codespell:ignore treshold
+            "unknown keyword 'treshold'; did you mean 'threshold'",  # codespell:ignore treshold
+        ),
         (CompactionRequest, {"partitions": [1]}, "partitions.0 cannot be 1"),
         (IngestRequest, {"operation": "merge"}, "unknown operation 'merge'"),
         (IngestRequest, {"operation": "truncate"}, "call `hudi-ops truncate`"),

@@ -31,7 +31,7 @@ def test_the_environment_wins_and_files_are_relative_to_the_folder(monkeypatch: 
         ({"auth": "digest", "user": "hudi"}, "digest needs user and password"),
         ({"auth": "sasl", "password": "hidden-word"}, "sasl needs user and password"),
         ({"auth": "plain"}, "auth"),
-        ({"pasword": "hidden-word"}, "pasword"),
+        ({"pasword": "hidden-word"}, "pasword"),  # codespell:ignore pasword
         ({"password": ["hidden-word"]}, "password"),
         ({"tls_ca": "ca.pem"}, "tls is not true"),
         ({"auth": "digest", "user": "a:b", "password": "hidden-word"}, "colon"),

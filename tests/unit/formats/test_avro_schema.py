@@ -149,9 +149,9 @@ def test_types_without_counterpart_are_refused_by_name(kind, wrap, named):
 
 @pytest.mark.parametrize("name", ["", "a b", "1a", "a-b", "\u00fc", "a.b"])
 def test_names_must_be_avro_names(name):
-    with pytest.raises(InvalidRequest, match="cannot stand in a table"):
+    with pytest.raises(InvalidRequest, match="cannot be the name of a column"):
         normalise(pa.schema([(name, pa.int32())]))
-    with pytest.raises(InvalidRequest, match="cannot stand in a table"):
+    with pytest.raises(InvalidRequest, match="cannot be the name of a column"):
         normalise(pa.schema([("s", pa.struct([(name, pa.int32())]))]))
 
 

@@ -122,7 +122,7 @@ def test_columns_conditions_and_takers(table: Table) -> None:
 
 def test_a_cut_read_has_no_checkpoint(table: Table) -> None:
     for cut in (table.changes(limit=3), table.scan(limit=3)):
-        with pytest.raises(InvalidRequest, match="cut off by a limit"):
+        with pytest.raises(InvalidRequest, match="a read with a limit has no checkpoint"):
             _ = cut.checkpoint
     with pytest.raises(InvalidRequest, match="as of an instant, or of base files alone, has no"):
         _ = table.scan(as_of=completions(table)[1]).checkpoint

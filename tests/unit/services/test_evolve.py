@@ -79,7 +79,7 @@ def test_without_evolve_a_new_column_is_refused_and_the_flag_named(table: Table,
     with pytest.raises(InvalidRequest, match="unexpected field") as caught:
         table.ingest_folder(str(tmp_path / "in"))
     assert "--evolve" in caught.value.next_step
-    with pytest.raises(InvalidRequest, match="lacks column note"):
+    with pytest.raises(InvalidRequest, match="has no column note"):
         table.ingest(pa.table({"id": ["b"], "n": [1], "place": [{"lat": 1.0}]}))
     assert files_of(table) == before
 
@@ -89,7 +89,7 @@ def test_without_evolve_a_new_column_is_refused_and_the_flag_named(table: Table,
     [
         ({"id": ["b"], "n": ["many"]}, "column n is int32 in the table and cannot become string"),
         ({"id": [1]}, "column id is string in the table and cannot become int64"),
-        ({"n": [1]}, "lacks column id"),
+        ({"n": [1]}, "has no column id"),
         ({"id": ["b"], "text": ["renamed"]}, "text is new while note, of the same type, is missing"),
         (
             {"id": ["b"], "place": [{"lat": "north"}]},

@@ -44,7 +44,7 @@ def test_every_type_of_the_text_is_one_of_the_table(tmp_path: Path) -> None:
     [
         ("", "no column"),
         ("id", "found id"),
-        ("id strng", "id strng"),
+        ("id strng", "id strng"),  # codespell:ignore strng
         ("id string fare double", "id string fare double"),
         ("id string) ; drop table x --", "drop table"),
         ("id string) USING parquet --", "USING parquet"),
@@ -182,3 +182,113 @@ def test_a_parquet_sample_names_each_column_once(tmp_path: Path) -> None:
     pq.write_table(pa.table([[1], [2]], names=["id", "ID"]), tmp_path / "s.parquet")
     with pytest.raises(InvalidRequest, match="names column id twice"):
         Table.create(tmp_path / "t", name="t", record_key="id", schema=tmp_path / "s.parquet")
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        (
+            "id string, n bigint, s struct<a: int, b: int>, tip double",
+            [
+                "column n was int when the table was created, is bigint in it now and bigint in this call",
+                "column s was struct<a: int> when the table was created, is struct<a: int, b: int> in it now and",
+                "column tip was absent when the table was created, is double in it now and double in this call",
+            ],
+        ),
+        (
+            "id string, n int, s struct<a: int>, tip string, other int",
+            [
+                "column tip was absent when the table was created, is double in it now and string in this call",
+                "column other is absent in the table and int in this call",
+            ],
+        ),
+        (
+            "n int NOT NULL, id string, s struct<a: int>",
+            [
+                "column n was int when the table was created, is bigint in it now and int NOT NULL in this call",
+                "the order of columns is id, n, s in the table and n, id, s in this call",
+            ],
+        ),
+    ],
+)
+def test_columns_that_changed_after_the_creation_are_told_as_such(
+    tmp_path: Path, columns: str, says: list[str]
+) -> None:
+    made = "id string, n int, s struct<a: int>"
+    table = Table.create(tmp_path / "t", name="t", schema=made, record_key="id")
+    row = {"id": ["a"], "n": pa.array([2**40]), "s": pa.array([{"a": 1, "b": 2}], pa.struct({"a": "i4", "b": "i4"}))}
+    table.ingest(pa.table({**row, "tip": [0.5]}), evolve=True)
+    with pytest.raises(InvalidRequest) as caught:
+        Table.create(tmp_path / "t", name="t", schema=columns, record_key="id")
+    message = " ".join(str(caught.value).split())
+    assert [sentence for sentence in says if sentence not in message] == [], message
+    assert message.count(" in this call") == len(says), message
+    assert Table.create(tmp_path / "t", name="t", schema=made, record_key="id").schema.names[-1] == "tip"
+
+
+@pytest.mark.parametrize("value", ["  0012", " +4712345678", "\t-0012", '" 007"', " 12345678901234567890 "])
+def test_digits_behind_blanks_stay_text(tmp_path: Path, value: str) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(f"id,code\na,{value}\nb,1\n")
+    table = Table.create(tmp_path / "t", name="t", record_key="id", schema=file)
+    assert table.schema.field("code").type == pa.string()
+    table.ingest_file(file)
+    assert value.strip(' "\t') in {text.strip() for text in table.read()["code"].to_pylist()}
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "digits"),
+    [
+        (["1234567890123456789012"], "v", "1234567890123456789012"),
+        (["1.5", "9007199254740993"], "v", "9007199254740993"),
+        (['{"a": [1, -12345678901234567890 ]}'], "v.a[]", "-12345678901234567890"),
+    ],
+)
+def test_json_numbers_that_would_lose_digits_are_refused(
+    tmp_path: Path, values: list[str], field: str, digits: str
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(f'{{"id": "k{at}", "v": {value}}}\n' for at, value in enumerate(values)))
+    with pytest.raises(InvalidRequest) as caught:
+        Table.create(tmp_path / "t", name="t", record_key="id", schema=file)
+    message = " ".join(str(caught.value).split())
+    assert f"{field} of file://{file} holds a whole number" in message
+    assert f"found {digits} " in message
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_decimal_takes_the_long_numbers_of_json(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"id": "a", "v": 1234567890123456789012}\n')
+    table = Table.create(tmp_path / "t", name="t", record_key="id", schema="id string, v decimal(38, 0)")
+    table.ingest_file(file)
+    assert str(table.read()["v"][0]) == "1234567890123456789012"
+
+
+def test_long_identifiers_beside_large_doubles_are_no_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"id": "a,9007199254740993,", "order": 9007199254740993, "mass": 1.5e30, "rate": 0.5}\n')
+    table = Table.create(tmp_path / "t", name="t", record_key="id", schema=file)
+    assert table.schema.field("order").type == pa.int64()
+    assert table.schema.field("mass").type == pa.float64()
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Oslo"])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_nanoseconds_become_microseconds_unless_digits_would_be_lost(
+    tmp_path: Path, zone: str | None, is_nested: bool
+) -> None:
+    def written(nanoseconds: int) -> Path:
+        times = pa.array([nanoseconds], pa.timestamp("ns", zone))
+        column = pa.StructArray.from_arrays([times], ["at"]) if is_nested else times
+        pq.write_table(pa.table({"id": ["a"], "at": column}), tmp_path / f"{nanoseconds}.parquet")
+        return tmp_path / f"{nanoseconds}.parquet"
+
+    table = Table.create(tmp_path / "t", name="t", record_key="id", schema=written(1_000))
+    stored = pa.timestamp("us", "UTC")
+    assert table.schema.field("at").type == (pa.struct([("at", stored)]) if is_nested else stored)
+    table.ingest_file(written(1_000))
+    before = table.read()
+    with pytest.raises(InvalidRequest, match=r"column at(\.at)? does not fit the table: .* would lose data: 1001"):
+        table.ingest_file(written(1_001))
+    assert table.read() == before

@@ -26,7 +26,7 @@ def test_every_public_name_is_there() -> None:
         assert getattr(hudi_ops, name) is not None
     assert hudi_ops.__version__ == version("hudi-ops")
     with pytest.raises(AttributeError, match="no attribute 'Tabel'"):
-        _ = hudi_ops.Tabel
+        _ = hudi_ops.Tabel  # codespell:ignore tabel
 
 
 def test_the_import_loads_nothing_heavy() -> None:

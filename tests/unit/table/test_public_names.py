@@ -82,7 +82,7 @@ def test_misspelt_keywords_name_the_nearest(table: Table, tmp_path: Path) -> Non
     with pytest.raises(InvalidRequest, match="did you mean 'rebuild'"):
         table.build_metadata(rebuidl=True)
     with pytest.raises(InvalidRequest, match="did you mean 'since'"):
-        table.spark_frame(sinse="earliest")
+        table.spark_frame(sinse="earliest")  # codespell:ignore sinse
 
 
 def test_a_path_may_be_a_path_object(table: Table, tmp_path: Path) -> None:

@@ -82,5 +82,5 @@ def test_logs_come_in_the_order_in_which_they_are_merged() -> None:
 
 
 def test_other_files_are_refused() -> None:
-    with pytest.raises(Unsupported, match="none of the kinds"):
+    with pytest.raises(Unsupported, match="a file of an unknown kind"):
         changed_slices([write("1", "2", "a_0-0-0_1.lance")])

@@ -70,7 +70,7 @@ def record_lookup_of(session: Session, state: TableState) -> RecordLookup:
         if opened is not None and opened.holds(_RECORD_INDEX):
             return opened
         raise Unsupported(
-            "rows of this table go where its record index says, and it has none that can be read",
+            "the record index, which locates the rows of this table, cannot be read",
             table=state.config.name,
             expected=f"the partition {_RECORD_INDEX} of its metadata table, with every completed write",
             found=", ".join(state.config.metadata_partitions) or "no metadata table",
