@@ -189,11 +189,12 @@ class AlreadyExists(HudiOpsError):
     exit_code = 14
 
 
-def not_installed(feature: str, extra: str) -> Unsupported:
+def not_installed(feature: str, extra: str, *, found: str) -> Unsupported:
     """Return the error of a feature without its packages; names the command that installs them."""
     return Unsupported(
         f"{feature} needs packages that are not installed",
         expected=f"hudi-ops with the extra {extra}",
+        found=found,
         next_step=f'pip install "hudi-ops[{extra}]"',
         extra=extra,
     )

@@ -23,6 +23,7 @@ from hudi_ops.datasource.plain_errors import plain_errors
 from hudi_ops.datasource.reader import HudiOpsReader
 from hudi_ops.datasource.saving import WRITE_OPTIONS, Saving
 from hudi_ops.datasource.writer import HudiOpsWriter
+from hudi_ops.engine.classic_spark import require_classic_spark
 from hudi_ops.engine.spark import use_this_python
 from hudi_ops.errors import InvalidRequest, Unsupported
 from hudi_ops.storage.protocol import Storage
@@ -121,6 +122,7 @@ class HudiOpsDataSource(DataSource):  # type: ignore[misc]
 
 
 def _session() -> Any:
+    require_classic_spark("a Spark session")
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession()

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from hudi_ops.engine.classic_spark import require_classic_spark
 from hudi_ops.engine.protocol import I, Produced, R
 from hudi_ops.engine.spark_steps import (
     Chunks,
@@ -30,7 +31,7 @@ from hudi_ops.engine.spark_steps import (
     unpacked,
     unwrap,
 )
-from hudi_ops.errors import Internal, Unavailable, not_installed
+from hudi_ops.errors import Internal, Unavailable
 
 _SLICE_BYTES = 64 << 20
 """Target of compressed incoming rows for one task of the second step; one key may have more."""
@@ -66,13 +67,11 @@ class SparkEngine:
         """Create an engine over the active session, or a new one from Spark's configuration.
 
         Raises:
-            Unsupported: pyspark is not installed.
+            Unsupported: pyspark is not installed, or only pyspark-client is.
         """
-        try:
-            from pyspark.sql import SparkSession
-        except ImportError as error:
-            missing = not_installed("engine spark", "spark")
-            raise missing from error
+        require_classic_spark("engine spark")
+        from pyspark.sql import SparkSession
+
         builder = SparkSession.builder.appName(app_name)
         if not sys.stderr.isatty():
             builder = builder.config("spark.ui.showConsoleProgress", "false")

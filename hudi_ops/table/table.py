@@ -251,9 +251,9 @@ class Table(ReadApi, IngestApi):
 
         Raises:
             InvalidRequest: as `read` and `changes` do, changes as of an instant, or an unknown keyword.
-            Unsupported: how log files are merged is not known here, or Spark has no type for a column.
+            Unsupported: pyspark is not installed, how log files are merged is not known here, or Spark has no type for a column.
         """
-        from hudi_ops.datasource.source import frame_of
+        from hudi_ops.datasource import frame_of
 
         refuse_unknown(options, _FRAME_OPTIONS)
         switches = {name: "true" if options.pop(name, False) else None for name in ("fence", "meta_columns")}

@@ -307,9 +307,12 @@ def _java() -> str:
 def _jars() -> list[Path]:
     # pyspark is located, not imported: an import takes a second, and only engine.spark may do it.
     spec = importlib.util.find_spec("pyspark")
+    feature = "the embedded ZooKeeper, whose jars come with pyspark,"
     if spec is None or spec.origin is None:
-        raise not_installed("the embedded ZooKeeper, whose jars come with pyspark,", "spark")
+        raise not_installed(feature, "spark", found="no package pyspark")
     folder = Path(spec.origin).parent / "jars"
+    if not folder.is_dir():
+        raise not_installed(feature, "spark", found=f"no folder {folder}")
     jars = []
     for pattern in _JARS:
         found = sorted(folder.glob(f"{pattern}.jar"))
@@ -317,7 +320,7 @@ def _jars() -> list[Path]:
             raise Unsupported(
                 f"ZooKeeper cannot run without a jar that pyspark should bring, in {folder}",
                 expected=f"{pattern}.jar",
-                next_step="install pyspark again, from the full package and not pyspark-client.",
+                next_step="install the package again: pip install --force-reinstall --no-deps pyspark",
             )
         jars.append(found[-1])
     return jars
