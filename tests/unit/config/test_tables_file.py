@@ -187,8 +187,8 @@ def test_without_a_file_only_paths_are_tables(folder: Path) -> None:
     ("schedule", "says"),
     [
         (
-            "metadata: {schedule: '@daily', partitions: [fils]}",
-            "metadata: partitions cannot be 'fils', expected some of files",
+            "metadata: {schedule: '@daily', partitions: [filez]}",
+            "metadata: partitions cannot be 'filez', expected some of files",
         ),
         ("ingestion: {schedule: '@daily', source: 's3://u:p@h/x'}", "ingestion.source: must hold no user and password"),
         ("metadata: {schedule: '@daily', partitions: ''}", "metadata: partitions cannot be ''"),
