@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from hudi_ops.commit.apply.metadata_delta import DeltaMaker
+from hudi_ops.commit.apply.delta_maker import DeltaMaker
+from hudi_ops.commit.apply.metadata_delta import RemovalDeltaMaker, WriteDeltaMaker
 from hudi_ops.commit.checks import refuse_changed_columns, refuse_unfit
 from hudi_ops.commit.ledger import pointers
 from hudi_ops.commit.observed import observed_completions
@@ -24,6 +25,7 @@ from hudi_ops.errors import Busy, Cancelled, Conflict, Unsupported
 from hudi_ops.formats.avro.schema import to_avro
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import footprint_of
+from hudi_ops.timeline.content.plans import FilesByPartition
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer
 from hudi_ops.timeline.log.entries import Complete, Entry
 from hudi_ops.timeline.log.reserve import known_times
@@ -38,9 +40,15 @@ METADATA_TRIES = 10
 
 @dataclass(frozen=True)
 class Body:
-    """Completed file of a non-write action; `make` maps state and completion time to its bytes."""
+    """Completed file of a non-write action.
+
+    Attributes:
+        make: maps state and completion time to its bytes.
+        removed: names of the files that the action deleted, by partition path; the metadata table forgets them.
+    """
 
     make: Callable[[TableState, str], bytes]
+    removed: FilesByPartition = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,7 @@ def complete_write(
     mine = Contender(attempt.instant, attempt.action, footprint, role, owner=str(session.ctx.owner))
     ahead = read_ahead(session, attempt, write, mine)
     schema = write.schema or table_schema(attempt.begun.config, attempt.begun.timeline, session.commits)
-    delta = DeltaMaker(session, attempt, write, schema)
+    delta = WriteDeltaMaker(session, attempt, write, schema)
     _make_delta(delta, attempt.seen or attempt.begun)
 
     def prepare(state: TableState, slot: int) -> Entry | None:
@@ -118,16 +126,28 @@ def complete_action(
         Cancelled: the action was cancelled or taken over; its payloads are deleted.
         OutcomeUnknown: storage did not say whether it was decided; the next write settles that.
     """
+    delta = RemovalDeltaMaker(session, attempt, body.removed)
+    is_moot = False
+    if body.removed:
+        _make_delta(delta, session.loader.load())
 
     def prepare(state: TableState, slot: int) -> Entry | None:
-        if check(state) is False:
+        nonlocal is_moot
+        is_moot = check(state) is False
+        if is_moot or (body.removed and not delta.fits(state)):
             return None
-        completion = session.next_time(known_times(state.timeline, state.log), state)
+        completion = session.next_time(known_times(state.timeline, state.log) | delta.times, state)
         path = session.put_payload(attempt.instant, slot, body.make(state, completion))
-        return _entry(session, attempt, state, completion, path)
+        entry = _entry(session, attempt, state, completion, path)
+        if not body.removed:
+            return entry
+        added = {"metadata": delta.path_at(completion, state), "metadata_seen": delta.seen_at(completion)}
+        return entry.model_copy(update=added)
 
     try:
-        decided = _decide_once_started(session, attempt, prepare, f"complete {attempt.action} {attempt.instant}")
+        decided = _decided(
+            session, attempt, prepare, delta, f"complete {attempt.action} {attempt.instant}", lambda: is_moot
+        )
     except Cancelled:
         session.drop_refused_payloads(attempt.instant)
         raise
@@ -135,6 +155,8 @@ def complete_action(
         session.drop_refused_payloads(attempt.instant)
     elif decided.applied:  # else another executor may be about to complete it with a payload of its own
         session.drop_lost_payloads(attempt.instant, decided)
+        if isinstance(decided.entry, Complete):
+            session.drop_delta(decided.entry)
     return decided
 
 
@@ -166,15 +188,24 @@ def _entry(session: Session, attempt: Attempt, state: TableState, completion: st
     )
 
 
-def _decided(session: Session, attempt: Attempt, prepare: Prepare, delta: DeltaMaker, purpose: str) -> Decided:
+def _decided(
+    session: Session,
+    attempt: Attempt,
+    prepare: Prepare,
+    delta: DeltaMaker,
+    purpose: str,
+    is_moot: Callable[[], bool] = lambda: False,
+) -> Decided | None:
     """Decide, remaking the delta each time the metadata table's partitions changed.
+
+    `is_moot` tells whether `prepare` found nothing to decide; then the result is None.
 
     Raises:
         Conflict: they changed `METADATA_TRIES` times.
     """
     for _ in range(METADATA_TRIES):
         decided = _decide_once_started(session, attempt, prepare, purpose)
-        if decided is not None:
+        if decided is not None or is_moot():
             return decided
         _make_delta(delta, session.loader.load())
     raise Conflict(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
-from hudi_ops.commit.apply.metadata_delta import DeltaMaker
+from hudi_ops.commit.apply.delta_maker import DeltaMaker
 from hudi_ops.timeline.state import TableState
 from tests.bounds import SOAK
 from tests.interop.apache_hudi import BELIEVED, HudiPeer

@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from hudi_ops.commit.apply.metadata_delta import DeltaMaker, wanted_facts
+from hudi_ops.commit.apply.metadata_delta import WriteDeltaMaker, wanted_facts
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt
@@ -110,7 +110,7 @@ def _our_delta(session: Session, state: TableState, time: str) -> MetadataDelta:
     facts = [statistics_of_file(_task(template, stat)) for stat in metadata.stats]
     write = Write(metadata.operation, metadata.stats, facts=facts, wanted=wanted)
     attempt = cast(Attempt, SimpleNamespace(instant=time, epoch=0, begun=state))
-    maker = DeltaMaker(session, attempt, write, plain)
+    maker = WriteDeltaMaker(session, attempt, write, plain)
     maker.make(state)
     assert maker.fits(state)
     path = maker.path_at("", state)

@@ -22,7 +22,7 @@ from hudi_ops.storage.claim import claim, ensure
 from hudi_ops.timeline.content.undone import undone_by
 from hudi_ops.timeline.log.commit_log import Log, refresh_log, slot_path
 from hudi_ops.timeline.log.entries import Cancel, Complete, Entry, Plan, Properties, Void, decision_id_of, encode_entry
-from hudi_ops.timeline.names import completed_name, inflight_name, requested_name
+from hudi_ops.timeline.names import WRITE_ACTIONS, completed_name, completes_as, inflight_name, requested_name
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 
 logger = logging.getLogger(__name__)
@@ -140,7 +140,9 @@ class TimelineApplier(Applier):
                 # Its writer deletes the delta once the instant is complete.
                 if self._is_completed_by_now(state, entry):
                     return False
-                raise
+                if completes_as(entry.action) in WRITE_ACTIONS:
+                    raise
+                return True  # its completed file was deleted since, and comes back without rows
         apply_delta(self._ctx.storage, delta, entry.completion_time)
         return True
 

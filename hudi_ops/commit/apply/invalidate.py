@@ -43,11 +43,12 @@ def why_void(ctx: TableContext, commits: CommitReader, state: TableState, entry:
     """Return why a decided completion must not become visible; None when it may."""
     if reason := undone(ctx, state, entry):
         return reason
-    if completes_as(entry.action) not in WRITE_ACTIONS:
+    is_write = completes_as(entry.action) in WRITE_ACTIONS
+    if (is_write or entry.metadata) and (reason := metadata_changed(ctx, state, entry)):
+        return reason
+    if not is_write:
         # Other actions have no rows to lose, and no reader depends on their completion order.
         return None
-    if reason := metadata_changed(ctx, state, entry):
-        return reason
     mine = _footprint_reader(ctx, entry)
     if reason := completed_between(commits, state, entry, mine) or planned_between(ctx, state, entry, mine):
         return reason

@@ -1,0 +1,145 @@
+"""Metadata table delta of an action: made before the lock, checked again under it.
+
+Other processes add and drop partitions. Under the lock one listing tells whether they are those that the delta was made for; if
+not, the lock is released and the delta made again.
+
+Source: docs/protocol.md §18.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hudi_ops.commit.session import Session
+from hudi_ops.concurrency.attempt import Attempt
+from hudi_ops.metadata.reader.instants import completed_beside, load_metadata_timeline
+from hudi_ops.metadata.reader.later_deltas import is_ours, later_deltas, refuse_contradicted
+from hudi_ops.metadata.reader.layout import Basis, basis_of
+from hudi_ops.metadata.records.partitions import MetadataPartition
+from hudi_ops.metadata.records.records import Records
+from hudi_ops.metadata.writer.compaction import deltas_since_compaction
+from hudi_ops.metadata.writer.delta import MetadataDelta, make_delta
+from hudi_ops.timeline.active import Timeline
+from hudi_ops.timeline.completed import digest_of
+from hudi_ops.timeline.state import TableState
+
+
+@dataclass
+class DeltaMaker(ABC):
+    """Maker of an attempt's metadata delta, repeated whenever the metadata table changes.
+
+    A subclass makes the records of one kind of action.
+    """
+
+    session: Session
+    attempt: Attempt
+    _basis: Basis | None = field(default=None, init=False)
+    _path: str = field(default="", init=False)
+    _delta: MetadataDelta | None = field(default=None, init=False)
+    _records: Mapping[MetadataPartition, Records] = field(default_factory=dict, init=False)
+    _is_overtaken: bool = field(default=False, init=False)
+    _upon: frozenset[str] | None = field(default=None, init=False)
+    """Completed writes that the delta has records of; None when it only describes its own write."""
+    _compared: set[str] = field(default_factory=set, init=False)
+    """Later requests that completed first and do not contradict the delta."""
+    _own: Timeline | None = field(default=None, init=False)
+
+    @abstractmethod
+    def made(self, state: TableState) -> dict[MetadataPartition, Records]:
+        """Return the records of the action for the metadata table's partitions of `state`.
+
+        Raises:
+            Unsupported: the metadata table has a partition that hudi_ops does not keep.
+            Conflict: the action lacks facts that a new partition needs.
+        """
+
+    def make(self, state: TableState) -> None:
+        """Make the delta for the current metadata table and put it; called without the lock.
+
+        Raises:
+            Unsupported: the metadata table has a partition that hudi_ops does not keep.
+            Conflict: another process builds or drops a partition now; or the table got a record index since the attempt began, and
+                the write's files do not say which keys it removed; or a later request that completed first contradicts it.
+        """
+        if not state.config.all_metadata_partitions:
+            self._basis, self._path, self._delta, self._records = None, "", None, {}
+            return
+        storage = self.session.ctx.storage
+        own = load_metadata_timeline(storage)
+        basis = basis_of(storage, state, own)
+        self._upon = None
+        self._records = self.made(state)
+        self._compared.clear()
+        self._compare_later(state, own)
+        self._delta = self._delta_of(list(self._records.values()), basis, state, self.attempt.instant)
+        self._basis, self._path = basis, self.session.put_delta(self._delta)
+
+    def fits(self, state: TableState) -> bool:
+        """Return whether the delta is valid for the current metadata table; else make it again.
+
+        Raises:
+            Conflict: a later request that completed first contradicts it.
+        """
+        self._own, self._is_overtaken = None, False
+        self.session.metadata_deltas = 0
+        if not state.config.all_metadata_partitions:
+            # Dropped since: the delta is deleted with those of lost tries.
+            self._basis, self._path, self._delta = None, "", None
+            return True
+        storage = self.session.ctx.storage
+        own = load_metadata_timeline(storage)
+        self._own = own
+        self.session.metadata_deltas = deltas_since_compaction(own) + 1
+        if self._basis != basis_of(storage, state, own) or self._upon not in {None, completed_of(state)}:
+            return False
+        self._compare_later(state, own)
+        return True
+
+    def _compare_later(self, state: TableState, own: Timeline) -> None:
+        """Compare the delta with later requests that completed first; few are new under the lock."""
+        later = later_deltas(self.attempt.instant, own, state)
+        foreign = [delta for delta in later if not is_ours(delta, state)]
+        self._is_overtaken = any(delta.is_write for delta in foreign)
+        # Of hudi_ops deltas only those of the record index remove records.
+        relevant = later if MetadataPartition.RECORD_INDEX in self._records else foreign
+        new = [delta for delta in relevant if delta.time not in self._compared]
+        refuse_contradicted(self.session.ctx.storage, self._records, self.attempt.instant, new, state.config.version)
+        self._compared |= {delta.time for delta in new}
+
+    @property
+    def times(self) -> frozenset[str]:
+        """Times on the metadata table's timeline, as of the last `fits`."""
+        return self._own.known_times if self._own is not None else frozenset()
+
+    def seen_at(self, completion_time: str) -> str:
+        """Return the digest of that timeline, by which late appliers detect other completions."""
+        if self._own is None:
+            return ""
+        return digest_of(completed_beside(self._own, self.attempt.instant, completion_time))
+
+    def path_at(self, completion_time: str, state: TableState) -> str:
+        """Return the path of the delta to decide, once it `fits`; empty without a metadata table.
+
+        After a later foreign request completed first, `partition_stats` are added again at the completion time.
+        """
+        stats = self._records.get(MetadataPartition.PARTITION_STATS)
+        if self._is_overtaken and self._delta is not None and self._basis is not None and stats:
+            above = self._delta_of([stats], self._basis, state, completion_time)
+            return self.session.put_delta(replace(self._delta, above=above))
+        return self._path
+
+    def _delta_of(self, records: Sequence[Records], basis: Basis, state: TableState, instant: str) -> MetadataDelta:
+        return make_delta(
+            records,
+            self.session.metadata_groups(basis, state.config),
+            instant=instant,
+            version=state.config.version,
+            token=f"0-{self.attempt.epoch}-0",
+        )
+
+
+def completed_of(state: TableState) -> frozenset[str]:
+    """Return the request times of the completed writes."""
+    return frozenset(write.time for write in state.timeline.completed_writes)
