@@ -202,7 +202,7 @@ GUARDS = [
     ),
     _row(
         "a delta that a later one contradicts is refused",
-        "commit/apply/metadata_delta.py",
+        "commit/apply/delta_maker.py",
         "        refuse_contradicted(self.session.ctx.storage, self._records, self.attempt.instant, new, state.config.version)\n",
         "",
         "protocol/test_metadata_strangers.py",
