@@ -18,7 +18,7 @@ from hudi_ops.cli.arguments import as_help
 from hudi_ops.cli.locks import lock, zookeeper
 from hudi_ops.cli.output import BROKEN_PIPE_EXIT_CODE, write, write_json
 from hudi_ops.cli.rows import changes, ingest, remove
-from hudi_ops.cli.services import compact, metadata, recover
+from hudi_ops.cli.services import compact, metadata, recover, savepoint
 from hudi_ops.cli.tables import adopt, create, inspect, repair_properties
 from hudi_ops.errors import HudiOpsError, Internal, InvalidRequest
 from hudi_ops.redaction import RedactingFormatter, redacted
@@ -55,6 +55,8 @@ app.command(help=as_help(inspect.VERIFY_HELP))(inspect.verify)
 app.command(help=as_help(lock.LOCK_HELP))(lock.lock)
 app.command(help=as_help(paths.PATHS_HELP))(paths.paths)
 app.add_typer(metadata.app)
+app.add_typer(savepoint.app)
+app.add_typer(savepoint.holds)
 app.add_typer(zookeeper.app)
 
 # typer brings its own copy of click since 0.20 and shows of it only this class, whose base is what every wrong call raises.

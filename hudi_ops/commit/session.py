@@ -33,7 +33,7 @@ from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, payload_folder, put_payload
-from hudi_ops.timeline.log.entries import Complete, Plan, Void
+from hudi_ops.timeline.log.entries import Complete, Plan, Savepoint, Void
 from hudi_ops.timeline.log.head import older_entries
 from hudi_ops.timeline.log.reserve import next_after
 from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
@@ -197,7 +197,7 @@ class Session:
         The payload that the slot names stays. `alone`: no other process can have tried, so none are listed.
         """
         mine = self._payloads.pop(instant, [])
-        if decided is None or not isinstance(decided.entry, Complete | Plan):
+        if decided is None or not isinstance(decided.entry, Complete | Plan | Savepoint):
             return
         with best_effort(instant):
             tried = mine if alone else [info.path for info in self.ctx.storage.list(payload_folder(instant))]

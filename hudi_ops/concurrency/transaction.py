@@ -23,6 +23,7 @@ from hudi_ops.timeline.log.entries import (
     Entry,
     Plan,
     Properties,
+    Savepoint,
     Void,
     decision_id_of,
     decode_entry,
@@ -39,7 +40,7 @@ SLOTS_LOST_MAX = 1_000
 SETTLE_TRIES = 3
 """Tries to settle an unknown outcome, and to apply a won decision."""
 
-Applicable: TypeAlias = Complete | Plan | Properties
+Applicable: TypeAlias = Complete | Plan | Properties | Savepoint
 """Entries that need a file to become visible."""
 
 
@@ -201,7 +202,7 @@ def finish_decided(loader: StateLoader, applier: Applier) -> TableState:
 
 def unfinished(state: TableState) -> tuple[int, Applicable] | None:
     """Return the oldest decided entry that is not visible yet, with its slot."""
-    found = (_open_properties(state), _open_complete(state), _open_plan(state))
+    found = (_open_properties(state), _open_complete(state), _open_plan(state), _open_savepoint(state))
     return min((entry for entry in found if entry is not None), key=lambda entry: entry[0], default=None)
 
 
@@ -223,6 +224,16 @@ def _open_plan(state: TableState) -> tuple[int, Applicable] | None:
         return None
     missing = state.timeline.find(entry.instant, entry.action) is None
     return (slot, entry) if missing and not _has_left(state, entry.instant, missing) else None
+
+
+def _open_savepoint(state: TableState) -> tuple[int, Applicable] | None:
+    """Return a savepoint that is not made or deleted yet, if nothing was decided after it."""
+    slot, entry = newest_decision(state.log)
+    if not isinstance(entry, Savepoint) or _has_left(state, entry.instant, missing=False):
+        return None
+    found = state.timeline.find(entry.instant, "savepoint")
+    is_there = found is not None and found.completion_time == entry.completion_time
+    return (slot, entry) if is_there != entry.is_made else None
 
 
 def _open_properties(state: TableState) -> tuple[int, Applicable] | None:

@@ -44,6 +44,7 @@ from hudi_ops.table.compaction import CompactionApi
 from hudi_ops.table.ingestion import IngestApi
 from hudi_ops.table.metadata import IndexApi
 from hudi_ops.table.reading import ReadApi
+from hudi_ops.table.savepoints import HoldApi, SavepointApi
 from hudi_ops.timeline.settings.properties_file import load_config
 from hudi_ops.timeline.settings.settings_check import refuse_unopenable
 from hudi_ops.view.schema import row_schema, table_schema
@@ -79,6 +80,8 @@ class Table(ReadApi, IngestApi):
         self._ctx = self._session.ctx
         self.compaction = CompactionApi(self._session)
         self.metadata = IndexApi(self._session)
+        self.savepoints = SavepointApi(self._session)
+        self.holds = HoldApi(self._session)
         self.was_created = False
         """Whether `create` made the table just now; False when an equal one was there."""
 

@@ -12,6 +12,7 @@ import logging
 from hudi_ops.commit.apply.invalidate import plan_undone, stale_beside_foreign_writers, why_void
 from hudi_ops.commit.apply.properties import apply_properties
 from hudi_ops.commit.apply.put_back import refuse_lost, was_applied
+from hudi_ops.commit.apply.savepoints import apply_savepoint
 from hudi_ops.concurrency.foreign.foreign_writers import has_foreign_writes
 from hudi_ops.concurrency.transaction import Applier
 from hudi_ops.context import TableContext
@@ -21,7 +22,17 @@ from hudi_ops.metadata.writer.delta import MetadataDelta
 from hudi_ops.storage.claim import claim, ensure
 from hudi_ops.timeline.content.undone import undone_by
 from hudi_ops.timeline.log.commit_log import Log, refresh_log, slot_path
-from hudi_ops.timeline.log.entries import Cancel, Complete, Entry, Plan, Properties, Void, decision_id_of, encode_entry
+from hudi_ops.timeline.log.entries import (
+    Cancel,
+    Complete,
+    Entry,
+    Plan,
+    Properties,
+    Savepoint,
+    Void,
+    decision_id_of,
+    encode_entry,
+)
 from hudi_ops.timeline.names import WRITE_ACTIONS, completed_name, completes_as, inflight_name, requested_name
 from hudi_ops.timeline.state import CommitReader, StateLoader, TableState
 
@@ -58,6 +69,8 @@ class TimelineApplier(Applier):
             return self._complete(state, slot, entry)
         if isinstance(entry, Plan):
             return self._publish(state, slot, entry)
+        if isinstance(entry, Savepoint):
+            apply_savepoint(self._ctx.storage, state, slot, entry)
         return True  # a CANCEL, TAKEOVER, VOID or ARCHIVE needs no file; sweeps remove the files that it frees
 
     def _complete(self, state: TableState, slot: int, entry: Complete) -> bool:

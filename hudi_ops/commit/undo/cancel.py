@@ -6,8 +6,11 @@ from collections.abc import Callable
 
 from hudi_ops.commit.apply.put_back import decided_before
 from hudi_ops.commit.session import Session
+from hudi_ops.errors import InvalidRequest
+from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of, mark_cancelled
 from hudi_ops.timeline.log.entries import Cancel, Complete, Entry
+from hudi_ops.timeline.log.head import reaching_back
 from hudi_ops.timeline.state import TableState
 
 
@@ -16,6 +19,9 @@ def cancel_write(session: Session, instant: str, reason: str, still: Callable[[]
 
     `reason` is for readers of the log, and for the writer if it resumes. `still` is called under the lock before a new CANCEL:
     whether the writer is still dead.
+
+    Raises:
+        InvalidRequest: an executor began a clean; it is finished, not cancelled.
     """
     completed = alive = False
     cancelled = -1
@@ -36,6 +42,8 @@ def cancel_write(session: Session, instant: str, reason: str, still: Callable[[]
         if slot_before is not None:
             cancelled = slot_before
             return None
+        if found is not None:
+            refuse_begun(session, state, found)
         alive = not still()
         return None if alive else Cancel(**session.entry(state, f"cancel {instant}"), instant=instant, reason=reason)
 
@@ -44,3 +52,26 @@ def cancel_write(session: Session, instant: str, reason: str, still: Callable[[]
         return False
     mark_cancelled(session.ctx.storage, instant, decided.slot if decided is not None else cancelled)
     return True
+
+
+def refuse_begun(session: Session, state: TableState, found: Instant) -> None:
+    """Refuse to cancel a clean that was taken over (docs/protocol.md §20, step 6).
+
+    Its executor may sleep before a deletion and wake up later, when a savepoint or a restore needs the file.
+
+    Raises:
+        InvalidRequest: a TAKEOVER names it.
+    """
+    if found.action != "clean":
+        return
+    log = state.log
+    taken = log.takeover(found.time) or reaching_back(session.ctx.storage, log, found.time).takeover(found.time)
+    if taken is not None:
+        raise InvalidRequest(
+            "this clean was begun, and its executor may have deleted files: it cannot be cancelled",
+            table=state.config.name,
+            instant=found.time,
+            expected="a clean that no process has begun to execute",
+            found=f"slot {taken[0]}, a TAKEOVER by {taken[1].owner}",
+            next_step=f"finish it: `hudi-ops clean TABLE execute --instant {found.time}`",
+        )

@@ -143,7 +143,28 @@ class Archive(_Entry):
     history: str
 
 
-Entry = Annotated[Plan | Takeover | Complete | Cancel | Void | Properties | Archive, Field(discriminator="kind")]
+class Savepoint(_Entry):
+    """Making or deletion of the savepoint of a completed write.
+
+    It has no part in the write's fate. `completion_time` is the one in the savepoint's file name; `payload` holds the exact bytes
+    of that file, and is empty for a deletion.
+    """
+
+    kind: Literal["SAVEPOINT"] = "SAVEPOINT"
+    instant: str
+    is_made: bool
+    completion_time: str
+    payload: str = ""
+
+    @property
+    def notes(self) -> frozenset[str]:
+        """Paths of its payloads."""
+        return frozenset({self.payload} - {""})
+
+
+Entry = Annotated[
+    Plan | Takeover | Complete | Cancel | Void | Properties | Archive | Savepoint, Field(discriminator="kind")
+]
 _ADAPTER: TypeAdapter[Entry] = TypeAdapter(Entry)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.log.commit_log import Log, slot_path
-from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Plan, Takeover, Void
+from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Plan, Savepoint, Takeover, Void
 from hudi_ops.verify.report import Findings
 
 _ADVICE = (
@@ -43,12 +43,20 @@ class _Reading:
                     f"plans {entry.instant}, which is not later than {self.newest} of an earlier slot",
                 )
             self.newest = max(self.newest, entry.instant)
+        elif isinstance(entry, Savepoint):
+            self._savepoint(slot, entry)
         elif isinstance(entry, Archive):
             if entry.boundary < self.boundary:
                 self._error(
                     "archive-order", slot, f"archives up to {entry.boundary}, an earlier slot up to {self.boundary}"
                 )
             self.boundary = max(self.boundary, entry.boundary)
+
+    def _savepoint(self, slot: int, entry: Savepoint) -> None:
+        fate = self.fates.get(entry.instant)
+        if entry.is_made and fate is not None and fate[1] == "CANCEL":
+            self._after_fate(slot, entry.kind, entry.instant)
+        self.newest = max(self.newest, entry.completion_time)
 
     def _takeover(self, slot: int, entry: Takeover) -> None:
         self._after_fate(slot, entry.kind, entry.instant)

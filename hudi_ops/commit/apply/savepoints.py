@@ -1,0 +1,52 @@
+"""Apply SAVEPOINT entries: put or delete the files of a savepoint (docs/protocol.md §21)."""
+
+from __future__ import annotations
+
+from hudi_ops.errors import NotFound
+from hudi_ops.storage.claim import ensure
+from hudi_ops.storage.protocol import Storage
+from hudi_ops.timeline.log.commit_log import Log, refresh_log
+from hudi_ops.timeline.log.entries import Savepoint
+from hudi_ops.timeline.names import completed_name, inflight_name
+from hudi_ops.timeline.state import TableState
+
+ACTION = "savepoint"
+
+
+def apply_savepoint(storage: Storage, state: TableState, slot: int, entry: Savepoint) -> None:
+    """Make or delete a savepoint's files; idempotent.
+
+    A process may sleep before it puts them. So the log is read after the put, and they are deleted if a later entry deleted the
+    savepoint, or an ARCHIVE passed it.
+
+    Raises:
+        NotFound: the payload of a savepoint that nobody deleted is gone.
+    """
+    if not entry.is_made or _is_gone(state.log, slot, entry):
+        _delete(storage, state, entry)
+        return
+    try:
+        body = storage.get(entry.payload)
+    except NotFound:
+        if _is_gone(refresh_log(storage, state.log), slot, entry):
+            return  # deleted since, with its payload
+        raise
+    ensure(storage, state.timeline.path(inflight_name(entry.instant, ACTION)), b"")
+    ensure(storage, state.timeline.path(completed_name(entry.instant, ACTION, entry.completion_time)), body)
+    if _is_gone(refresh_log(storage, state.log), slot, entry):
+        _delete(storage, state, entry)
+
+
+def _delete(storage: Storage, state: TableState, entry: Savepoint) -> None:
+    # The completed file first: an inflight alone protects nothing, and nobody completes it.
+    storage.delete(state.timeline.path(completed_name(entry.instant, ACTION, entry.completion_time)))
+    found = state.timeline.find(entry.instant, ACTION)
+    if found is None or found.completion_time in {"", entry.completion_time}:
+        storage.delete(state.timeline.path(inflight_name(entry.instant, ACTION)))
+
+
+def _is_gone(log: Log, slot: int, entry: Savepoint) -> bool:
+    return entry.instant <= log.boundary or any(
+        isinstance(later, Savepoint) and later.instant == entry.instant and not later.is_made
+        for _, later in log.since(slot)
+    )
