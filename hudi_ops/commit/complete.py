@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from hudi_ops.commit.apply.delta_maker import DeltaMaker
 from hudi_ops.commit.apply.metadata_delta import RemovalDeltaMaker, WriteDeltaMaker
+from hudi_ops.commit.apply.observed import observed_completions
 from hudi_ops.commit.checks import refuse_changed_columns, refuse_unfit
 from hudi_ops.commit.ledger import pointers
-from hudi_ops.commit.observed import observed_completions
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.write import Write
 from hudi_ops.concurrency.attempt import Attempt

@@ -38,9 +38,9 @@ class _HoldFile(BaseModel):
 
 @dataclass(frozen=True)
 class Hold:
-    """Promise that reads as of `instant`, or later, stay possible until `until_ms` (ms since 1970).
+    """Promise that reads as of `instant`, or later, stay possible for a time.
 
-    `id` names its file; `owner` is the process or person that took it.
+    It ends at `until_ms` (ms since 1970); `id` names its file; `owner` is the process or person that took it.
     """
 
     id: str
@@ -203,7 +203,7 @@ def _refuse_begun(session: Session, state: TableState, instant: str) -> None:
 
 
 def _is_begun(session: Session, state: TableState, clean: Instant) -> bool:
-    """Return whether a TAKEOVER names a pending clean, or another program's executor may have begun it."""
+    """Return whether an executor took a pending clean over, or another program may have."""
     if len(clean.states) > 1:
         return True  # an inflight file
     log = state.log

@@ -54,7 +54,7 @@ def wanted_facts(session: Session, state: TableState, schema: pa.Schema) -> Stat
 
 @dataclass
 class WriteDeltaMaker(DeltaMaker):
-    """Maker of a write's metadata delta, from the write's own files where more facts are needed than requested.
+    """Maker of a write's metadata delta; reads its files again where facts are missing.
 
     `schema` holds the table's columns from this write on, without meta columns.
     """

@@ -20,7 +20,7 @@ def apply_savepoint(storage: Storage, state: TableState, slot: int, entry: Savep
     savepoint, or an ARCHIVE passed it.
 
     Raises:
-        NotFound: the payload of a savepoint that nobody deleted is gone.
+        NotFound: the payload of a savepoint that no entry deleted is gone.
     """
     if not entry.is_made or _is_gone(state.log, slot, entry):
         _delete(storage, state, entry)
@@ -38,11 +38,11 @@ def apply_savepoint(storage: Storage, state: TableState, slot: int, entry: Savep
 
 
 def _delete(storage: Storage, state: TableState, entry: Savepoint) -> None:
-    # The completed file first: an inflight alone protects nothing, and nobody completes it.
-    storage.delete(state.timeline.path(completed_name(entry.instant, ACTION, entry.completion_time)))
     found = state.timeline.find(entry.instant, ACTION)
     if found is None or found.completion_time in {"", entry.completion_time}:
         storage.delete(state.timeline.path(inflight_name(entry.instant, ACTION)))
+    # The completed file last: while it is there, the deletion counts as unfinished.
+    storage.delete(state.timeline.path(completed_name(entry.instant, ACTION, entry.completion_time)))
 
 
 def _is_gone(log: Log, slot: int, entry: Savepoint) -> bool:

@@ -1,4 +1,4 @@
-"""Savepoints: protect the files of a completed write from cleans, and its instant from archiving.
+"""Savepoints: keep the files and the instant of a completed write.
 
 Imported by `table` and the services above it. Read first: savepoints.py.
 """

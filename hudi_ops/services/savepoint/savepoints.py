@@ -38,7 +38,7 @@ _LATER = "choose a later write; `hudi-ops timeline TABLE` shows which instants t
 
 @dataclass(frozen=True)
 class SavepointResult(Result):
-    """A savepoint: of which write, completed when, with how many files; `note` says what was done."""
+    """A savepoint: its write, completion time and files; `note` says what was done."""
 
     table: str
     instant: str
@@ -52,7 +52,7 @@ class SavepointResult(Result):
 
 @dataclass
 class _Cleans:
-    """Plans and results of the table's cleans; each is read once, so that only new ones are read under the lock."""
+    """Plans and results of the table's cleans, read once: under the lock only new ones."""
 
     session: Session
     _read: dict[Instant, CleanPlan | CleanResult | None] = field(default_factory=dict)
@@ -144,7 +144,9 @@ def list_savepoints(session: Session) -> list[SavepointResult]:
 
 
 def delete_savepoint(session: Session, instant: str) -> SavepointResult:
-    """Delete a savepoint, ours or Apache Hudi's; the write stays, and later cleans may remove its files.
+    """Delete a savepoint, ours or Apache Hudi's; the write stays.
+
+    Later cleans may remove its files.
 
     Raises:
         InvalidRequest: there is no savepoint of this instant.
@@ -178,7 +180,7 @@ def savepoints_of(timeline: Timeline) -> list[Instant]:
 
 
 def files_as_of(session: Session, state: TableState, instant: str) -> tuple[FilesByPartition, int]:
-    """Return the names of the files that a read as of an instant needs, by partition path, and their bytes.
+    """Return names by partition path, and bytes, of the files that a read as of an instant needs.
 
     Raises:
         InvalidRequest: a clean removed one of them.
@@ -293,7 +295,7 @@ def _savepoint_at(state: TableState, instant: str) -> Instant:
 
 
 def _refuse_pending(state: TableState, instant: str) -> None:
-    """Refuse while a write that was requested earlier may still complete, or the table is being restored.
+    """Refuse while an earlier write may still complete, or the table is restored.
 
     Raises:
         Busy: names it.

@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hudi_ops.commit.apply.observed import observed_completions
 from hudi_ops.commit.archive_boundary import HistoryFile, archive_boundary
-from hudi_ops.commit.observed import observed_completions
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.takeover import clear_older_epochs, take_over
