@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hudi_ops.commit.apply.put_back import decided_before
 from hudi_ops.commit.session import Session
 from hudi_ops.errors import InvalidRequest
+from hudi_ops.timeline.content.plans import CleanPlan, read_plan
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of, mark_cancelled
 from hudi_ops.timeline.log.entries import Cancel, Complete, Entry
@@ -55,14 +56,15 @@ def cancel_write(session: Session, instant: str, reason: str, still: Callable[[]
 
 
 def refuse_begun(session: Session, state: TableState, found: Instant) -> None:
-    """Refuse to cancel a clean that was taken over (docs/protocol.md §20, step 6).
+    """Refuse to cancel a clean of files that was taken over (docs/protocol.md §20, step 6).
 
     Its executor may sleep before a deletion and wake up later, when a savepoint or a restore needs the file.
 
     Raises:
         InvalidRequest: a TAKEOVER names it.
     """
-    if found.action != "clean":
+    plan = read_plan(session.ctx.storage, state.timeline, found) if found.action == "clean" else None
+    if not isinstance(plan, CleanPlan) or not any(plan.files.values()):
         return
     log = state.log
     taken = log.takeover(found.time) or reaching_back(session.ctx.storage, log, found.time).takeover(found.time)
