@@ -70,8 +70,27 @@ class TimelineApplier(Applier):
         if isinstance(entry, Plan):
             return self._publish(state, slot, entry)
         if isinstance(entry, Savepoint):
-            apply_savepoint(self._ctx.storage, state, slot, entry)
+            return self._savepoint(state, slot, entry)
         return True  # a CANCEL, TAKEOVER, VOID or ARCHIVE needs no file; sweeps remove the files that it frees
+
+    def _savepoint(self, state: TableState, slot: int, entry: Savepoint) -> bool:
+        """Make or delete a savepoint; record a deletion by a foreign program, so that it stays deleted."""
+        while not apply_savepoint(self._ctx.storage, state, slot, entry):
+            deleted = entry.model_copy(
+                update={
+                    "decision_id": f"savepoint {entry.instant} deleted {slot}",
+                    "owner": str(self._ctx.owner),
+                    "at_ms": self._ctx.clock.now_ms(),
+                    "is_made": False,
+                    "payload": "",
+                }
+            )
+            at = slot_path(void_slot(state.log))
+            if claim(self._ctx.storage, at, encode_entry(deleted), deleted.decision_id, decision_id_of).won:
+                logger.info("another program deleted the savepoint of %s", entry.instant)
+                return False
+            state = self._loader.reload(state)
+        return True
 
     def _complete(self, state: TableState, slot: int, entry: Complete) -> bool:
         while True:

@@ -13,28 +13,28 @@ from hudi_ops.timeline.state import TableState
 ACTION = "savepoint"
 
 
-def apply_savepoint(storage: Storage, state: TableState, slot: int, entry: Savepoint) -> None:
+def apply_savepoint(storage: Storage, state: TableState, slot: int, entry: Savepoint) -> bool:
     """Make or delete a savepoint's files; idempotent.
 
     A process may sleep before it puts them. So the log is read after the put, and they are deleted if a later entry deleted the
     savepoint, or an ARCHIVE passed it.
 
-    Raises:
-        NotFound: the payload of a savepoint that no entry deleted is gone.
+    Returns:
+        False when it was made before and another program deleted it since: its maker deletes the payload after success alone.
     """
     if not entry.is_made or _is_gone(state.log, slot, entry):
         _delete(storage, state, entry)
-        return
+        return True
+    completed = state.timeline.path(completed_name(entry.instant, ACTION, entry.completion_time))
     try:
         body = storage.get(entry.payload)
     except NotFound:
-        if _is_gone(refresh_log(storage, state.log), slot, entry):
-            return  # deleted since, with its payload
-        raise
+        return storage.head(completed) is not None or _is_gone(refresh_log(storage, state.log), slot, entry)
     ensure(storage, state.timeline.path(inflight_name(entry.instant, ACTION)), b"")
-    ensure(storage, state.timeline.path(completed_name(entry.instant, ACTION, entry.completion_time)), body)
+    ensure(storage, completed, body)
     if _is_gone(refresh_log(storage, state.log), slot, entry):
         _delete(storage, state, entry)
+    return True
 
 
 def _delete(storage: Storage, state: TableState, entry: Savepoint) -> None:

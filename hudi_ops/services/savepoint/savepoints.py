@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hudi_ops.commit.recover.recover import recover
-from hudi_ops.commit.session import Session
+from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.errors import Busy, Conflict, InvalidRequest
 from hudi_ops.files.names import data_path
@@ -129,6 +129,9 @@ def _create(session: Session, instant: str | None, comments: str, user: str) -> 
     if decided is None:
         return _described(session, session.loader.load(), existing[-1], note="another process made this savepoint")
     completion = decided.entry.completion_time if isinstance(decided.entry, Savepoint) else ""
+    for path in getattr(decided.entry, "notes", ()):
+        with best_effort(target.time):
+            session.ctx.storage.delete(path)  # from now on its absence tells that the savepoint was made
     count = sum(map(len, files.values()))
     return SavepointResult(name, target.time, completion, count, size, comments, user, "made")
 
