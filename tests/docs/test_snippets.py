@@ -1,42 +1,32 @@
 """Every snippet of the README and the docs runs as printed.
 
-Method: the fences of a page run in their order, in one folder and one Python namespace, beside the tables that the page speaks of.
-A fence whose language is followed by a word needs more than that (a clone, an installation, containers);
-`ELSEWHERE` names what runs it.
+Method: `page.py` runs the fences of a page in their order, in one folder and one Python namespace, beside the tables that the page
+speaks of. A fence whose language is followed by a word needs more than that (a clone, an installation, containers); `ELSEWHERE`
+names what runs it.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from hudi_ops import Table
 from hudi_ops.cli.main import main
-from hudi_ops.config.tables_file import load_tables
+from tests.docs.page import fences, run
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 IN_AIRFLOW = "airflow.md"
 """tests/airflow/test_docs_page.py runs this page, as a DAG folder of Airflow."""
-LANGUAGES = {"python", "bash", "yaml"}
-ELSEWHERE = {
-    "install": "nothing yet: each of them needs an environment of its own",
-    "airflow": "tests/airflow/test_installed.py",
-    "containers": "nothing: the project is developed without a Docker engine",
-    "repository": "commands of a clone: bin/demo runs in tests/e2e, bin/test is what runs this",
-}
-_FENCE = re.compile(r"^( *)```([a-z]+)(?: +([a-z]+))?\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
-
 TABLES = """
 tables:
   trips:
@@ -57,28 +47,6 @@ tables:
 ROWS = "id,city,fare,at\na,Oslo,12.5,1\nb,Rome,8.0,1\n"
 
 
-@dataclass(frozen=True)
-class Fence:
-    """A snippet: where it stands, its language, what it needs besides, and its text."""
-
-    page: Path
-    line: int
-    language: str
-    needs: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.page.name}:{self.line}"
-
-
-def fences(page: Path) -> list[Fence]:
-    text = page.read_text(encoding="utf-8")
-    return [
-        Fence(page, text[: found.start()].count("\n") + 1, found[2], found[3] or "", found[4])
-        for found in _FENCE.finditer(text)
-    ]
-
-
 def world(folder: Path, fixture: Callable[[str], Path]) -> None:
     """The tables of which the pages speak: one of ours with rows and log files, two of Apache Hudi."""
     (folder / "tables.yaml").write_text(TABLES)
@@ -94,21 +62,6 @@ def world(folder: Path, fixture: Callable[[str], Path]) -> None:
         shutil.copytree(fixture(made_by_hudi), folder / name)
 
 
-def run(fence: Fence, names: dict[str, object]) -> None:
-    if fence.language == "python":
-        exec(compile(fence.text, str(fence), "exec"), names)
-    elif fence.language == "bash":
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", fence.text], capture_output=True, text=True, timeout=300, check=False
-        )
-        assert done.returncode == 0, f"{fence}: {done.stdout}{done.stderr}"
-    else:
-        assert fence.language == "yaml"
-        declared = Path("declared.yaml")
-        declared.write_text(yaml.safe_dump({"tables": {}} | yaml.safe_load(fence.text)))
-        load_tables(declared)
-
-
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if fences(page) and page.name != IN_AIRFLOW], ids=lambda page: page.name
 )
@@ -120,15 +73,15 @@ def test_every_snippet_of_a_page_runs_as_printed(
     monkeypatch.delenv("HUDI_OPS_TABLES", raising=False)
     if page.name not in {"README.md", "quickstart.md", "spark.md"}:  # these begin with nothing
         world(tmp_path, hudi_fixtures)
-    names: dict[str, object] = {"__name__": "__main__"}
-    for fence in fences(page):
-        assert fence.language in LANGUAGES, fence
-        if not fence.needs:
-            run(fence, names)
-        else:
-            assert fence.needs in ELSEWHERE, fence
-            if fence.language == "bash":
-                subprocess.run(["bash", "-n", "-c", fence.text], check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.docs.page", str(page)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_readme_is_short() -> None:

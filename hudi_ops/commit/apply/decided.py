@@ -74,7 +74,7 @@ class TimelineApplier(Applier):
         return True  # a CANCEL, TAKEOVER, VOID or ARCHIVE needs no file; sweeps remove the files that it frees
 
     def _savepoint(self, state: TableState, slot: int, entry: Savepoint) -> bool:
-        """Make or delete a savepoint; record a deletion by a foreign program, so that it stays deleted."""
+        """Make or delete a savepoint, and record its deletion by a foreign program."""
         while not apply_savepoint(self._ctx.storage, state, slot, entry):
             deleted = entry.model_copy(
                 update={

@@ -183,7 +183,7 @@ def savepoints_of(timeline: Timeline) -> list[Instant]:
 
 
 def files_as_of(session: Session, state: TableState, instant: str) -> tuple[FilesByPartition, int]:
-    """Return names by partition path, and bytes, of the files that a read as of an instant needs.
+    """Return the files that a read as of an instant needs: names by partition, bytes.
 
     Raises:
         InvalidRequest: a clean removed one of them.
