@@ -1,0 +1,54 @@
+"""Requests of the services: what a caller asks for, with the checks of each value.
+
+Every package may import it, and DAG files do. Read `services.py` first.
+"""
+
+from hudi_ops.config.requests.request import (
+    EngineName,
+    Names,
+    Request,
+    checked_engine,
+    current_names,
+    invalid_request,
+    listed,
+    merged,
+    refuse_unknown,
+    unknown_keyword,
+)
+from hudi_ops.config.requests.services import (
+    SERVICES,
+    CompactionRequest,
+    IndexRequest,
+    IngestRequest,
+    MetadataPartitionName,
+    OperationName,
+    RecoverRequest,
+    StrategyName,
+    VerifyRequest,
+    checked_operation,
+    checked_strategy,
+)
+
+__all__ = [
+    "SERVICES",
+    "CompactionRequest",
+    "EngineName",
+    "IndexRequest",
+    "IngestRequest",
+    "MetadataPartitionName",
+    "Names",
+    "OperationName",
+    "RecoverRequest",
+    "Request",
+    "StrategyName",
+    "VerifyRequest",
+    "checked_engine",
+    "checked_operation",
+    "checked_strategy",
+    "current_names",
+    "invalid_request",
+    "listed",
+    "merged",
+    "refuse_unknown",
+    "unknown_keyword",
+]
