@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import accumulate, repeat
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
@@ -52,7 +53,8 @@ class ItemChain:
                 self._look(at)
             # One call into C an item: the place behind an item, looked up in a table of all places.
             steps = repeat(0, min(left, len(self._places) + 1) - 1)
-            chain = np.fromiter(accumulate(steps, self._step.item, initial=at - self._start), np.int64)
+            behind = cast("Callable[[int, int], int]", self._step.item)
+            chain = np.fromiter(accumulate(steps, behind, initial=at - self._start), np.int64)
             chain = chain[chain < self._stop - self._start]
             last = int(np.searchsorted(self._places, chain[-1]))
             if last == len(self._places) or self._places[last] != chain[-1] or self._after[last] < 0:
