@@ -17,7 +17,7 @@ import yaml
 from hudi_ops.config.tables_file import load_tables
 
 ELSEWHERE = {
-    "install": "nothing yet: each of them needs an environment of its own",
+    "install": "tests/install/test_install.py, each line in an environment of its own",
     "airflow": "tests/airflow/test_installed.py",
     "containers": "nothing: the project is developed without a Docker engine",
     "repository": "commands of a clone: bin/demo runs in tests/e2e, bin/test is what runs this",

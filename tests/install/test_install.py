@@ -13,9 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.page import fences
 from tests.install.__main__ import use
-from tests.install.environments import ENVIRONMENTS, Environment, build, install
+from tests.install.environments import ENVIRONMENTS, ROOT, Environment, build, install, run
 from tests.install.limits import broken_limits
+
+LINES = sorted({
+    line.split("#")[0].strip()
+    for page in (ROOT / "README.md", ROOT / "docs" / "install.md")
+    for fence in fences(page)
+    if fence.needs == "install"
+    for line in fence.text.splitlines()
+})
+"""Lines that README and docs print for an installation from a clone."""
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +46,13 @@ def test_a_clean_environment_works(environment: Environment, packages: tuple[Pat
     use(made)
     print(made.line())
     assert broken_limits(made) == []
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("line", LINES)
+def test_a_printed_line_installs(line: str, packages: tuple[Path, Path], place: Path) -> None:
+    clone = packages[0].parents[1] / "source"
+    place.mkdir()
+    run([sys.executable, "-m", "venv", place / "venv"], place)
+    run(["bash", "-euc", f"cd {clone} && {line}"], place)
+    assert run(["hudi-ops", "--version"], place).startswith("hudi-ops ")

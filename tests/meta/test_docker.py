@@ -160,3 +160,11 @@ def test_airflow_settings_exist(tmp_path: Path):
     }
     assert "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN" in used
     assert used - known == set()
+
+
+def test_the_printed_override_fits_the_compose_file() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    override = yaml.safe_load(page.split("```yaml containers\n")[1].split("```")[0])
+    airflow = {name for name, service in SERVICES.items() if "AIRFLOW__API__BASE_URL" in service.get("environment", {})}
+    assert set(override["services"]) == airflow - RUNS_ONCE
+    assert all(service == {"environment": override["x-logging"]} for service in override["services"].values())
