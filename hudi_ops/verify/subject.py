@@ -67,6 +67,7 @@ class LiveFile:
     partition_path: str
     file_id: str
     instant: str
+    size_bytes: int
     rows: int | None
 
 
@@ -258,5 +259,5 @@ class Subject:
                 continue
             if key not in newest or newest[key].instant < file.name.instant:
                 rows = named.stat.num_writes if named is not None else None
-                newest[key] = LiveFile(file.info.path, *key, file.name.instant, rows)
+                newest[key] = LiveFile(file.info.path, *key, file.name.instant, file.info.size_bytes, rows)
         return sorted(newest.values(), key=lambda file: file.path)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from hudi_ops.config.columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
 from hudi_ops.config.table import TableFacts
-from hudi_ops.engine.progress import Progress
+from hudi_ops.engine.progress import Tally
 from hudi_ops.errors import HudiOpsError, NotFound
 from hudi_ops.files.base.base_file import BaseFileReader
 from hudi_ops.files.log.merge_rules import MergeRules
@@ -92,15 +92,15 @@ def check_base_files(subject: Subject, facts: TableFacts | None, findings: Findi
         )
         for number, file in enumerate(files)
     ]
-    checked = 0
+    sizes = {file.path: file.size_bytes for file in files}
+    tally = None if subject.progress is None else Tally(subject.progress, "base files", len(files), sum(sizes.values()))
     for batch in _batches(tasks):
         results = subject.engine.map(check_base_file, batch)
         for result in results:
             findings.found += result.findings
         findings.looked("base file footers", len(batch))
-        checked += len(batch)
-        if subject.progress is not None:
-            subject.progress(Progress("base files", checked, len(tasks)))
+        if tally is not None:
+            tally.add(sum(sizes[task.path] for task in batch), len(batch))
         findings.looked("base files read", sum(result.keys is not None for result in results))
         findings.looked("record keys", sum(len(result.keys) for result in results if result.keys is not None))
         if subject.deep:

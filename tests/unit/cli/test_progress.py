@@ -20,7 +20,7 @@ from tests.unit.cli.terminal import at_terminal
     [
         (("ingest", "trips"), ("source files 1 of 1", "file groups", "100%")),
         (("read", "trips", "--output", "rows.parquet"), ("file groups 3 of 3", "100%")),
-        (("verify", "trips"), ("base files 3 of 3", "100%")),
+        (("verify", "trips"), ("base files 3 of 3", "100%", "kB")),
         (("metadata", "build", "trips", "column_stats", "--rebuild"), ("files 3 of 3", "100%")),
     ],
 )
@@ -49,3 +49,5 @@ def test_the_last_call_has_all_units_and_bytes(trips: Path, home: Path, rows: Ca
     told.clear()
     verify_table(table.context.storage, progress=told.append)
     assert [told[-1].what, told[-1].done] == ["base files", told[-1].total]
+    live = [file.size_bytes for file in table.context.storage.list() if file.path.endswith(".parquet")]
+    assert told[-1].bytes_done == told[-1].bytes_in == sum(live) > 0
