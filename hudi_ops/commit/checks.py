@@ -15,7 +15,7 @@ from hudi_ops.errors import Busy, Conflict
 from hudi_ops.formats.avro.schema import to_arrow
 from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.log.cancelled import fate_of
-from hudi_ops.timeline.log.entries import Complete
+from hudi_ops.timeline.log.entries import Complete, Restore
 from hudi_ops.timeline.since import Since
 from hudi_ops.timeline.state import TableState
 from hudi_ops.view.schema import schema_text
@@ -30,6 +30,7 @@ def refuse_unfit(session: Session, attempt: Attempt, state: TableState) -> None:
         Cancelled: it was cancelled, or may have been taken for dead.
     """
     refuse_closed(session.ctx.storage, attempt, state)
+    refuse_restored(attempt.begun, state, attempt.instant)
     shared = partial(has_foreign_writers, session.ctx.storage, session.commits, state)
     refuse_starved(session.longest_gap_s(attempt.instant), shared, attempt.instant)
     refuse_starting(session.ctx, state, attempt.instant)
@@ -38,6 +39,51 @@ def refuse_unfit(session: Session, attempt: Attempt, state: TableState) -> None:
     refuse_changed_properties(attempt.begun.config.raw, state.config.raw, attempt.instant)
     _refuse_changed_facts(attempt, state)
     _refuse_vanished(attempt, state)
+
+
+def refuse_restored(begun: TableState, state: TableState, instant: str = "") -> None:
+    """Refuse what was begun before a restore, or while it deleted files (docs/protocol.md §23).
+
+    Raises:
+        Conflict: a restore was decided since.
+        Busy: a restore is pending.
+    """
+    refuse_pending_restore(state, instant)
+    restore = next((one for _, one in state.log.since(begun.log.head) if isinstance(one, Restore)), None)
+    time = restore.instant if restore is not None else pending_restore(begun)
+    if time:
+        raise Conflict(
+            f"the table was restored by {time} since this was begun",
+            table=state.config.name,
+            instant=instant,
+            expected="the table as it was at the beginning",
+            found=f"restore {time}",
+            next_step="run the same call again: it starts from the table as it is now",
+            other=time,
+        )
+
+
+def refuse_pending_restore(state: TableState, instant: str = "") -> None:
+    """Refuse while the table is being restored.
+
+    Raises:
+        Busy: names the restore.
+    """
+    if time := pending_restore(state):
+        raise Busy(
+            f"the table is being restored by {time}",
+            table=state.config.name,
+            instant=instant or time,
+            expected="no pending restore",
+            found=f"restore {time}, pending",
+            next_step="wait until it has completed; if its process died, `hudi-ops restore TABLE` finishes it",
+            other=time,
+        )
+
+
+def pending_restore(state: TableState) -> str:
+    """Return the request time of the pending restore, of any program, or an empty text."""
+    return next((one.time for one in state.timeline.pending if one.action == "restore"), "")
 
 
 def refuse_changed_columns(session: Session, begun: TableState, state: TableState, instant: str = "") -> None:

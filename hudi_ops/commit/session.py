@@ -33,7 +33,7 @@ from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.content.footprint import Footprint
 from hudi_ops.timeline.log.cancelled import cancel_slot, fate_of
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, payload_folder, put_payload
-from hudi_ops.timeline.log.entries import Complete, Plan, Savepoint, Void
+from hudi_ops.timeline.log.entries import Complete, Plan, Restore, Savepoint, Void
 from hudi_ops.timeline.log.head import older_entries
 from hudi_ops.timeline.log.reserve import next_after
 from hudi_ops.timeline.names import WRITE_ACTIONS, completes_as
@@ -197,7 +197,7 @@ class Session:
         The payload that the slot names stays. `alone`: no other process can have tried, so none are listed.
         """
         mine = self._payloads.pop(instant, [])
-        if decided is None or not isinstance(decided.entry, Complete | Plan | Savepoint):
+        if decided is None or not isinstance(decided.entry, Complete | Plan | Savepoint | Restore):
             return
         with best_effort(instant):
             tried = mine if alone else [info.path for info in self.ctx.storage.list(payload_folder(instant))]
@@ -242,11 +242,15 @@ class Session:
         newest = self.commits.newest_with(state.timeline, POINTER_KEY)
         if newest is not None:
             return newest.extra
-        voided = set(state.log.voided)
+        voided, undone = set(state.log.voided), set[str]()
         for slot, entry in chain(reversed(list(state.log.since(-1))), older_entries(self.ctx.storage, state.log)):
             if isinstance(entry, Void):
                 voided.add(entry.slot)
-            elif isinstance(entry, Complete) and slot not in voided and completes_as(entry.action) in WRITE_ACTIONS:
+            elif isinstance(entry, Restore):
+                undone.update(entry.undone)
+            elif not isinstance(entry, Complete) or slot in voided or entry.instant in undone:
+                continue
+            elif completes_as(entry.action) in WRITE_ACTIONS:
                 return CommitMetadata.from_bytes(self.ctx.storage.get(entry.payload), entry.payload).extra
         return {}
 

@@ -23,6 +23,7 @@ from hudi_ops.timeline.log.entries import (
     Entry,
     Plan,
     Properties,
+    Restore,
     Savepoint,
     Void,
     decision_id_of,
@@ -40,7 +41,7 @@ SLOTS_LOST_MAX = 1_000
 SETTLE_TRIES = 3
 """Tries to settle an unknown outcome, and to apply a won decision."""
 
-Applicable: TypeAlias = Complete | Plan | Properties | Savepoint
+Applicable: TypeAlias = Complete | Plan | Properties | Savepoint | Restore
 """Entries that need a file to become visible."""
 
 
@@ -215,12 +216,12 @@ def _open_complete(state: TableState) -> tuple[int, Applicable] | None:
 
 
 def _open_plan(state: TableState) -> tuple[int, Applicable] | None:
-    """Return a plan that is not on the timeline, if nothing was decided after it.
+    """Return a plan or restore that is not on the timeline, if nothing was decided after it.
 
     A later decider had put it there; if it is gone, it was rolled back and must not return.
     """
     slot, entry = newest_decision(state.log)
-    if not isinstance(entry, Plan) or slot in state.log.voided or state.log.fate(entry.instant) is not None:
+    if not isinstance(entry, Plan | Restore) or slot in state.log.voided or state.log.fate(entry.instant) is not None:
         return None
     missing = state.timeline.find(entry.instant, entry.action) is None
     return (slot, entry) if missing and not _has_left(state, entry.instant, missing) else None

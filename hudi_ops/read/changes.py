@@ -161,7 +161,7 @@ def plan_changes(
         refuse_other_table(config.name, table_id, one)
     # After the active timeline: what is archived in between is then found twice, and not missed.
     history = load_history(storage, config)
-    refuse_forgotten(config.name, opened.timeline, history, since)
+    refuse_forgotten(storage, config, opened.timeline, history, since)
     fence = earliest_live(storage, clock, opened.timeline, seen.reserved) if request.fence else ""
     waiting = _waiting(opened.timeline, history, since)
     horizon = seen.horizon_with(history)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from hudi_ops.config.table import TableConfig
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.read.as_of import instant_meant
 from hudi_ops.read.plan import Opened
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.active import Timeline, load_timeline
 from hudi_ops.timeline.content.archived import ArchivedHistory
+from hudi_ops.timeline.content.undone import undone_by
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.checkpoint import Checkpoint, is_checkpoint, still_open
 from hudi_ops.timeline.log.commit_log import POINTER_KEY, Pointer, read_slot
@@ -62,7 +64,9 @@ def refuse_other_table(name: str, table_id: str, checkpoint: Checkpoint) -> None
         )
 
 
-def refuse_forgotten(name: str, timeline: Timeline, history: ArchivedHistory, since: Checkpoint) -> None:
+def refuse_forgotten(
+    storage: Storage, config: TableConfig, timeline: Timeline, history: ArchivedHistory, since: Checkpoint
+) -> None:
     """Refuse to begin where the table no longer tells what completed after it.
 
     Raises:
@@ -71,7 +75,7 @@ def refuse_forgotten(name: str, timeline: Timeline, history: ArchivedHistory, si
     if history.note and since.completed < timeline.start:
         raise InvalidRequest(
             f"the table does not tell all that completed since then: {history.note}",
-            table=name,
+            table=config.name,
             expected=f"a beginning at or after {timeline.start}",
             found=since.completed or EARLIEST,
             next_step=BEGIN_ANEW,
@@ -81,10 +85,10 @@ def refuse_forgotten(name: str, timeline: Timeline, history: ArchivedHistory, si
     found = timeline.find(since.instant)
     is_active = found is not None and found.is_completed
     if not is_active and all(one.time != since.instant for one in history.instants):
+        by = undone_by(storage, config, timeline, since.instant) or "an archived rollback or restore"
         raise InvalidRequest(
-            "the table no longer knows the write that the checkpoint stands on: it was rolled back or restored away, so rows that "
-            "were given before are not in the table any more",
-            table=name,
+            f"the write that the checkpoint stands on was undone by {by}: rows given before are not in the table any more",
+            table=config.name,
             instant=since.instant,
             expected="the write on the active or on the archived timeline",
             found="no such instant",

@@ -1,12 +1,14 @@
-"""Offer savepoints and holds of a table: `table.savepoints`, `table.holds`."""
+"""Offer savepoints, restores and holds of a table: `table.savepoints`, `table.holds`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hudi_ops.commit.holds import Hold, list_holds, release_hold, renew_hold, take_hold
 from hudi_ops.commit.session import Session
+from hudi_ops.engine.progress import Progress
+from hudi_ops.services.restore.restore import RestoreResult, restore_table
 from hudi_ops.services.savepoint.savepoints import SavepointResult, create_savepoint, delete_savepoint, list_savepoints
 
 HOLD_SECONDS = 3600.0
@@ -14,7 +16,7 @@ HOLD_SECONDS = 3600.0
 
 
 class SavepointApi:
-    """Makes, lists and deletes savepoints."""
+    """Makes, lists, deletes and restores savepoints."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -41,6 +43,24 @@ class SavepointApi:
             Busy: a restore is pending, or the lock was not free in time.
         """
         return delete_savepoint(self._session, instant)
+
+    def restore(
+        self,
+        instant: str | None = None,
+        *,
+        dry_run: bool = False,
+        progress: Callable[[Progress], None] = lambda progress: None,
+    ) -> RestoreResult:
+        """Undo every write above a savepoint, by default the only one; finish a restore that was left.
+
+        Rows, columns and the record of taken source files return to those of the savepoint. `dry_run` returns what would be undone.
+
+        Raises:
+            InvalidRequest: there is no such savepoint, a newer one protects a write, or its write is archived.
+            Busy: a write or service is under way, or the lock was not free in time.
+            Corrupt: a file of the savepoint is lost.
+        """
+        return restore_table(self._session, instant, dry_run=dry_run, progress=progress)
 
 
 class HoldApi:

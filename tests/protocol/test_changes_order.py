@@ -228,7 +228,7 @@ def test_a_write_taken_back_after_it_was_consumed_is_an_error(base: MemoryStorag
     for info in storage.list_folder(TIMELINE).files:
         if info.name.startswith(timeline_of(storage).completed_writes[-1].time):
             storage.delete(info.path)
-    with pytest.raises(InvalidRequest, match="rolled back or restored away") as caught:
+    with pytest.raises(InvalidRequest, match="was undone by") as caught:
         consumer.poll()
     assert "checkpoint of that read" in caught.value.next_step
 

@@ -28,6 +28,7 @@ from hudi_ops.timeline.log.entries import (
     Entry,
     Plan,
     Properties,
+    Restore,
     Savepoint,
     Void,
     decision_id_of,
@@ -69,6 +70,9 @@ class TimelineApplier(Applier):
             return self._complete(state, slot, entry)
         if isinstance(entry, Plan):
             return self._publish(state, slot, entry)
+        if isinstance(entry, Restore):
+            self._put_requested(state, entry)
+            return True
         if isinstance(entry, Savepoint):
             return self._savepoint(state, slot, entry)
         return True  # a CANCEL, TAKEOVER, VOID or ARCHIVE needs no file; sweeps remove the files that it frees
@@ -143,11 +147,12 @@ class TimelineApplier(Applier):
         path = state.timeline.path(completed_name(entry.instant, entry.action, entry.completion_time))
         # Name and bytes both follow from the slot: every applier puts the same file.
         ensure(self._ctx.storage, path, body)
-        # A paused applier may put back an instant that was archived or voided (docs/protocol.md §6, step 5).
+        # A paused applier may put back an instant that was archived, voided or undone (docs/protocol.md §6, step 5).
         log = refresh_log(self._ctx.storage, state.log)
         self._commits.keep(path, body)
-        if is_voided(log, slot):
-            logger.warning("%s %s was voided while it was applied: removed again", entry.action, entry.instant)
+        fate = log.fate(entry.instant)
+        if is_voided(log, slot) or (fate is not None and fate[0] > slot):
+            logger.warning("%s %s was voided or undone while it was applied: removed", entry.action, entry.instant)
             self._ctx.storage.delete(path)
             self._undo_metadata(entry)
             return False
@@ -196,7 +201,7 @@ class TimelineApplier(Applier):
                 return False
             state = self._loader.reload(state)
 
-    def _put_requested(self, state: TableState, entry: Plan) -> None:
+    def _put_requested(self, state: TableState, entry: Plan | Restore) -> None:
         path = state.timeline.path(requested_name(entry.instant, entry.action))
         ensure(self._ctx.storage, path, self._bytes(entry.payload))
         # A paused applier may put back a plan that was rolled back or archived.

@@ -21,7 +21,7 @@ from hudi_ops.timeline.content.archived import load_history
 from hudi_ops.timeline.content.commit_metadata import CommitMetadata
 from hudi_ops.timeline.instant import Instant
 from hudi_ops.timeline.log.commit_log import Log, payload_folder, read_slot
-from hudi_ops.timeline.log.entries import Complete, Void
+from hudi_ops.timeline.log.entries import Cancel, Complete, Entry, Restore, Void
 from hudi_ops.timeline.names import WRITE_ACTIONS, State, completes_as
 from hudi_ops.timeline.state import CommitReader, TableState
 from hudi_ops.view.cleaned_files import files_of_cleans
@@ -72,7 +72,7 @@ def refuse_lost(storage: Storage, commits: CommitReader, state: TableState, entr
 
 
 def decided_before(storage: Storage, log: Log, instant: str) -> tuple[int, Complete] | None:
-    """Return an instant's unvoided COMPLETE anywhere in the log; its payload names the slot.
+    """Return an instant's COMPLETE anywhere in the log, unless voided or undone; its payload names the slot.
 
     Costs one listing, and two reads or more where there is one.
     """
@@ -82,12 +82,16 @@ def decided_before(storage: Storage, log: Log, instant: str) -> tuple[int, Compl
         if not isinstance(entry, Complete) or (entry.table_id, entry.instant) != (log.table_id, instant):
             continue
         slot = int(number)
-        if slot not in log.voided and not any(
-            isinstance(void := read_slot(storage, above), Void) and void.slot == slot
-            for above in range(slot + 1, log.base)
-        ):
+        if slot in log.voided or isinstance((log.fate(instant) or (0, None))[1], Cancel):
+            continue
+        if not any(_takes_back(read_slot(storage, above), slot, instant) for above in range(slot + 1, log.base)):
             return slot, entry
     return None
+
+
+def _takes_back(entry: Entry | None, slot: int, instant: str) -> bool:
+    """Return whether an entry voids a slot, or undoes its instant."""
+    return (isinstance(entry, Void) and entry.slot == slot) or (isinstance(entry, Restore) and instant in entry.undone)
 
 
 def may_be_lost(instant: Instant) -> bool:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from hudi_ops.commit.checks import refuse_pending_restore, refuse_restored
 from hudi_ops.commit.pending import pending_inputs
 from hudi_ops.commit.session import Session
 from hudi_ops.concurrency.attempt import Attempt, take_named_lease
@@ -72,16 +73,18 @@ def publish_plan(session: Session, action: str, draft: Draft) -> Planned:
         OutcomeUnknown: storage did not say whether the plan was decided; the next write finds out.
         Internal: no instant was free.
     """
+    refuse_pending_restore(draft.begun)
     leases: list[str] = []
     chosen: list[tuple[TableState, Draft]] = []
 
     def prepare(state: TableState, slot: int) -> Entry | None:
+        refuse_restored(draft.begun, state)
         revised = draft.revise(state) if draft.revise is not None else draft
         if draft.revise is None:
             refuse_overtaken(session, draft, state)
         refuse_overlapping_plan(session, revised, state)
         revised.check(state)
-        instant = _instant(session, state, leases)
+        instant = free_instant(session, state, leases)
         chosen.append((state, revised))
         return Plan(
             **session.entry(state, f"plan {instant}"),
@@ -165,7 +168,7 @@ def refuse_overlapping_plan(session: Session, draft: Draft, state: TableState) -
         )
 
 
-def _instant(session: Session, state: TableState, leases: list[str]) -> str:
+def free_instant(session: Session, state: TableState, leases: list[str]) -> str:
     """Return an instant above every time known, with its lease taken and added to `leases`.
 
     Raises:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from hudi_ops.commit.checks import refuse_changed_columns
+from hudi_ops.commit.checks import refuse_changed_columns, refuse_pending_restore
 from hudi_ops.commit.recover.recover import finish_unfinished
 from hudi_ops.commit.session import Session
 from hudi_ops.config.requests import checked_engine
@@ -270,6 +270,7 @@ def _decided(build: _Build, seen: TableSnapshot) -> bool:
     doubled = build.reader.doubled_keys()
 
     def prepare(state: TableState, slot: int) -> Entry | None:
+        refuse_pending_restore(state)
         _refuse_changed(build, state)
         if changing(state.timeline) != seen.completed:
             return None

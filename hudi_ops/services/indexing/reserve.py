@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from hudi_ops.commit.checks import refuse_indexing
+from hudi_ops.commit.checks import refuse_indexing, refuse_pending_restore
 from hudi_ops.commit.session import Session
 from hudi_ops.commit.support import refuse_unwritable
 from hudi_ops.commit.undo.cancel import cancel_write
@@ -101,10 +101,11 @@ def refuse_unbuildable(session: Session, state: TableState) -> None:
 
     Raises:
         Unsupported: the table cannot be written. Raised by `refuse_unwritable`.
-        Busy: an index is being built by Apache Hudi, or its buckets are being resized.
+        Busy: an index is being built by Apache Hudi, its buckets are being resized, or a restore is pending.
     """
     refuse_unwritable(state.config)
     refuse_indexing(state)
+    refuse_pending_restore(state)
     for instant in state.timeline.pending:
         plan = read_plan(session.ctx.storage, state.timeline, instant) if instant.kind == "replacecommit" else None
         if isinstance(plan, ReplacePlan) and _RESIZE in plan.strategy:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from hudi_ops.commit.checks import refuse_pending_restore
 from hudi_ops.commit.recover.recover import recover
 from hudi_ops.commit.session import Session, best_effort
 from hudi_ops.commit.support import refuse_unwritable
@@ -168,7 +169,7 @@ def delete_savepoint(session: Session, instant: str) -> SavepointResult:
         found = state.timeline.find(instant, "savepoint")
         if found is None or not found.is_completed:
             return None  # another process deleted it
-        _refuse_restore(state, instant)
+        refuse_pending_restore(state, instant)
         fields = session.entry(state, decision_id)
         return Savepoint(**fields, instant=instant, is_made=False, completion_time=found.completion_time)
 
@@ -303,7 +304,7 @@ def _refuse_pending(state: TableState, instant: str) -> None:
     Raises:
         Busy: names it.
     """
-    _refuse_restore(state, instant)
+    refuse_pending_restore(state, instant)
     for one in state.timeline.pending:
         if one.action in WRITE_ACTIONS and one.time < instant:
             raise Busy(
@@ -313,20 +314,6 @@ def _refuse_pending(state: TableState, instant: str) -> None:
                 expected=f"no pending write below {instant}",
                 found=str(one),
                 next_step="wait until it has completed; if its writer died, run `hudi-ops recover TABLE` first",
-                other=one.time,
-            )
-
-
-def _refuse_restore(state: TableState, instant: str) -> None:
-    for one in state.timeline.pending:
-        if one.action == "restore":
-            raise Busy(
-                f"the table is being restored by {one.time}",
-                table=state.config.name,
-                instant=instant,
-                expected="no pending restore",
-                found=str(one),
-                next_step="wait until the restore has completed",
                 other=one.time,
             )
 

@@ -1,9 +1,9 @@
 """End of an instant, however long ago.
 
-It is searched in the loaded part of the log, then in a mark beside it, then in older slots. A cancelled instant gets a mark,
-`.hoodie/.commit_log/cancelled/<instant>`, before any of its files is deleted. It names the slot, so that a process that finds
-a file of that instant learns its fate in two reads, without reading the log back to it. Marks are small, and stay as slots
-do. The slot decides; a mark without its slot has no meaning.
+It is searched in the loaded part of the log, then in a mark beside it, then in older slots. An instant that a CANCEL or a RESTORE
+names gets a mark, `.hoodie/.commit_log/cancelled/<instant>`, before any of its files is deleted. It names the slot, so that a
+process that finds a file of that instant learns its fate in two reads, without reading the log back to it. Marks are small, and
+stay as slots do. The slot decides; a mark without its slot has no meaning.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from hudi_ops.errors import Internal, NotFound
 from hudi_ops.storage.protocol import Storage
 from hudi_ops.timeline.log.commit_log import FOLDER, read_slot
-from hudi_ops.timeline.log.entries import Cancel, Entry
+from hudi_ops.timeline.log.entries import Cancel, Entry, Restore
 from hudi_ops.timeline.log.head import reaching_back
 from hudi_ops.timeline.state import TableState
 
@@ -35,9 +35,8 @@ def cancel_slot(storage: Storage, state: TableState, instant: str) -> int | None
         said = storage.get(f"{MARKS}/{instant}").decode("ascii", "replace")
     except NotFound:
         return None
-    entry = read_slot(storage, int(said)) if said.isdecimal() else None
-    is_it = isinstance(entry, Cancel) and (entry.table_id, entry.instant) == (state.log.table_id, instant)
-    return int(said) if is_it else None
+    slot = int(said) if said.isdecimal() else -1
+    return slot if _cancel_in(storage, state, slot, instant) is not None else None
 
 
 def fate_of(storage: Storage, state: TableState, instant: str) -> tuple[int, Entry] | None:
@@ -50,8 +49,8 @@ def fate_of(storage: Storage, state: TableState, instant: str) -> tuple[int, Ent
     if fate is not None:
         return fate
     slot = cancel_slot(storage, state, instant)
-    if slot is not None and (entry := read_slot(storage, slot)) is not None:
-        return slot, entry
+    if slot is not None and (cancel := _cancel_in(storage, state, slot, instant)) is not None:
+        return slot, cancel
     return reaching_back(storage, state.log, instant).fate(instant)
 
 
@@ -73,3 +72,12 @@ def refuse_uncancelled(storage: Storage, state: TableState, instant: str) -> int
             found=fate[1].kind if fate is not None else "no slot",
         )
     return fate[0]
+
+
+def _cancel_in(storage: Storage, state: TableState, slot: int, instant: str) -> Cancel | None:
+    """Return the CANCEL of an instant in a slot, or what a RESTORE there says of it."""
+    entry = read_slot(storage, slot) if slot >= 0 else None
+    if entry is None or entry.table_id != state.log.table_id:
+        return None
+    cancels = [entry] if isinstance(entry, Cancel) else entry.cancels() if isinstance(entry, Restore) else ()
+    return next((cancel for cancel in cancels if cancel.instant == instant), None)

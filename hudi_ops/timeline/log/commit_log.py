@@ -17,7 +17,17 @@ from operator import itemgetter
 from hudi_ops.errors import Corrupt, NotFound
 from hudi_ops.formats.json_text import load_json
 from hudi_ops.storage.protocol import Storage
-from hudi_ops.timeline.log.entries import Archive, Cancel, Complete, Entry, Properties, Takeover, Void, decode_entry
+from hudi_ops.timeline.log.entries import (
+    Archive,
+    Cancel,
+    Complete,
+    Entry,
+    Properties,
+    Restore,
+    Takeover,
+    Void,
+    decode_entry,
+)
 
 FOLDER = ".hoodie/.commit_log"
 _SLOT_MAX = 10**12 - 1
@@ -158,7 +168,10 @@ class Log:
         return frozenset(entry.slot for _, entry in self._own if isinstance(entry, Void))
 
     def fate(self, instant: str) -> tuple[int, Entry] | None:
-        """Return the slot that decides `instant`: its first CANCEL, or unvoided COMPLETE."""
+        """Return the slot that decides `instant`: the RESTORE that undoes it, else its first CANCEL, or unvoided COMPLETE.
+
+        A RESTORE is returned as the CANCEL that it is for this instant.
+        """
         return self._fates.get(instant)
 
     @cached_property
@@ -167,6 +180,8 @@ class Log:
         for slot, entry in self._own:
             if isinstance(entry, Complete | Cancel) and slot not in self.voided:
                 found.setdefault(entry.instant, (slot, entry))
+            elif isinstance(entry, Restore):
+                found |= {cancel.instant: (slot, cancel) for cancel in entry.cancels()}
         return found
 
     def takeover(self, instant: str) -> tuple[int, Takeover] | None:
@@ -178,12 +193,16 @@ class Log:
         return {entry.instant: (slot, entry) for slot, entry in self._own if isinstance(entry, Takeover)}
 
     def completes(self) -> Iterator[tuple[int, Complete]]:
-        """Yield (slot, entry) of every COMPLETE that no VOID names."""
+        """Yield (slot, entry) of every COMPLETE that no VOID names and no RESTORE undoes."""
         return iter(self._completes)
+
+    def _decides(self, slot: int, entry: Complete) -> bool:
+        fate = self.fate(entry.instant)
+        return slot not in self.voided and not (fate is not None and isinstance(fate[1], Cancel) and fate[0] > slot)
 
     @cached_property
     def _completes(self) -> tuple[tuple[int, Complete], ...]:
-        return tuple((slot, one) for slot, one in self._own if isinstance(one, Complete) and slot not in self.voided)
+        return tuple((slot, one) for slot, one in self._own if isinstance(one, Complete) and self._decides(slot, one))
 
 
 def read_slot(storage: Storage, slot: int) -> Entry | None:

@@ -5,6 +5,7 @@ Source: RFC-79 (decide once), RFC-22 (order of completion); the log replaces the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -162,8 +163,41 @@ class Savepoint(_Entry):
         return frozenset({self.payload} - {""})
 
 
+class Restore(_Entry):
+    """Restore of the table to a savepoint: from this slot on, the instants `undone` count as cancelled.
+
+    `instant` is the restore's own, `savepoint` the write to which the table returns. `undone` are completed writes, newest
+    completion first; `payload` holds the exact bytes of the restore's requested file.
+    """
+
+    kind: Literal["RESTORE"] = "RESTORE"
+    instant: str
+    savepoint: str
+    undone: tuple[str, ...]
+    payload: str
+
+    @property
+    def action(self) -> str:
+        """Pending word of its instant."""
+        return "restore"
+
+    @property
+    def notes(self) -> frozenset[str]:
+        """Paths of its payloads."""
+        return frozenset({self.payload})
+
+    def cancels(self) -> Iterator[Cancel]:
+        """Yield what this entry says of each write that it undoes: the same as a CANCEL."""
+        fields = self.model_dump(
+            include={"table_id", "decision_id", "owner", "at_ms", "properties_slot", "archive_slot"}
+        )
+        reason = f"restore {self.instant} to savepoint {self.savepoint}"
+        for instant in self.undone:
+            yield Cancel(**fields, instant=instant, reason=reason)
+
+
 Entry = Annotated[
-    Plan | Takeover | Complete | Cancel | Void | Properties | Archive | Savepoint, Field(discriminator="kind")
+    Plan | Takeover | Complete | Cancel | Void | Properties | Archive | Savepoint | Restore, Field(discriminator="kind")
 ]
 _ADAPTER: TypeAdapter[Entry] = TypeAdapter(Entry)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hudi_ops.errors import InvalidRequest, Unavailable
 from hudi_ops.timeline.active import Timeline
 from hudi_ops.timeline.log.commit_log import Log
-from hudi_ops.timeline.log.entries import Cancel, Complete, Plan, Savepoint
+from hudi_ops.timeline.log.entries import Cancel, Complete, Plan, Restore, Savepoint
 from hudi_ops.timeline.names import ahead_ms, instant_of_ms, ms_of_instant
 
 CLOCK_AHEAD_MS_MAX = 60_000
@@ -18,7 +18,7 @@ def known_times(timeline: Timeline, log: Log | None) -> frozenset[str]:
     for _, entry in log.since(log.base - 1) if log is not None else ():
         if isinstance(entry, Complete):
             times.update((entry.instant, entry.completion_time))
-        elif isinstance(entry, Plan | Cancel):
+        elif isinstance(entry, Plan | Cancel | Restore):
             times.add(entry.instant)
         elif isinstance(entry, Savepoint):
             times.add(entry.completion_time)

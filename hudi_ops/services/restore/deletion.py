@@ -1,0 +1,54 @@
+"""Delete the writes that a restore undoes: completed file, data files, inflight, requested (docs/protocol.md §23)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hudi_ops.commit.session import Session
+from hudi_ops.commit.undo.rollback_files import absolute_path, delete_files, delete_own_notes, delete_pending
+from hudi_ops.engine.progress import Tally
+from hudi_ops.services.restore.survey import Survey
+from hudi_ops.timeline.content.plans import RestorePlan
+from hudi_ops.timeline.content.restore_bytes import Undone
+from hudi_ops.timeline.instant import Instant
+from hudi_ops.timeline.log.cancelled import mark_cancelled, refuse_uncancelled
+from hudi_ops.timeline.names import State
+from hudi_ops.timeline.state import TableState
+
+
+def targets_left(session: Session, state: TableState, plan: RestorePlan) -> list[Instant]:
+    """Return the writes of a restore's plan, newest completion first.
+
+    Those that an earlier executor took off the timeline are among them: its death may have left files.
+    """
+    action = state.config.completed_write_action
+    return [state.timeline.find(time) or Instant(time, action, State.REQUESTED) for time in plan.targets]
+
+
+def delete_undone(
+    session: Session,
+    state: TableState,
+    targets: Sequence[Instant],
+    files: Survey,
+    check: Callable[[], None],
+    tally: Tally,
+) -> list[Undone]:
+    """Delete the writes one after another; return what each had.
+
+    A write's completed file goes first, so that readers take its data files for uncommitted ones. `check` may raise.
+    """
+    storage, done = session.ctx.storage, list[Undone]()
+    for target in targets:
+        check()
+        mark_cancelled(storage, target.time, refuse_uncancelled(storage, state, target.time))
+        if target.is_completed:
+            storage.delete(state.timeline.path(target.file_name))
+        by_partition: dict[str, list[str]] = {}
+        for file in files.by_writer.get(target.time, ()):
+            delete_files(storage, [file.path], foreign=True, check=check)
+            tally.add(file.size_bytes)
+            by_partition.setdefault(file.partition_path, []).append(absolute_path(storage, file.path))
+        delete_own_notes(session, target.time)
+        delete_pending(session, state.timeline.folder, target)
+        done.append(Undone(target, by_partition))
+    return done
