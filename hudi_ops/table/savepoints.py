@@ -51,9 +51,10 @@ class SavepointApi:
         dry_run: bool = False,
         progress: Callable[[Progress], None] = lambda progress: None,
     ) -> RestoreResult:
-        """Undo every write above a savepoint, by default the only one; finish a restore that was left.
+        """Undo every write above a savepoint, by default the only one.
 
-        Rows, columns and the record of taken source files return to those of the savepoint. `dry_run` returns what would be undone.
+        A restore that another process left is finished. Rows, columns and the record of taken source files return to those of the
+        savepoint. `dry_run` returns what would be undone.
 
         Raises:
             InvalidRequest: there is no such savepoint, a newer one protects a write, or its write is archived.

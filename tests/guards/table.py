@@ -99,7 +99,7 @@ GUARDS = [
     _row(
         "a completed file whose decision was voided meanwhile is taken back",
         "commit/apply/decided.py",
-        "        if is_voided(log, slot):\n",
+        "        if is_voided(log, slot) or (fate is not None and fate[0] > slot):\n",
         "        if False:\n",
         "protocol/test_late_appliers.py",
     ),
@@ -221,5 +221,33 @@ GUARDS = [
         "        return None if self._alternates(data, quotes, shift) else self._follow_runs(data, quotes, shift)",
         "        return None",
         "unit/files/test_csv_quotes.py",
+    ),
+    _row(
+        "a write that began before a restore, or beside one, is refused",
+        "commit/checks.py",
+        "    refuse_restored(attempt.begun, state, attempt.instant)\n",
+        "",
+        "services/restore/test_restore.py",
+    ),
+    _row(
+        "a write under way refuses a restore",
+        "services/restore/restore.py",
+        "        refuse_pending(session, state, savepoint)\n",
+        "",
+        "services/restore/test_restore.py",
+    ),
+    _row(
+        "an undone write is not finished by others",
+        "timeline/log/commit_log.py",
+        "                found |= {cancel.instant: (slot, cancel) for cancel in entry.cancels()}\n",
+        "                pass\n",
+        "services/restore/test_restore.py",
+    ),
+    _row(
+        "a savepoint with lost files is not restored",
+        "services/restore/restore.py",
+        "    refuse_lost_files(session, begun, savepoint, survey(session, begun))\n",
+        "",
+        "services/restore/test_restore.py",
     ),
 ]

@@ -72,8 +72,9 @@ def refuse_lost(storage: Storage, commits: CommitReader, state: TableState, entr
 
 
 def decided_before(storage: Storage, log: Log, instant: str) -> tuple[int, Complete] | None:
-    """Return an instant's COMPLETE anywhere in the log, unless voided or undone; its payload names the slot.
+    """Return an instant's COMPLETE anywhere in the log, unless it was voided or undone.
 
+    Its payload names the slot.
     Costs one listing, and two reads or more where there is one.
     """
     for info in storage.list(payload_folder(instant)):

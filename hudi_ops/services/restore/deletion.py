@@ -1,4 +1,7 @@
-"""Delete the writes that a restore undoes: completed file, data files, inflight, requested (docs/protocol.md §23)."""
+"""Delete the writes that a restore undoes (docs/protocol.md §23).
+
+Of each the completed file goes first, then data files, inflight and requested.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Return a table to a savepoint: one RESTORE names every later write, then their files go (docs/protocol.md §23).
+"""Return a table to a savepoint (docs/protocol.md §23).
 
-Whatever happens after that slot, the same call by any process goes on: it finds the pending restore and finishes it.
+One RESTORE names every later write, then their files are deleted. Whatever happens after that slot, the same call by any
+process goes on: it finds the pending restore and finishes it.
 """
 
 from __future__ import annotations

@@ -15,14 +15,17 @@ RESULT_VERSION = 1
 
 @dataclass(frozen=True)
 class Undone:
-    """A write that a restore undid, and the absolute paths of its deleted files by partition path."""
+    """A write that a restore undid; `files` are absolute paths by partition path."""
 
     instant: Instant
     files: Mapping[str, Sequence[str]]
 
 
 def encode_restore_plan(savepoint: str, targets: Sequence[Instant]) -> bytes:
-    """Encode the requested file of a restore; `targets` are the writes to undo, newest completion first."""
+    """Encode the requested file of a restore.
+
+    `targets` are the writes to undo, newest completion first.
+    """
     return avro.write_one(
         RESTORE_PLAN,
         {

@@ -168,9 +168,10 @@ class Log:
         return frozenset(entry.slot for _, entry in self._own if isinstance(entry, Void))
 
     def fate(self, instant: str) -> tuple[int, Entry] | None:
-        """Return the slot that decides `instant`: the RESTORE that undoes it, else its first CANCEL, or unvoided COMPLETE.
+        """Return the slot that decides `instant`.
 
-        A RESTORE is returned as the CANCEL that it is for this instant.
+        The RESTORE that undoes it, else its first CANCEL or unvoided COMPLETE. A RESTORE is returned as the CANCEL that it is for
+        this instant.
         """
         return self._fates.get(instant)
 

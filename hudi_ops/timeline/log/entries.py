@@ -164,10 +164,11 @@ class Savepoint(_Entry):
 
 
 class Restore(_Entry):
-    """Restore of the table to a savepoint: from this slot on, the instants `undone` count as cancelled.
+    """Restore of the table to a savepoint.
 
-    `instant` is the restore's own, `savepoint` the write to which the table returns. `undone` are completed writes, newest
-    completion first; `payload` holds the exact bytes of the restore's requested file.
+    From this slot on the writes `undone` count as cancelled. `instant` is the restore's own, `savepoint` the write to which the
+    table returns. `undone` are completed writes, newest completion first; `payload` holds the exact bytes of the restore's
+    requested file.
     """
 
     kind: Literal["RESTORE"] = "RESTORE"
