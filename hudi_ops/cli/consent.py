@@ -37,8 +37,9 @@ def ask(
     if yes:
         return
     if not can_ask(as_json=as_json):
+        verbs = f"{verb}es" if verb.endswith("o") else f"{verb}s"
         raise InvalidRequest(
-            f"{operation} {verb}s {amount}, and needs your consent. Not running in a terminal, so it cannot ask",
+            f"{operation} {verbs} {amount}, and needs your consent. Not running in a terminal, so it cannot ask",
             table=table,
             next_step="see with --dry-run what would change, then run it again with --yes",
         )

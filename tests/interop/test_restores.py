@@ -13,7 +13,7 @@ from hudi_ops.testing.faults import Crash, FaultyStorage
 from hudi_ops.verify import verify_table
 from tests.fault_plans import DiesBefore
 from tests.interop.apache_hudi import HudiPeer
-from tests.interop.test_savepoints import made, values
+from tests.interop.saved_tables import made, values
 from tests.tables import by_key, versioned
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from hudi_ops import Table
 from hudi_ops.errors import InvalidRequest
 from hudi_ops.verify import verify_table
 from tests.interop.apache_hudi import HudiPeer
-from tests.tables import VERSIONED, by_key, versioned
+from tests.interop.saved_tables import made, values
+from tests.tables import by_key, versioned
 
 CLEANING = {
     "hoodie.clean.automatic": "true",
@@ -21,30 +20,6 @@ CLEANING = {
     "hoodie.keep.max.commits": "3",
     "hoodie.archive.automatic": "true",
 }
-
-
-def made(folder: Path, kind: Any, metadata: bool) -> tuple[Table, Path]:
-    """A table with one partition and three versions of its rows."""
-    path = folder / "table"
-    table = Table.create(
-        str(path),
-        name="saved",
-        record_key=["id"],
-        schema=VERSIONED,
-        partition_by=["part"],
-        ordering="ts",
-        table_type=kind,
-        buckets=1,
-        metadata=metadata,
-    )
-    for version in (1, 2, 3):
-        table.ingest(versioned(0, 6, version))
-    return table, path
-
-
-def values(table: pa.Table) -> dict[str, int]:
-    """Values by key."""
-    return dict(zip(table["id"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
 @pytest.mark.parametrize(("kind", "metadata"), [("cow", False), ("mor", True)])
